@@ -1,0 +1,150 @@
+//! What can be said on the command line. Verbs define their own arguments, each in its file.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+
+use crate::exit::{self, Exit};
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::verb::Verb;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Never two at a time, whatever dies: the second one exits with 75
+  fencehold run --key reports/daily -- ./build-report
+
+  # Wait for a turn
+  fencehold run --key db/migrate --wait 5m -- ./migrate
+
+  # Who holds what, and why is this stuck?
+  fencehold lease ls
+  fencehold explain reports/daily
+";
+
+const STORE_HELP: &str = "Where the leases live: file:DIR or memory: [env: FENCEHOLD_STORE] [default: file: in the \
+                          user's state directory]";
+const NAMESPACE_HELP: &str = "Whose world to look at [env: FENCEHOLD_NAMESPACE] [default: default]";
+const VERBOSE_HELP: &str = "Log to stderr; -vv and -vvv say more [env: FENCEHOLD_LOG, as in fencehold=debug]";
+
+/// Every help: what it is, then examples, then the rest.
+const HELP: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+
+/// Run things under leases: one holder at a time, and a fencing token against whoever wakes up late
+#[derive(Debug, Parser)]
+#[command(name = "fencehold", version, before_help = EXAMPLES, after_help = exit::table())]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs", disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What every verb takes, before it or after it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every verb")]
+pub(crate) struct Global {
+    #[arg(long, global = true, value_name = "URL", help = STORE_HELP)]
+    pub(crate) store: Option<String>,
+    #[arg(long, global = true, value_name = "NAME", help = NAMESPACE_HELP)]
+    pub(crate) namespace: Option<String>,
+    /// How to print data; env is for lease acquire
+    #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) output: Format,
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help = VERBOSE_HELP)]
+    pub(crate) verbose: u8,
+}
+
+/// The whole definition: help, completions and man pages come from it.
+pub(crate) fn definition() -> clap::Command {
+    shaped(Cli::command())
+}
+
+fn shaped(command: clap::Command) -> clap::Command {
+    command.help_template(HELP).mut_subcommands(shaped)
+}
+
+/// What was said, or the text to print instead, or what was wrong with it.
+pub(crate) fn parse() -> Result<Parsed, Failure> {
+    let matches = definition()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    match matches {
+        Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(error)),
+            _ => Err(misused(&error)),
+        },
+    }
+}
+
+/// What the arguments ask for.
+pub(crate) enum Parsed {
+    Cli(Box<Cli>),
+    /// Help or version.
+    Text(clap::Error),
+}
+
+/// Bad usage in our own words: the flag, what is wrong with its value, and where to read more.
+fn misused(error: &clap::Error) -> Failure {
+    if error.kind() == ErrorKind::ValueValidation
+        && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && let Some(source) = std::error::Error::source(error)
+    {
+        // The value itself may be long, or rewrite a terminal: it is not repeated.
+        return Failure::new(Exit::Usage, format!("{argument}: {source}"))
+            .with_next("`--help` shows how it is meant.");
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    Failure::new(Exit::Usage, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_holds() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_shows_an_example_before_its_usage() {
+        fn look(command: &mut clap::Command, path: &str) {
+            let help = command.render_help().to_string();
+            let example = help.find("Examples:\n").unwrap_or_else(|| panic!("{path} shows no example"));
+            let usage = help.find("Usage:").unwrap_or_else(|| panic!("{path} has no usage"));
+            assert!(example < usage, "{path}");
+            for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
+                let path = format!("{path} {}", sub.get_name());
+                look(sub, &path);
+            }
+        }
+        let mut command = definition();
+        command.build();
+        look(&mut command, "fencehold");
+    }
+
+    #[test]
+    fn the_store_can_be_named_before_or_after_the_verb_and_a_command_keeps_its_own_flags() {
+        for line in [
+            &["fencehold", "--store", "memory:", "run", "--key", "k", "--", "cmd", "--store", "x"],
+            &["fencehold", "run", "--key", "k", "--store", "memory:", "--", "cmd", "--store", "x"],
+        ] {
+            let matches = definition().try_get_matches_from(line).unwrap();
+            let cli = Cli::from_arg_matches(&matches).unwrap();
+            assert_eq!(cli.global.store.as_deref(), Some("memory:"));
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_its_flag_and_is_not_repeated() {
+        let long = "\u{1b}]0;x".repeat(200);
+        let line = ["fencehold", "run", "--key", &long, "--", "true"];
+        let error = definition().try_get_matches_from(line).unwrap_err();
+        let Failure::Said { exit, what, .. } = misused(&error) else { panic!("nothing said") };
+        assert_eq!(exit, Exit::Usage);
+        assert_eq!(what, "--key <KEY>: key has 1000 bytes; the limit is 512");
+    }
+}

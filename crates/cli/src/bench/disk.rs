@@ -1,0 +1,43 @@
+//! The disk's own rate: append 4 KiB and `fdatasync`, in the directory of the store. Nothing durable can be faster for
+//! one caller at a time; what a store adds shows in the ratio.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::percentile::Latencies;
+
+pub(super) struct Disk {
+    file: File,
+    path: PathBuf,
+    pub(super) latencies: Latencies,
+}
+
+impl Disk {
+    pub(super) fn open(directory: &Path) -> io::Result<Disk> {
+        let path = directory.join("bench-disk.tmp");
+        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        Ok(Disk { file, path, latencies: Latencies::default() })
+    }
+
+    /// Measures for a while. Called between the other measurements, so that both see the same weather.
+    pub(super) fn sample(&mut self, time: Duration) -> io::Result<()> {
+        let block = [0x5a; 4096];
+        let started = Instant::now();
+        while started.elapsed() < time {
+            let before = Instant::now();
+            self.file.write_all(&block)?;
+            self.file.sync_data()?;
+            self.latencies.add(before.elapsed());
+        }
+        self.latencies.sort();
+        Ok(())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,85 @@
+//! What a verb works with: the store that was named, in the namespace that was named.
+
+use std::sync::Arc;
+
+use fencehold_core::Namespace;
+use fencehold_store::clock::SystemClock;
+use fencehold_store::{Call, LeaseStore, StoreError};
+
+use crate::args::Global;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+
+const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
+
+/// What was said once for all verbs.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) namespace: Namespace,
+    pub(crate) output: Output,
+    store_flag: Option<String>,
+}
+
+impl Context {
+    pub(crate) fn new(global: Global) -> Result<Self, Failure> {
+        let namespace = match (global.namespace, std::env::var_os(NAMESPACE_VARIABLE)) {
+            (Some(name), _) => Namespace::new(name)?,
+            (None, Some(name)) if !name.is_empty() => {
+                let bad =
+                    |problem: String| Failure::new(Exit::Usage, format!("{NAMESPACE_VARIABLE}: {problem}"));
+                let name = name.into_string().map_err(|_| bad("the namespace is not UTF-8".to_owned()))?;
+                Namespace::new(name).map_err(|error| bad(error.to_string()))?
+            }
+            _ => Namespace::default(),
+        };
+        Ok(Context { namespace, output: Output::new(global.output), store_flag: global.store })
+    }
+
+    /// Which store was named.
+    pub(crate) fn place(&self) -> Result<Place, Failure> {
+        Place::choose(self.store_flag.as_deref())
+    }
+
+    /// Opens the store that was named. To be closed by whoever opened it.
+    pub(crate) fn open(&self) -> Result<Store, Failure> {
+        self.output.refuse_env()?;
+        self.open_at(&self.place()?)
+    }
+
+    /// Opens a store.
+    pub(crate) fn open_at(&self, place: &Place) -> Result<Store, Failure> {
+        place.prepare()?;
+        let name = place.url.to_string();
+        let leases = fencehold_store::open(&place.url, Arc::new(SystemClock))
+            .map_err(|error| Failure::of_store(error, &name))?;
+        Ok(Store { leases, call: Call::new(self.namespace.clone()), name })
+    }
+}
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) leases: Arc<dyn LeaseStore>,
+    pub(crate) call: Call,
+    /// Its URL, for messages.
+    pub(crate) name: String,
+}
+
+impl Store {
+    /// What a store's error means to people.
+    pub(crate) fn explain(&self, error: StoreError) -> Failure {
+        Failure::of_store(error, &self.name)
+    }
+
+    /// Does something with the store and closes it in good order, whatever comes of it.
+    pub(crate) async fn closing<T>(
+        self,
+        act: impl AsyncFnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let outcome = act(&self).await;
+        self.leases.close().await;
+        outcome
+    }
+}

@@ -1,0 +1,218 @@
+//! What went wrong, for people: what happened, to which key, who holds it, what to do next; and the exit code.
+
+use fencehold_core::lease::How;
+use fencehold_core::{BadInput, Key, Refusal, Token};
+use fencehold_store::StoreError;
+
+use crate::duration::show_ms;
+use crate::exit::Exit;
+
+/// Why a verb did not do what was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Something to say on stderr.
+    Said {
+        exit: Exit,
+        /// What happened.
+        what: String,
+        /// What to do next, where there is something.
+        next: Option<String>,
+    },
+    /// Whoever read our stdout has gone: there is nobody to tell.
+    ReaderGone,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Failure::Said { exit, what: what.into(), next: None }
+    }
+
+    /// The same failure with the way out.
+    pub(crate) fn with_next(self, advice: impl Into<String>) -> Self {
+        match self {
+            Failure::Said { exit, what, .. } => Failure::Said { exit, what, next: Some(advice.into()) },
+            Failure::ReaderGone => Failure::ReaderGone,
+        }
+    }
+
+    /// What a store answered, told to somebody who gave its URL.
+    pub(crate) fn of_store(error: StoreError, place: &str) -> Self {
+        match error {
+            StoreError::BadInput(bad) => bad.into(),
+            StoreError::Refused { key, refusal } => Failure::refused(&key, refusal),
+            StoreError::Full { .. } => {
+                Failure::new(Exit::Unavailable, error.to_string()).with_next("Try again later.")
+            }
+            StoreError::Unsupported { .. } => Failure::new(Exit::Usage, error.to_string()),
+            StoreError::CursorTooOld { oldest, .. } => Failure::new(Exit::Failed, error.to_string())
+                .with_next(format!("The oldest that can be read is --after {}.", oldest.saturating_sub(1))),
+            StoreError::Unavailable { why } => {
+                Failure::new(Exit::Unavailable, format!("the store {place} is unavailable: {why}")).with_next(
+                    "Nothing was done, so it is safe to try again. `fencehold doctor` looks closer.",
+                )
+            }
+            StoreError::Unknown { why } => {
+                Failure::new(Exit::Unavailable, format!("the outcome is unknown: {why} (store {place})"))
+                    .with_next("It may have been carried out. The same can safely be tried again.")
+            }
+            StoreError::Unusable { place, why } => {
+                Failure::new(Exit::Unusable, format!("{place} cannot be used as a store: {why}"))
+                    .with_next("Nothing in it was touched. `fencehold doctor` looks closer.")
+            }
+            other => Failure::new(Exit::Failed, other.to_string()),
+        }
+    }
+
+    /// What the library answered.
+    pub(crate) fn of_library(error: fencehold::Error, place: &str) -> Self {
+        use fencehold::Error;
+        match error {
+            Error::Held { key, owner, task, expires_in, token } => {
+                let expires_in_ms = u64::try_from(expires_in.as_millis()).unwrap_or(u64::MAX);
+                Failure::refused(&key, Refusal::Held { owner, task, expires_in_ms, token })
+            }
+            Error::TimedOut { .. } => Failure::new(Exit::Held, error.to_string()),
+            Error::Lost { key, token, why, .. } => Failure::lost(&key, token, &why.to_string()),
+            Error::Ended { .. } => Failure::new(Exit::Lost, error.to_string()),
+            Error::StoreRewound { key, shown, current } => {
+                Failure::refused(&key, Refusal::StoreRewound { shown, current })
+            }
+            Error::Refused { key, refusal } => Failure::refused(&key, refusal),
+            Error::BadInput(bad) => bad.into(),
+            Error::Unavailable { why } => Failure::of_store(StoreError::Unavailable { why }, place),
+            Error::Unknown { why } => Failure::of_store(StoreError::Unknown { why }, place),
+            Error::Unusable { place, why } => Failure::of_store(StoreError::Unusable { place, why }, ""),
+            Error::Unsupported { store, what } => {
+                Failure::of_store(StoreError::Unsupported { store, what }, place)
+            }
+            Error::Full { what, limit } => Failure::of_store(StoreError::Full { what, limit }, place),
+            other => Failure::new(Exit::Failed, other.to_string()),
+        }
+    }
+
+    /// A lease that was lost while it was relied on.
+    pub(crate) fn lost(key: &Key, token: Token, why: &str) -> Self {
+        let next = format!("`fencehold explain {}` tells what happened.", shell_word(key.as_str()));
+        Failure::new(Exit::Lost, format!("the lease on {key} under token {token} was lost: {why}"))
+            .with_next(next)
+    }
+
+    /// What the rules refused, and to which key.
+    pub(crate) fn refused(key: &Key, refusal: Refusal) -> Self {
+        let quoted = shell_word(key.as_str());
+        match refusal {
+            Refusal::Held { owner, task, expires_in_ms, token } => {
+                let task = task.map(|task| format!(" for task {task}")).unwrap_or_default();
+                let left = show_ms(expires_in_ms);
+                let what = format!(
+                    "{key} is held by {owner}{task} under token {token}, for another {left} unless renewed"
+                );
+                Failure::new(Exit::Held, what)
+                    .with_next(format!("Wait for it with --wait 60s, or see `fencehold explain {quoted}`."))
+            }
+            Refusal::Ended { .. } => Failure::new(Exit::Lost, format!("{key}: {refusal}"))
+                .with_next("A hold id is good for one acquisition. Acquire anew."),
+            Refusal::Lost { token, how, current } => {
+                let how = how.map(how_it_ended).unwrap_or_default();
+                let newer =
+                    if current > token { format!("; its token is now {current}") } else { String::new() };
+                Failure::new(Exit::Lost, format!("{key}: the lease under token {token} is over{how}{newer}"))
+                    .with_next(format!(
+                        "Stop what it protected. `fencehold explain {quoted}` tells what happened."
+                    ))
+            }
+            Refusal::WrongHold { token } => {
+                let what =
+                    format!("{key}: the hold id given is not the one that token {token} was granted to");
+                Failure::new(Exit::Usage, what)
+                    .with_next("FENCEHOLD_HOLD and FENCEHOLD_TOKEN must come from the same `lease acquire`.")
+            }
+            Refusal::StoreRewound { shown, current } => {
+                let what = format!(
+                    "{key}: the store has been rewound: token {shown} was shown, it only knows {current}"
+                );
+                Failure::new(Exit::Unusable, what).with_next(
+                    "It was probably restored from a backup. `fencehold store advance` is the cure.",
+                )
+            }
+            Refusal::NotHeld => Failure::new(Exit::Failed, format!("{key}: nobody holds this key")),
+            other => Failure::new(Exit::Failed, format!("{key}: {other}")),
+        }
+    }
+}
+
+impl From<BadInput> for Failure {
+    fn from(bad: BadInput) -> Self {
+        Failure::new(Exit::Usage, bad.to_string())
+    }
+}
+
+fn how_it_ended(how: How) -> String {
+    match how {
+        How::Expired => ": it expired (not renewed in time)".to_owned(),
+        other => format!(": {other}"),
+    }
+}
+
+/// A text as one word of a shell line, so that advice can be copied.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_core::{Owner, Task};
+
+    use super::*;
+
+    fn parts(failure: Failure) -> (Exit, String, String) {
+        match failure {
+            Failure::Said { exit, what, next } => (exit, what, next.unwrap_or_default()),
+            Failure::ReaderGone => panic!("nothing said"),
+        }
+    }
+
+    #[test]
+    fn a_held_key_names_key_holder_task_token_and_time_left() {
+        let held = Refusal::Held {
+            owner: Owner::new("host/1").unwrap(),
+            task: Some(Task::new("run-42").unwrap()),
+            expires_in_ms: 12_345,
+            token: Token::new(7),
+        };
+        let (exit, what, next) = parts(Failure::refused(&Key::new("it's").unwrap(), held));
+        assert_eq!(exit, Exit::Held);
+        assert_eq!(
+            what,
+            "it's is held by host/1 for task run-42 under token 7, for another 12.3s unless renewed"
+        );
+        assert!(next.contains(r"fencehold explain 'it'\''s'"), "{next}");
+    }
+
+    #[test]
+    fn each_kind_of_error_has_its_exit_code() {
+        let key = Key::new("k").unwrap();
+        let lost = Refusal::Lost { token: Token::new(1), how: Some(How::Revoked), current: Token::new(2) };
+        let ended = Refusal::Ended { token: None, how: None };
+        let rewound = Refusal::StoreRewound { shown: Token::new(9), current: Token::new(2) };
+        let why = || "because".to_owned();
+        let refused = |refusal| StoreError::Refused { key: key.clone(), refusal };
+        for (error, exit) in [
+            (refused(lost), Exit::Lost),
+            (refused(ended), Exit::Lost),
+            (refused(rewound), Exit::Unusable),
+            (refused(Refusal::WrongHold { token: Token::new(1) }), Exit::Usage),
+            (refused(Refusal::NotHeld), Exit::Failed),
+            (StoreError::Unavailable { why: why() }, Exit::Unavailable),
+            (StoreError::Unknown { why: why() }, Exit::Unavailable),
+            (StoreError::Unusable { place: "x".to_owned(), why: why() }, Exit::Unusable),
+            (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), Exit::Usage),
+        ] {
+            assert_eq!(parts(Failure::of_store(error.clone(), "file:x")).0, exit, "{error}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A hold that a script kept: its id from the environment or from stdin, never from the arguments, where everybody on
+//! the machine could read it.
+
+use std::io::{IsTerminal, Read};
+
+use fencehold_core::{HoldId, Key, Token};
+use fencehold_store::HoldRef;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+pub(crate) const HOLD_VARIABLE: &str = "FENCEHOLD_HOLD";
+pub(crate) const TOKEN_VARIABLE: &str = "FENCEHOLD_TOKEN";
+pub(crate) const TOKEN_HELP: &str = "The token that was granted [env: FENCEHOLD_TOKEN]";
+pub(crate) const KEY_VARIABLE: &str = "FENCEHOLD_KEY";
+pub(crate) const TASK_VARIABLE: &str = "FENCEHOLD_TASK";
+
+/// The longest line that is read as a hold id: enough for one, with room for blanks.
+const STDIN_BYTES_MAX: u64 = 256;
+
+/// A new hold id.
+pub(crate) fn fresh() -> Result<HoldId, Failure> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the system gives no randomness: {error}")))?;
+    Ok(HoldId::from_random(bits))
+}
+
+/// The hold that the environment and stdin name.
+pub(crate) fn kept(key: Key, token: Option<u64>) -> Result<HoldRef, Failure> {
+    Ok(HoldRef { key, hold: hold_id()?, token: self::token(token)? })
+}
+
+fn hold_id() -> Result<HoldId, Failure> {
+    if let Some(text) = std::env::var_os(HOLD_VARIABLE).filter(|text| !text.is_empty()) {
+        let parsed = HoldId::parse(&text.to_string_lossy());
+        return parsed.map_err(|error| Failure::new(Exit::Usage, format!("{HOLD_VARIABLE}: {error}")));
+    }
+    let stdin = std::io::stdin();
+    let missing = || {
+        Failure::new(Exit::Usage, "the hold id is missing").with_next(format!(
+            "Set {HOLD_VARIABLE}, or write it to stdin, as `fencehold lease acquire` printed it."
+        ))
+    };
+    // Nobody types one: whoever sits there has forgotten the variable.
+    if stdin.is_terminal() {
+        return Err(missing());
+    }
+    let mut bytes = Vec::new();
+    stdin
+        .lock()
+        .take(STDIN_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::new(Exit::Usage, format!("stdin cannot be read: {error}")))?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text.trim().is_empty() {
+        return Err(missing());
+    }
+    HoldId::parse(&text).map_err(|error| Failure::new(Exit::Usage, format!("stdin: {error}")))
+}
+
+fn token(flag: Option<u64>) -> Result<Token, Failure> {
+    if let Some(token) = flag {
+        return Ok(Token::new(token));
+    }
+    let Some(text) = std::env::var_os(TOKEN_VARIABLE).filter(|text| !text.is_empty()) else {
+        return Err(Failure::new(Exit::Usage, "the token is missing").with_next(format!(
+            "Set {TOKEN_VARIABLE}, or give --token N, as `fencehold lease acquire` printed it."
+        )));
+    };
+    let number = text.to_str().and_then(|text| text.trim().parse().ok());
+    number
+        .map(Token::new)
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("{TOKEN_VARIABLE}: not a token")))
+}

@@ -1,0 +1,65 @@
+//! The `fencehold` command: leases for shells, scripts and people.
+//!
+//! Data flows one way: arguments, a verb, the library or the store, and back to stdout. Deliberately absent: rules of
+//! leases (they are `fencehold-core`'s) and renewal (the library's).
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the command line is the edge: here real clocks are read, real time is waited for, and hold ids are made"
+)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
+
+mod args;
+#[cfg(feature = "file")]
+mod bench;
+mod context;
+mod duration;
+mod exit;
+mod failure;
+mod follow;
+mod hold;
+mod identity;
+mod logging;
+mod output;
+mod place;
+mod process;
+mod show;
+mod verb;
+
+use std::process::ExitCode;
+
+use args::Parsed;
+use exit::Exit;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if let Some(code) = arguments.next().and_then(|name| process::part(&name, arguments)) {
+        return code;
+    }
+    match act() {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => ExitCode::from(output::report(&failure)),
+    }
+}
+
+fn act() -> Result<u8, Failure> {
+    let cli = match args::parse()? {
+        Parsed::Cli(cli) => *cli,
+        Parsed::Text(text) => {
+            // clap knows whether stdout takes colours.
+            let _ = text.print();
+            return Ok(0);
+        }
+    };
+    logging::start(cli.global.verbose)?;
+    let context = context::Context::new(cli.global)?;
+    // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Failed, format!("the runtime cannot be started: {error}")))?;
+    runtime.block_on(cli.verb.run(&context))
+}

@@ -1,0 +1,131 @@
+//! Which store: `--store`, else `FENCEHOLD_STORE`, else a directory of the user's own.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use fencehold_store::StoreUrl;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// The variable that names a store.
+pub(crate) const STORE_VARIABLE: &str = "FENCEHOLD_STORE";
+
+/// A store, and by what it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) url: StoreUrl,
+    pub(crate) chosen: Chosen,
+}
+
+/// By what the store was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    Flag,
+    Variable,
+    Default,
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Chosen::Flag => "--store",
+            Chosen::Variable => STORE_VARIABLE,
+            Chosen::Default => "the default",
+        })
+    }
+}
+
+impl Place {
+    /// Chooses by the flag and the environment of this process.
+    pub(crate) fn choose(flag: Option<&str>) -> Result<Self, Failure> {
+        Place::choose_from(flag, |name| env::var_os(name))
+    }
+
+    fn choose_from(flag: Option<&str>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Failure> {
+        if let Some(text) = flag {
+            return Ok(Place { url: text.parse()?, chosen: Chosen::Flag });
+        }
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        if let Some(text) = set(STORE_VARIABLE) {
+            let bad = |problem: String| Failure::new(Exit::Usage, format!("{STORE_VARIABLE}: {problem}"));
+            let text = text.into_string().map_err(|_| bad("the store URL is not UTF-8".to_owned()))?;
+            let url = text.parse().map_err(|error: fencehold_core::BadInput| bad(error.to_string()))?;
+            return Ok(Place { url, chosen: Chosen::Variable });
+        }
+        // The XDG rules: a relative path there is invalid, and is to be ignored.
+        let absolute = |name: &str| set(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state =
+            absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+        let Some(state) = state else {
+            return Err(Failure::new(
+                Exit::Usage,
+                "no store was named, and without HOME there is no default",
+            )
+            .with_next(format!("Name one with --store file:DIR or {STORE_VARIABLE}.")));
+        };
+        // Not by way of a text: a directory may have any name.
+        Ok(Place { url: StoreUrl::File(state.join("fencehold")), chosen: Chosen::Default })
+    }
+
+    /// The user's state directory may not exist yet, on a new account. What somebody named is not made up, though.
+    pub(crate) fn prepare(&self) -> Result<(), Failure> {
+        let StoreUrl::File(path) = &self.url else { return Ok(()) };
+        let (Chosen::Default, Some(parent)) = (self.chosen, path.parent()) else { return Ok(()) };
+        std::fs::create_dir_all(parent).map_err(|error| {
+            Failure::new(Exit::Unavailable, format!("{} cannot be created: {error}", parent.display()))
+                .with_next(format!("Name another place with --store file:DIR or {STORE_VARIABLE}."))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(flag: Option<&str>, variables: &[(&str, &str)]) -> Result<(String, Chosen), Failure> {
+        let variable = |name: &str| {
+            variables
+                .iter()
+                .find(|(named, _)| *named == name)
+                .map(|(_, value)| OsString::from(value))
+        };
+        Place::choose_from(flag, variable).map(|place| (place.url.to_string(), place.chosen))
+    }
+
+    #[test]
+    fn the_flag_comes_before_the_variable_and_that_before_the_default() {
+        let all = [("FENCEHOLD_STORE", "file:/v"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(choose(Some("memory:"), &all), Ok(("memory:".to_owned(), Chosen::Flag)));
+        assert_eq!(choose(None, &all), Ok(("file:/v".to_owned(), Chosen::Variable)));
+        assert_eq!(choose(None, &all[1..]), Ok(("file:/x/fencehold".to_owned(), Chosen::Default)));
+        assert_eq!(
+            choose(None, &all[2..]),
+            Ok(("file:/h/.local/state/fencehold".to_owned(), Chosen::Default))
+        );
+    }
+
+    #[test]
+    fn an_empty_or_relative_variable_is_as_good_as_none() {
+        let odd = [("FENCEHOLD_STORE", ""), ("XDG_STATE_HOME", "state"), ("HOME", "/h")];
+        assert_eq!(choose(None, &odd), Ok(("file:/h/.local/state/fencehold".to_owned(), Chosen::Default)));
+    }
+
+    #[test]
+    fn without_a_home_the_error_says_what_to_name() {
+        let Err(Failure::Said { exit, what, next }) = choose(None, &[("HOME", "")]) else { panic!("chosen") };
+        assert_eq!(exit, Exit::Usage);
+        assert!(what.contains("HOME") && next.is_some_and(|next| next.contains("--store file:DIR")));
+    }
+
+    #[test]
+    fn a_bad_url_names_where_it_came_from() {
+        let Err(Failure::Said { exit, what, .. }) = choose(None, &[("FENCEHOLD_STORE", "x")]) else {
+            panic!("chosen")
+        };
+        assert_eq!(exit, Exit::Usage);
+        assert!(what.starts_with("FENCEHOLD_STORE: store URL \"x\" has no scheme"), "{what}");
+    }
+}

@@ -1,0 +1,47 @@
+//! A command under a lease, as a tree of processes.
+//!
+//! ```text
+//! fencehold run ──┬── watchdog     in a session of its own; ends the command's group when its time is up, or run is
+//!                 │                gone
+//!                 └── CMD          leader of a group of its own; until the watchdog has said that it watches, it is
+//!                      └── …       the start gate, which executes nothing
+//! ```
+//!
+//! The order makes sure that there is no moment in which `run` can be killed and CMD lives on unwatched: the watchdog
+//! stands before the gate is made, knows the group before the gate opens, and a gate whose `run` is gone closes for
+//! good. CMD's leader is reaped last of all, so that its number cannot become somebody else's while it may still be
+//! signalled.
+
+mod gate;
+mod group;
+mod inherited;
+mod signals;
+mod supervise;
+mod terminal;
+mod watchdog;
+
+pub(crate) use signals::Signals;
+pub(crate) use supervise::{Command, Finish, Tenure, supervise};
+pub(crate) use terminal::from_the_background;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use fencehold_store::clock::{Clock as _, SystemClock};
+
+/// The same binary again, whatever has happened to its file since.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// The parts of this binary that only `run` starts. They are no verbs: help and completions do not know them.
+pub(crate) fn part(name: &std::ffi::OsStr, rest: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match name.to_str()? {
+        gate::PART => Some(gate::main(rest)),
+        watchdog::PART => Some(watchdog::main()),
+        _ => None,
+    }
+}
+
+/// The clock on which deadlines are: it counts suspended time too.
+pub(crate) fn boot_ms() -> u64 {
+    SystemClock.now().store_ms
+}

@@ -1,0 +1,367 @@
+//! A command from its start to the moment when nothing of it is left.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_current_process_group, waitid};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::boot_ms;
+use super::gate::Gate;
+use super::group::Group;
+use super::signals::Signals;
+use super::terminal::Terminal;
+use super::watchdog::{Moments, Report, Watchdog};
+use crate::duration::show_ms;
+use crate::exit::{Exit, SIGNAL_BASE};
+use crate::failure::Failure;
+use crate::output::note;
+
+/// How often to look for what the command left behind, once it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long what was killed may take to be gone. What is stuck in the kernel for longer runs no code of its own.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+/// The most that a command gets whose lease was taken away: somebody else may hold it already.
+const TAKEN_GRACE_MS: u64 = 1_000;
+/// How many watchdogs may be lost under one command before that is taken for a fault of the machine.
+const WATCHDOGS_MAX: u32 = 4;
+/// How long a stop that we ask for ourselves may take to happen, or the end of it to arrive.
+const STOPS_WITHIN: Duration = Duration::from_millis(200);
+
+/// What is to be run.
+#[derive(Debug)]
+pub(crate) struct Command<'a> {
+    /// The program and its arguments.
+    pub(crate) words: &'a [OsString],
+    /// What is added to its environment, or taken out of it.
+    pub(crate) variables: Vec<(&'static str, Option<OsString>)>,
+    /// What it gets between the request to end and its end.
+    pub(crate) grace_ms: u64,
+}
+
+/// How the lease stands, as far as the command is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenure {
+    /// The command must be gone by then (boot-time clock), unless there is better news.
+    Until { kill_at_ms: u64 },
+    /// The lease has run out.
+    RanOut,
+    /// The lease was taken away before its time.
+    Taken,
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finish {
+    /// The command's exit code; `None` if it could not be ended.
+    pub(crate) code: Option<u8>,
+    /// The lease was lost under it, or it was ended so that it would not be.
+    pub(crate) lost: bool,
+    /// It was ended because no watchdog could be kept.
+    pub(crate) unwatched: bool,
+    /// Processes that could not be ended.
+    pub(crate) left: Vec<u32>,
+}
+
+/// Runs a command to its end, and ends what it leaves behind. When this returns nothing of it runs any more, except
+/// what [`Finish::left`] names.
+pub(crate) async fn supervise(
+    command: Command<'_>,
+    mut tenure: watch::Receiver<Tenure>,
+    signals: &mut Signals,
+) -> Result<Finish, Failure> {
+    // Before there are children, so that none can end unheard.
+    let mut child_news = signal(SignalKind::child()).map_err(|error| unwatchable(&error))?;
+    let continued =
+        signal(SignalKind::from_raw(Signal::CONT.as_raw())).map_err(|error| unwatchable(&error))?;
+    let mut watchdog = Watchdog::start().await.map_err(|error| unwatchable(&error))?;
+    let (gate, child) =
+        Gate::spawn(command.words, &command.variables).map_err(|error| unstartable(&command, &error))?;
+    let group = Group::led_by(&child);
+    let moments = moments(*tenure.borrow_and_update(), command.grace_ms);
+    let mut course = Course {
+        group,
+        child,
+        watchdog: None,
+        watchdogs: 1,
+        terminal: Terminal::of_stdin(),
+        continued,
+        grace_ms: command.grace_ms,
+        moments,
+        ended: None,
+        kill_at: None,
+        killed_at: None,
+        lost: false,
+        unwatched: false,
+    };
+    if let Err(error) = watchdog.watch(group, command.grace_ms, moments).await {
+        // The gate closes for good, and the process that waits there ends by itself.
+        drop(gate);
+        let _ = course.child.wait();
+        return Err(unwatchable(&error));
+    }
+    course.watchdog = Some(watchdog);
+    if let Some(terminal) = &course.terminal {
+        terminal.offer(group);
+    }
+    gate.open().map_err(|error| unwatchable(&error))?;
+    let mut followed = true;
+    while !course.is_over() {
+        let due = course.due();
+        tokio::select! {
+            arrived = signals.next() => course.pass_on(arrived),
+            _ = child_news.recv() => course.look().await,
+            // If nobody follows the lease any more, what was last known stands.
+            changed = tenure.changed(), if followed => match changed {
+                Ok(()) => course.hear(*tenure.borrow_and_update()),
+                Err(_) => followed = false,
+            },
+            report = next_report(&mut course.watchdog) => course.heed(report).await,
+            () = until(due) => course.act(),
+        }
+    }
+    Ok(course.finish().await)
+}
+
+fn unwatchable(error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the watchdog cannot be started ({error}), so the command was not"))
+}
+
+fn unstartable(command: &Command<'_>, error: &io::Error) -> Failure {
+    let program = command.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let exit =
+        if error.kind() == io::ErrorKind::ArgumentListTooLong { Exit::CannotRun } else { Exit::Failed };
+    Failure::new(exit, format!("{program:?} cannot be started: {error}"))
+}
+
+fn moments(tenure: Tenure, grace_ms: u64) -> Moments {
+    match tenure {
+        Tenure::Until { kill_at_ms } => Moments::ending_at(kill_at_ms, grace_ms),
+        Tenure::RanOut => Moments::ending_at(boot_ms(), 0),
+        Tenure::Taken => {
+            let now_ms = boot_ms();
+            Moments { term_at_ms: now_ms, kill_at_ms: now_ms + grace_ms.min(TAKEN_GRACE_MS) }
+        }
+    }
+}
+
+async fn next_report(watchdog: &mut Option<Watchdog>) -> Option<Report> {
+    match watchdog {
+        Some(watchdog) => watchdog.report().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A command on its course.
+struct Course {
+    group: Group,
+    child: Child,
+    watchdog: Option<Watchdog>,
+    watchdogs: u32,
+    terminal: Option<Terminal>,
+    continued: SignalStream,
+    grace_ms: u64,
+    /// What the watchdog was last told.
+    moments: Moments,
+    /// The leader's exit code, once it has ended. It is not reaped before all is over.
+    ended: Option<u8>,
+    /// When to end by force what was asked to end.
+    kill_at: Option<Instant>,
+    killed_at: Option<Instant>,
+    lost: bool,
+    unwatched: bool,
+}
+
+impl Course {
+    fn is_over(&self) -> bool {
+        let given_up = self.killed_at.is_some_and(|at| Instant::now() >= at + GONE_WITHIN);
+        given_up || self.ended.is_some() && self.group.running().is_empty()
+    }
+
+    /// When there is something to do without being told.
+    fn due(&self) -> Option<Instant> {
+        let look = self.ended.map(|_| Instant::now() + LOOK_EVERY);
+        let force = match self.killed_at {
+            Some(killed_at) => Some(killed_at + GONE_WITHIN),
+            None => self.kill_at,
+        };
+        [look, force].into_iter().flatten().min()
+    }
+
+    fn act(&mut self) {
+        if self.kill_at.is_some_and(|at| Instant::now() >= at) {
+            self.kill();
+        }
+    }
+
+    fn pass_on(&self, signal: Signal) {
+        if let Err(error) = self.group.send(signal) {
+            note(&format!("signal {} cannot be passed on to the command: {error}", signal.as_raw()));
+        }
+    }
+
+    /// Asks the command to end within a time, or sooner if it was asked before.
+    fn end_within(&mut self, within_ms: u64) {
+        let kill_at = Instant::now() + Duration::from_millis(within_ms);
+        if self.kill_at.is_none()
+            && within_ms > 0
+            && let Err(error) = self.group.terminate()
+        {
+            note(&format!("the command cannot be asked to end: {error}"));
+        }
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
+        self.act();
+    }
+
+    fn kill(&mut self) {
+        if self.killed_at.is_none() {
+            self.killed_at = Some(Instant::now());
+            if let Err(error) = self.group.kill() {
+                note(&format!("the command cannot be ended: {error}; only its token keeps it out"));
+            }
+        }
+    }
+
+    /// News of the lease. The watchdog hears them first: it must know even if we stop here.
+    fn hear(&mut self, tenure: Tenure) {
+        self.moments = moments(tenure, self.grace_ms);
+        if let Some(watchdog) = &self.watchdog
+            && let Err(error) = watchdog.until(self.moments)
+        {
+            tracing::warn!(%error, "the watchdog cannot be told of the lease");
+        }
+        match tenure {
+            Tenure::Until { .. } => {}
+            Tenure::RanOut | Tenure::Taken => {
+                self.lost = true;
+                self.end_within(self.moments.kill_at_ms - self.moments.term_at_ms);
+            }
+        }
+    }
+
+    /// What the watchdog did, or that it is gone.
+    async fn heed(&mut self, report: Option<Report>) {
+        match report {
+            Some(Report::Ready | Report::Watching) => {}
+            Some(Report::Terminated) => {
+                self.lost = true;
+                // It was asked to end; that it does is our business too.
+                let left_ms = self.moments.kill_at_ms.saturating_sub(boot_ms());
+                self.kill_at.get_or_insert(Instant::now() + Duration::from_millis(left_ms));
+            }
+            Some(Report::Killed) => {
+                self.lost = true;
+                self.kill();
+            }
+            None => self.replace_watchdog().await,
+        }
+    }
+
+    /// A watchdog can be killed like anything else. The command is not left without one.
+    async fn replace_watchdog(&mut self) {
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.bury();
+        }
+        if self.ended.is_some() || self.killed_at.is_some() {
+            return;
+        }
+        self.watchdogs += 1;
+        if self.watchdogs <= WATCHDOGS_MAX
+            && let Ok(mut watchdog) = Watchdog::start().await
+            && watchdog.watch(self.group, self.grace_ms, self.moments).await.is_ok()
+        {
+            tracing::warn!("the watchdog was gone, and has been replaced");
+            self.watchdog = Some(watchdog);
+            return;
+        }
+        note("the watchdog is gone and cannot be replaced, so the command is ended");
+        self.unwatched = true;
+        self.end_within(self.grace_ms);
+    }
+
+    /// What has become of the leader.
+    async fn look(&mut self) {
+        let leader = || WaitId::Pid(self.group.leader());
+        let stopped = waitid(leader(), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+        let ended = waitid(leader(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+        if let Ok(Some(status)) = ended
+            && self.ended.is_none()
+        {
+            self.ended = Some(exit_code(&status));
+            // We may not have run for a while, and not have heard yet what the watchdog did.
+            self.lost |= boot_ms() >= self.moments.term_at_ms;
+            if !self.group.running().is_empty() {
+                self.end_within(self.grace_ms);
+            }
+        } else if let Ok(Some(status)) = stopped
+            && let Some(by) = status.stopping_signal()
+        {
+            self.stop_along(by).await;
+        }
+    }
+
+    /// The terminal has stopped the command. The shell can only see that if we stop too.
+    async fn stop_along(&mut self, by: i32) {
+        let Some(terminal) = &self.terminal else { return };
+        let wants_terminal = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&by);
+        if wants_terminal && terminal.give(self.group) {
+            let _ = self.group.send(Signal::CONT);
+            return;
+        }
+        if !wants_terminal && by != Signal::TSTP.as_raw() {
+            // Somebody has stopped just the command, and will know why.
+            return;
+        }
+        terminal.take_back(self.group);
+        let left_ms = self.moments.term_at_ms.saturating_sub(boot_ms());
+        note(&format!(
+            "stopped: the lease is not renewed meanwhile, and the command is ended in {}",
+            show_ms(left_ms)
+        ));
+        let _ = kill_current_process_group(Signal::TSTP);
+        // Stopped here, until somebody continues us. In a group that cannot be stopped (its shell is gone) we go on.
+        tokio::select! {
+            _ = self.continued.recv() => {}
+            () = sleep(STOPS_WITHIN) => {}
+        }
+        terminal.give(self.group);
+        let _ = self.group.send(Signal::CONT);
+    }
+
+    /// Nothing runs any more. The watchdog goes before the leader is reaped and its number free for others.
+    async fn finish(mut self) -> Finish {
+        // Also what cannot be seen in /proc.
+        let _ = self.group.kill();
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss().await;
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back(self.group);
+        }
+        let left = self.group.running();
+        if self.ended.is_some() {
+            let _ = self.child.wait();
+        }
+        Finish { code: self.ended, lost: self.lost, unwatched: self.unwatched, left }
+    }
+}
+
+/// The exit code of a process, as a shell tells it.
+fn exit_code(status: &WaitIdStatus) -> u8 {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+        (None, Some(signal)) => SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        (None, None) => Exit::Failed.code(),
+    }
+}

@@ -1,0 +1,81 @@
+//! The terminal, where there is one: whoever is in its foreground may read it and gets its keys' signals.
+//!
+//! The command has a group of its own, so it must be put there for as long as it runs. Where stdout or stderr is a
+//! pipe, another program of the same shell line (a pager) may need the terminal: then the command gets it only when
+//! it asks, by reading.
+
+use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::os::fd::AsFd;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use rustix::fs::FileType;
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use super::group::Group;
+
+/// The terminal that is our stdin.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    ours: Pid,
+    shared: bool,
+}
+
+impl Terminal {
+    /// `None`: stdin is no terminal, or not our session's.
+    pub(super) fn of_stdin() -> Option<Self> {
+        let stdin = stdin();
+        if !stdin.is_terminal() || tcgetpgrp(&stdin).is_err() {
+            return None;
+        }
+        let is_pipe = |stream: &dyn AsStream| {
+            rustix::fs::fstat(stream.fd())
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+        };
+        Some(Terminal { ours: getpgrp(), shared: is_pipe(&stdout()) || is_pipe(&stderr()) })
+    }
+
+    /// At the start: gives it to the command, unless somebody beside us may need it.
+    pub(super) fn offer(&self, group: Group) {
+        if !self.shared {
+            self.give(group);
+        }
+    }
+
+    /// Gives it to the command, if it is ours to give.
+    pub(super) fn give(&self, group: Group) -> bool {
+        tcgetpgrp(stdin()) == Ok(self.ours)
+            && from_the_background(|| tcsetpgrp(stdin(), group.leader()).is_ok())
+    }
+
+    /// Takes it back, if the command has it.
+    pub(super) fn take_back(&self, group: Group) {
+        if tcgetpgrp(stdin()) == Ok(group.leader()) {
+            let _ = from_the_background(|| tcsetpgrp(stdin(), self.ours));
+        }
+    }
+}
+
+/// Does something to the terminal although another group may have it. The kernel stops a background process that does
+/// so, unless it blocks the signal; and only meanwhile, as children inherit what is blocked.
+pub(crate) fn from_the_background<T>(act: impl FnOnce() -> T) -> T {
+    let mut tty_output = SigSet::empty();
+    tty_output.add(Signal::SIGTTOU);
+    let before = tty_output.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let done = act();
+    if let Ok(before) = before {
+        let _ = before.thread_set_mask();
+    }
+    done
+}
+
+/// Stdout and stderr, alike.
+trait AsStream {
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
+}
+
+impl<T: AsFd> AsStream for T {
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.as_fd()
+    }
+}

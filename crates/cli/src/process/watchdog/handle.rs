@@ -1,0 +1,124 @@
+//! `run`'s end of the line to its watchdog.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::PART;
+use super::words::{Moments, Order, Report};
+use crate::process::OURSELVES;
+use crate::process::group::Group;
+
+/// A watchdog that takes longer than this to stand or to answer is not to be relied on.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// A watchdog that is told that all is over goes at once.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+
+/// A running watchdog.
+#[derive(Debug)]
+pub(in crate::process) struct Watchdog {
+    child: Child,
+    /// Our end of the line; nobody else has it, so that it ends with us.
+    to: StdStream,
+    /// The same end, for listening.
+    from: Lines<BufReader<UnixStream>>,
+}
+
+impl Watchdog {
+    /// Starts one and waits until it stands.
+    pub(in crate::process) async fn start() -> io::Result<Self> {
+        let (ours, its) = StdStream::pair()?;
+        let child = Command::new(OURSELVES)
+            .arg0("fencehold")
+            .arg(PART)
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        ours.set_nonblocking(true)?;
+        let from = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
+        let mut watchdog = Watchdog { child, to: ours, from };
+        watchdog.expect(Report::Ready).await?;
+        Ok(watchdog)
+    }
+
+    /// Gives it a group to watch, and waits until it does.
+    pub(in crate::process) async fn watch(
+        &mut self,
+        group: Group,
+        grace_ms: u64,
+        moments: Moments,
+    ) -> io::Result<()> {
+        self.tell(Order::Watch { group, grace_ms, moments })?;
+        self.expect(Report::Watching).await
+    }
+
+    /// The lease goes on until then.
+    pub(in crate::process) fn until(&self, moments: Moments) -> io::Result<()> {
+        self.tell(Order::Until(moments))
+    }
+
+    /// What it has done; `None`: it is gone. Can be dropped and called again.
+    pub(in crate::process) async fn report(&mut self) -> Option<Report> {
+        loop {
+            let line = self.from.next_line().await.ok().flatten()?;
+            if let Ok(report) = line.parse() {
+                return Some(report);
+            }
+        }
+    }
+
+    /// There is nothing left to watch. When this returns it is gone, so nothing is signalled any more.
+    pub(in crate::process) async fn dismiss(mut self) {
+        let left = async {
+            self.tell(Order::Gone).ok()?;
+            while self.report().await.is_some() {}
+            Some(())
+        };
+        // One that is stopped does not hear. Its place is empty all the same.
+        if timeout(LEAVES_WITHIN, left).await.ok().flatten().is_none() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+
+    /// Its line has ended, so it has, or is about to.
+    pub(in crate::process) fn bury(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// A line is short and the buffer is long: one that does not fit means a watchdog that has long been stopped, and
+    /// waiting for it would stop us too.
+    fn tell(&self, order: Order) -> io::Result<()> {
+        let line = order.to_string();
+        match (&self.to).write(line.as_bytes()) {
+            Ok(written) if written == line.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn expect(&mut self, expected: Report) -> io::Result<()> {
+        match timeout(ANSWERS_WITHIN, self.report()).await {
+            Ok(Some(report)) if report == expected => Ok(()),
+            Ok(_) => Err(io::Error::other("it ended at once")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")),
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    /// One that was never dismissed ends the command, if there is one, and goes: its line ends here. It may take its
+    /// time for that, and nobody waits for it.
+    fn drop(&mut self) {
+        let _ = self.child.try_wait();
+    }
+}

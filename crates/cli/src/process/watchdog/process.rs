@@ -1,0 +1,193 @@
+//! The watchdog's own process. It keeps nothing open but its line to `run`, and nothing but KILL ends it early.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use nix::sys::signal::SigSet;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use super::patience::{Act, Patience};
+use super::words::{Order, Report};
+use crate::exit::Exit;
+use crate::process::boot_ms;
+use crate::process::group::Group;
+use crate::process::inherited;
+
+/// How often it looks whether the group is gone, once `run` is. Only then: as long as `run` lives, `run` says so.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// For how long it looks after it has killed: what is stuck in the kernel runs no code of its own any more.
+const LOOK_AFTER_KILL_MS: u64 = 5_000;
+/// What `ps` and `top` show. Not the binary's own name, so that `killall fencehold` leaves it to do its work.
+const NAME: &std::ffi::CStr = c"fh-watchdog";
+
+/// Watches until there is nothing left to watch. Its stdin is the line to `run`.
+pub(in crate::process) fn main() -> ExitCode {
+    match stand_apart().and_then(|()| Watch::new()).and_then(Watch::keep) {
+        Ok(()) => ExitCode::SUCCESS,
+        // `run` sees the line end, and why does not matter: without a watchdog nothing starts.
+        Err(_) => Exit::Failed.into(),
+    }
+}
+
+/// Leaves everything that could reach this process by way of the shell line or the terminal that it was started from.
+fn stand_apart() -> io::Result<()> {
+    inherited::close_all()?;
+    SigSet::all().thread_block()?;
+    rustix::process::setsid()?;
+    rustix::process::chdir("/")?;
+    rustix::thread::set_name(NAME)?;
+    Ok(())
+}
+
+struct Watch {
+    line: File,
+    heard: Vec<u8>,
+    timer: OwnedFd,
+    command: Option<(Group, Patience)>,
+}
+
+/// Whether to go on.
+enum Line {
+    Open,
+    /// `run` has said that there is nothing left to do.
+    Dismissed,
+    /// `run` is gone without a word.
+    Cut,
+}
+
+impl Watch {
+    fn new() -> io::Result<Self> {
+        let line = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        Ok(Watch { line, heard: Vec::new(), timer, command: None })
+    }
+
+    fn keep(mut self) -> io::Result<()> {
+        self.say(Report::Ready);
+        loop {
+            match self.listen()? {
+                Line::Open => self.act(),
+                Line::Dismissed => return Ok(()),
+                Line::Cut => break,
+            }
+        }
+        self.finish_alone()
+    }
+
+    /// Waits for a word or for the time to act.
+    fn listen(&mut self) -> io::Result<Line> {
+        self.set_timer()?;
+        let mut waits = [PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.timer, PollFlags::IN)];
+        match poll(&mut waits, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Line::Open),
+            Err(error) => return Err(error.into()),
+        }
+        if waits[0].revents().is_empty() {
+            return Ok(Line::Open);
+        }
+        let mut bytes = [0; 512];
+        let count = match self.line.read(&mut bytes) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Line::Open),
+            // A line that is broken in any other way is as good as cut.
+            Err(_) => 0,
+        };
+        if count == 0 {
+            return Ok(Line::Cut);
+        }
+        self.heard.extend_from_slice(&bytes[..count]);
+        while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.heard.drain(..=end).collect();
+            let order = str::from_utf8(&line).ok().and_then(|line| line.parse().ok());
+            match order {
+                Some(Order::Watch { group, grace_ms, moments }) => {
+                    self.command = Some((group, Patience::new(grace_ms, moments)));
+                    self.set_timer()?;
+                    self.say(Report::Watching);
+                }
+                Some(Order::Until(moments)) => {
+                    if let Some((_, patience)) = &mut self.command {
+                        patience.hear(moments);
+                    }
+                }
+                Some(Order::Gone) => return Ok(Line::Dismissed),
+                // Only another version could say that, and `run` is always the same binary. What it meant is unknown,
+                // so the moments that are known stand.
+                None => {}
+            }
+        }
+        Ok(Line::Open)
+    }
+
+    fn act(&mut self) {
+        let Some((group, patience)) = &mut self.command else { return };
+        let group = *group;
+        while let Some(act) = patience.act(boot_ms()) {
+            // That nobody may be signalled (a command that became another user) cannot be helped from here.
+            let report = match act {
+                Act::Terminate => {
+                    let _ = group.terminate();
+                    Report::Terminated
+                }
+                Act::Kill => {
+                    let _ = group.kill();
+                    Report::Killed
+                }
+            };
+            let _ = self.line.write_all(report.to_string().as_bytes());
+        }
+    }
+
+    /// `run` is gone. Nobody holds the group's number for us any more, so it is looked at often: it cannot become
+    /// somebody else's unnoticed in so short a time.
+    fn finish_alone(&mut self) -> io::Result<()> {
+        let Some((group, patience)) = &mut self.command else { return Ok(()) };
+        let group = *group;
+        patience.run_is_gone(boot_ms());
+        let mut give_up_at_ms = None;
+        while !group.is_empty() {
+            let now_ms = boot_ms();
+            self.act();
+            if self.command.is_some_and(|(_, patience)| patience.has_killed()) {
+                let give_up_at_ms = *give_up_at_ms.get_or_insert(now_ms.saturating_add(LOOK_AFTER_KILL_MS));
+                if now_ms >= give_up_at_ms {
+                    return Ok(());
+                }
+            }
+            self.set_timer()?;
+            match poll(&mut [PollFd::new(&self.timer, PollFlags::IN)], Some(&LOOK_EVERY)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the timer to the next thing to do. It counts suspended time, and fires at once for what is past.
+    fn set_timer(&self) -> io::Result<()> {
+        let due_ms = self.command.and_then(|(_, patience)| patience.due_ms());
+        // All zero would switch it off; a moment that is due since boot is due now.
+        let at = due_ms.map_or(Timespec::default(), |due_ms| timespec(due_ms.max(1)));
+        let setting = Itimerspec { it_interval: Timespec::default(), it_value: at };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)?;
+        Ok(())
+    }
+
+    fn say(&mut self, report: Report) {
+        // If nobody listens, the line ends, and that is heard.
+        let _ = self.line.write_all(report.to_string().as_bytes());
+    }
+}
+
+fn timespec(ms: u64) -> Timespec {
+    let seconds = i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
+    let nanoseconds = i64::try_from(ms % 1_000 * 1_000_000).unwrap_or(0);
+    Timespec { tv_sec: seconds, tv_nsec: nanoseconds }
+}

@@ -1,0 +1,11 @@
+//! How things look to people.
+
+mod colour;
+mod facts;
+mod moment;
+mod table;
+
+pub(crate) use colour::{Colour, Palette};
+pub(crate) use facts::facts;
+pub(crate) use moment::{utc, utc_ms};
+pub(crate) use table::{Cell, Table, or_dash};

@@ -1,0 +1,121 @@
+//! `fencehold bench …`: how fast the store is here, as a ratio to what lies beneath it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::bench::{self, Line, Plan};
+use crate::context::Context;
+use crate::duration::parse_ms;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::note;
+use crate::show::{Cell, Colour, Table, or_dash};
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  # The whole page, on the disk of the current directory: a few minutes
+  fencehold bench lease
+  # A quick look
+  fencehold bench lease --time 1s --held 0 --ending 0
+";
+
+/// Measure leases here, beside the disk's own rate
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Acquire, release and renew on a `file:` store
+    #[command(before_help = EXAMPLES)]
+    Lease(LeaseArgs),
+    #[command(hide = true)]
+    Own { directory: PathBuf },
+}
+
+#[derive(Debug, clap::Args)]
+struct LeaseArgs {
+    /// On whose disk; a folder of its own is made there and removed afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// How many clients at once
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,512")]
+    clients: Vec<usize>,
+    /// How long one measurement takes
+    #[arg(long, value_name = "TIME", value_parser = parse_ms, default_value = "3s")]
+    time: u64,
+    /// How many held leases to weigh and to reopen with; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    held: usize,
+    /// How many leases to let end at one moment; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    ending: usize,
+    /// Through the socket, beside a private redis-server, too
+    #[arg(long)]
+    peers: bool,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let failed =
+            |error: Box<dyn std::error::Error + Send + Sync>| Failure::new(Exit::Failed, error.to_string());
+        let args = match self.what {
+            What::Lease(args) => args,
+            What::Own { directory } => {
+                return bench::own_until_told(&directory).await.map(|()| DONE).map_err(failed);
+            }
+        };
+        if args.clients.iter().any(|clients| *clients == 0 || *clients > 10_000) {
+            return Err(Failure::new(Exit::Usage, "--clients takes numbers from 1 to 10000"));
+        }
+        let plan = Plan {
+            directory: args.dir,
+            clients: args.clients,
+            time: Duration::from_millis(args.time.clamp(100, 600_000)),
+            held: args.held,
+            ending: args.ending,
+            peers: args.peers,
+        };
+        let mut lines = Vec::new();
+        bench::measure(&plan, |line| {
+            note(&format!("measured: {}", line.what));
+            lines.push(line);
+        })
+        .await
+        .map_err(failed)?;
+        context.output.many(&lines, "nothing was measured", || table(&lines))?;
+        Ok(DONE)
+    }
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table =
+        Table::new(["what", "clients", "per second", "p50", "p99", "ratio", "against", "bar", ""]);
+    for line in lines {
+        let rate = (line.per_second > 0.0).then(|| format!("{:.0}", line.per_second));
+        let time = |us: f64| {
+            (us > 0.0).then(|| if us < 1e4 { format!("{us:.0} µs") } else { format!("{:.1} ms", us / 1e3) })
+        };
+        let met = match line.met {
+            Some(true) => Cell::from("met").in_colour(Colour::Good),
+            Some(false) => Cell::from("short").in_colour(Colour::Bad),
+            None => Cell::from(""),
+        };
+        table.row([
+            Cell::from(&line.what),
+            or_dash((line.clients > 0).then_some(line.clients)),
+            or_dash(rate),
+            or_dash(time(line.p50_us)),
+            or_dash(time(line.p99_us)),
+            or_dash(line.ratio.map(|ratio| format!("{ratio:.2}"))),
+            Cell::from(&line.against),
+            Cell::from(&line.bar),
+            met,
+        ]);
+    }
+    table
+}

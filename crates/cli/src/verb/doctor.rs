@@ -1,0 +1,299 @@
+//! `fencehold doctor`: is everything in place?
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use fencehold_core::{Key, Namespace};
+use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_store::{AcquireRequest, Call, HoldRef, StoreUrl};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::context::{Context, Store};
+use crate::duration::show_ms;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::hold;
+use crate::identity;
+use crate::place::Place;
+use crate::process::boot_ms;
+use crate::show::{Cell, Colour, Table, utc};
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold doctor
+  fencehold --store file:/var/lib/app/leases doctor -o json
+";
+
+const MORE: &str = "\
+It takes and gives back one lease, in a namespace of its own, to see that the store writes. The exit code is 0 if \
+nothing is wrong; else that of the first thing that is.";
+
+/// Where doctor tries the store, apart from what people keep there.
+const NAMESPACE: &str = "fencehold.doctor";
+const KEY: &str = "round-trip";
+const TTL_MS: u64 = 10_000;
+/// Two doctors may look at once.
+const WAIT_MS: u64 = 10_000;
+/// A disk with less than this is about to be full.
+const ROOM_BYTES_MIN: u64 = 64 << 20;
+/// No clock is right that shows a time before this program was written: 2025-01-01.
+const WALL_MS_MIN: u64 = 1_735_689_600_000;
+/// Nor one of the next century.
+const WALL_MS_MAX: u64 = 4_102_444_800_000;
+
+/// Check the store, the machine and the clocks
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {}
+
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Fine,
+    Odd,
+    Wrong,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    says: String,
+    /// The exit code, if this is the first that is wrong.
+    #[serde(skip)]
+    exit: Exit,
+}
+
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, what: &'static str, verdict: Verdict, says: impl Into<String>) {
+        self.0.push(Finding { what, verdict, says: says.into(), exit: Exit::Failed });
+    }
+
+    fn wrong(&mut self, what: &'static str, failure: Failure) {
+        let Failure::Said { exit, what: says, .. } = failure else { return };
+        self.0.push(Finding { what, verdict: Verdict::Wrong, says, exit });
+    }
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        context.output.refuse_env()?;
+        let place = context.place()?;
+        let mut findings = Findings::default();
+        about_us(&mut findings, &place);
+        about_clocks(&mut findings);
+        if let StoreUrl::File(directory) = &place.url {
+            about_directory(&mut findings, directory);
+        }
+        let began_ms = boot_ms();
+        match context.open_at(&place) {
+            Err(failure) => findings.wrong("store", failure),
+            Ok(store) => {
+                let findings = &mut findings;
+                store
+                    .closing(async move |store| {
+                        about_store(findings, store, began_ms).await;
+                        Ok(())
+                    })
+                    .await?;
+            }
+        }
+        context.output.many(&findings.0, "nothing to say", || table(&findings.0))?;
+        let wrong = findings.0.iter().find(|finding| finding.verdict == Verdict::Wrong);
+        Ok(wrong.map_or(DONE, |finding| finding.exit.code()))
+    }
+}
+
+fn table(findings: &[Finding]) -> Table {
+    let mut table = Table::new(["CHECK", "VERDICT", "WHAT WAS FOUND"]);
+    for finding in findings {
+        let (verdict, colour) = match finding.verdict {
+            Verdict::Fine => ("fine", Colour::Good),
+            Verdict::Odd => ("odd", Colour::Warning),
+            Verdict::Wrong => ("WRONG", Colour::Bad),
+        };
+        table.row([finding.what.into(), Cell::from(verdict).in_colour(colour), finding.says.as_str().into()]);
+    }
+    table
+}
+
+fn about_us(findings: &mut Findings, place: &Place) {
+    let stores = if cfg!(feature = "file") { "file:, memory:" } else { "memory: (built without file:)" };
+    findings.add(
+        "version",
+        Verdict::Fine,
+        format!("fencehold {}, stores {stores}", env!("CARGO_PKG_VERSION")),
+    );
+    findings.add("url", Verdict::Fine, format!("{}, chosen by {}", place.url, place.chosen));
+    match std::fs::read_link("/proc/self/exe") {
+        Ok(binary) => {
+            findings.add("run", Verdict::Fine, format!("can start its watchdog from {}", binary.display()));
+        }
+        Err(error) => {
+            let says =
+                format!("/proc/self/exe cannot be read ({error}): `fencehold run` cannot start its watchdog");
+            findings.add("run", Verdict::Wrong, says);
+        }
+    }
+}
+
+fn about_clocks(findings: &mut Findings) {
+    let now = SystemClock.now();
+    let wall = utc(now.wall_ms);
+    if (WALL_MS_MIN..WALL_MS_MAX).contains(&now.wall_ms) {
+        findings.add(
+            "wall clock",
+            Verdict::Fine,
+            format!("{wall} (for people only: no lease depends on it)"),
+        );
+    } else {
+        let says = format!("{wall} cannot be right; leases are safe, but what is shown to people is not");
+        findings.add("wall clock", Verdict::Odd, says);
+    }
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let monotonic_ms = u64::try_from(monotonic.tv_sec).unwrap_or(0) * 1_000;
+    let slept_ms = now.store_ms.saturating_sub(monotonic_ms);
+    let slept =
+        if slept_ms > 2_000 { format!(", {} of it asleep", show_ms(slept_ms)) } else { String::new() };
+    findings.add("boot clock", Verdict::Fine, format!("{} since boot{slept}", show_ms(now.store_ms)));
+    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => findings.add("boot id", Verdict::Fine, id.trim()),
+        Err(error) => findings.add("boot id", Verdict::Odd, format!("cannot be read: {error}")),
+    }
+}
+
+fn about_directory(findings: &mut Findings, directory: &Path) {
+    let shown = directory.display();
+    let metadata = match std::fs::metadata(directory) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return findings.add(
+                "directory",
+                Verdict::Fine,
+                format!("{shown} is not there yet: the first use makes it"),
+            );
+        }
+        Err(error) => return findings.add("directory", Verdict::Wrong, format!("{shown}: {error}")),
+    };
+    let mode = metadata.mode() & 0o7777;
+    let uid = rustix::process::geteuid().as_raw();
+    let (verdict, remark) = if !metadata.is_dir() {
+        (Verdict::Wrong, ": it is no directory".to_owned())
+    } else if metadata.uid() != uid {
+        (Verdict::Odd, format!(": it belongs to user {}, and this is user {uid}", metadata.uid()))
+    } else if mode & 0o077 != 0 {
+        (Verdict::Odd, ": others can look into it; 0700 is meant".to_owned())
+    } else {
+        (Verdict::Fine, String::new())
+    };
+    findings.add("directory", verdict, format!("{shown}, mode {mode:04o}{remark}"));
+    match rustix::fs::statfs(directory) {
+        Err(error) => findings.add("file system", Verdict::Odd, format!("cannot be asked: {error}")),
+        Ok(system) => {
+            let kind = system.f_type;
+            let block_bytes = u64::try_from(system.f_bsize).unwrap_or(0);
+            let room_bytes = system.f_bavail.saturating_mul(block_bytes);
+            let room = format!("{} MiB free", room_bytes >> 20);
+            match file_system(u64::try_from(kind).unwrap_or(0)) {
+                (name, true) => findings.add(
+                    "file system",
+                    Verdict::Wrong,
+                    format!("{name} is a network file system: locks and shared memory do not hold there"),
+                ),
+                (name, false) if room_bytes < ROOM_BYTES_MIN => {
+                    findings.add("file system", Verdict::Odd, format!("{name}, only {room}"));
+                }
+                (name, false) => findings.add("file system", Verdict::Fine, format!("{name}, {room}")),
+            }
+        }
+    }
+}
+
+/// A file system by its magic number, and whether it is on a network.
+fn file_system(magic: u64) -> (String, bool) {
+    let (name, network) = match magic & 0xffff_ffff {
+        0xef53 => ("ext4", false),
+        0x5846_5342 => ("xfs", false),
+        0x9123_683e => ("btrfs", false),
+        0x0102_1994 => ("tmpfs (gone after a reboot)", false),
+        0x794c_7630 => ("overlayfs", false),
+        0x2fc1_2fc1 => ("zfs", false),
+        0xf2f5_2010 => ("f2fs", false),
+        0x6969 => ("nfs", true),
+        0x517b => ("smb", true),
+        0xff53_4d42 => ("cifs", true),
+        0xfe53_4d42 => ("smb2", true),
+        0x0102_1997 => ("9p", true),
+        0x00c3_6400 => ("ceph", true),
+        0x5346_414f => ("afs", true),
+        0x0bd0_0bd0 => ("lustre", true),
+        0x6573_5546 => ("fuse (may be a network file system)", false),
+        other => return (format!("type {other:#x}"), false),
+    };
+    (name.to_owned(), network)
+}
+
+async fn about_store(findings: &mut Findings, store: &Store, began_ms: u64) {
+    let status = match store.leases.status(&store.call).await {
+        Ok(status) => status,
+        Err(error) => return findings.wrong("store", store.explain(error)),
+    };
+    let took = show_ms(boot_ms().saturating_sub(began_ms));
+    let says =
+        format!("answers in {took}: {} keys, {} held, {} in line", status.keys, status.held, status.waiters);
+    findings.add("store", Verdict::Fine, says);
+    if let Some(pid) = status.owner_pid {
+        let who = if pid == std::process::id() {
+            "this process, as nobody else was there".to_owned()
+        } else {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("process {pid} ({})", name.trim())
+        };
+        let epoch = status.epoch.map(|epoch| format!(", epoch {epoch}")).unwrap_or_default();
+        findings.add("served by", Verdict::Fine, format!("{who}{epoch}"));
+    }
+    if status.set_aside > 0 {
+        let says =
+            format!("{} could not be read and were set aside; see `fencehold events`", status.set_aside);
+        findings.add("rows", Verdict::Odd, says);
+    }
+    match round_trip(store).await {
+        Ok(says) => findings.add("round trip", Verdict::Fine, says),
+        Err(failure) => findings.wrong("round trip", failure),
+    }
+}
+
+/// Takes and gives back one lease.
+async fn round_trip(store: &Store) -> Result<String, Failure> {
+    let call = Call::new(Namespace::new(NAMESPACE)?);
+    let key = Key::new(KEY)?;
+    let hold = hold::fresh()?;
+    let request = AcquireRequest {
+        wait_ms: WAIT_MS,
+        ..AcquireRequest::new(key.clone(), hold, identity::caller()?, TTL_MS)
+    };
+    let began_ms = boot_ms();
+    let acquired = store
+        .leases
+        .acquire(&call, request)
+        .await
+        .map_err(|error| store.explain(error))?;
+    let acquired_ms = boot_ms();
+    let token = acquired.grant.token;
+    let answers = store
+        .leases
+        .release(&call, vec![HoldRef { key: key.clone(), hold, token }])
+        .await;
+    if let Some(Err(refusal)) = answers.map_err(|error| store.explain(error))?.into_iter().next() {
+        return Err(Failure::refused(&key, refusal));
+    }
+    let acquire = show_ms(acquired_ms - began_ms);
+    let release = show_ms(boot_ms() - acquired_ms);
+    Ok(format!("a lease was taken in {acquire} and given back in {release}, token {token}"))
+}

@@ -1,0 +1,177 @@
+//! `fencehold lease acquire`: a lease for a script, which renews it itself.
+
+use fencehold_core::limits::TTL_MS_MIN;
+use fencehold_core::{Key, Owner, Task, ttl};
+use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
+use serde::Serialize;
+
+use crate::context::{Context, Store};
+use crate::duration::{parse_ms, show_exact_ms, show_ms};
+use crate::failure::Failure;
+use crate::hold::{self, HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
+use crate::identity;
+use crate::output::Format;
+use crate::process::boot_ms;
+use crate::show::facts;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Take a lease, do something, give it back
+  vars=$(fencehold lease acquire reports/daily -o env) || exit
+  eval \"$vars\"
+  ./step-one && fencehold lease renew reports/daily && ./step-two
+  fencehold lease release reports/daily
+
+  # Any one of three
+  fencehold lease acquire gpu/0 --any gpu/1 --any gpu/2 --wait 10m
+";
+
+const MORE: &str = "\
+Nobody renews this lease but you: it ends after its ttl. For one command, `fencehold run` is simpler and safer. \
+The hold id is printed once, here. Whoever has it can end the lease.";
+
+/// How often an acquisition whose outcome is unknown is sent again. The same hold id gets the same lease.
+const SENDINGS_MAX: u32 = 3;
+
+/// Take a lease and print its token and hold id
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    /// What to hold
+    #[arg(value_name = "KEY")]
+    key: Key,
+    /// Or else this: the first that is free is taken (repeatable)
+    #[arg(long, value_name = "KEY")]
+    any: Vec<Key>,
+    /// How long it lasts unless it is renewed
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
+    ttl: u64,
+    /// How long to stand in line (up to 1h) if it is held; without this: not at all
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    wait: Option<u64>,
+    /// What the lease serves: answers 'what was interrupted?'
+    #[arg(long)]
+    task: Option<Task>,
+    /// Who holds it [default: user@host/pid of the calling process]
+    #[arg(long)]
+    owner: Option<Owner>,
+}
+
+/// What a script needs to know.
+#[derive(Debug, Serialize)]
+struct Taken {
+    key: Key,
+    token: u64,
+    ttl_ms: u64,
+    remaining_ms: u64,
+    hold: String,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        // What no store accepts makes no store either.
+        ttl::check(self.ttl, TTL_MS_MIN)?;
+        let store = context.open_at(&context.place()?)?;
+        store.closing(async |store| self.acquire(context, store).await).await
+    }
+
+    async fn acquire(self, context: &Context, store: &Store) -> Outcome {
+        let hold = hold::fresh()?;
+        let owner = self.owner.map_or_else(identity::caller, Ok)?;
+        let request = AcquireRequest {
+            task: self.task,
+            wait_ms: self.wait.unwrap_or(0),
+            keys: std::iter::once(self.key.clone()).chain(self.any).collect(),
+            ..AcquireRequest::new(self.key, hold, owner, self.ttl)
+        };
+        let Acquired { key, grant, .. } = ask(store, request).await?;
+        let hold_ref = HoldRef { key: key.clone(), hold, token: grant.token };
+        let taken = Taken {
+            key,
+            token: grant.token.get(),
+            ttl_ms: self.ttl,
+            remaining_ms: grant.remaining_ms,
+            hold: hold.reveal(),
+        };
+        if let Err(failure) = print(context, &taken) {
+            // Nobody has seen the hold id, so nobody could give the lease back.
+            let _ = store.leases.release(&store.call, vec![hold_ref]).await;
+            return Err(failure);
+        }
+        Ok(DONE)
+    }
+}
+
+async fn ask(store: &Store, request: AcquireRequest) -> Result<Acquired, Failure> {
+    let began_ms = boot_ms();
+    let mut sendings = 1;
+    loop {
+        let age_ms = boot_ms().saturating_sub(began_ms);
+        let again = AcquireRequest {
+            hold_age_ms: age_ms,
+            wait_ms: request.wait_ms.saturating_sub(age_ms),
+            waited_before_ms: age_ms,
+            ..request.clone()
+        };
+        match store.leases.acquire(&store.call, again).await {
+            Ok(acquired) => return Ok(acquired),
+            Err(StoreError::Unknown { .. }) if sendings < SENDINGS_MAX => sendings += 1,
+            Err(error) => return Err(store.explain(error)),
+        }
+    }
+}
+
+fn print(context: &Context, taken: &Taken) -> Result<(), Failure> {
+    if context.output.format == Format::Env {
+        return context.output.text(&shell_lines(taken));
+    }
+    context.output.one(taken, |palette| {
+        let Taken { key, token, ttl_ms, remaining_ms, hold } = taken;
+        facts(
+            palette,
+            [
+                ("key", key.to_string()),
+                ("token", token.to_string()),
+                ("ttl", show_exact_ms(*ttl_ms)),
+                ("remaining", show_ms(*remaining_ms)),
+                ("hold id", hold.clone()),
+            ],
+        )
+    })
+}
+
+/// Lines for `eval`. Everything is quoted: a key may hold anything a shell would obey.
+fn shell_lines(taken: &Taken) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    format!(
+        "{KEY_VARIABLE}={}\n{TOKEN_VARIABLE}={}\n{HOLD_VARIABLE}={}\nexport {KEY_VARIABLE} {TOKEN_VARIABLE} {HOLD_VARIABLE}\n",
+        quoted(taken.key.as_str()),
+        quoted(&taken.token.to_string()),
+        quoted(&taken.hold),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn no_key_makes_a_shell_do_anything_but_assign() {
+        for key in ["k", "it's", "$(exit 7)`exit 8`", "a'; exit 9; '", "日本 \" \\ *"] {
+            let taken = Taken {
+                key: Key::new(key).unwrap(),
+                token: 7,
+                ttl_ms: 1,
+                remaining_ms: 1,
+                hold: "ab".repeat(16),
+            };
+            let script = format!("{}printf %s \"$FENCEHOLD_KEY $FENCEHOLD_TOKEN\"", shell_lines(&taken));
+            let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+            assert!(output.status.success());
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{key} 7"));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `fencehold lease ls`: who holds what.
+
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Owner, Task};
+use fencehold_store::{LeaseView, ListRequest};
+
+use crate::context::{Context, Store};
+use crate::duration::show_ms;
+use crate::output::Format;
+use crate::show::{Cell, Colour, Table, or_dash};
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold lease ls
+  fencehold lease ls --prefix reports/ --all
+  fencehold lease ls --task run-42 -o jsonl
+";
+
+/// List leases: who holds what, for how long
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only keys that start with this text
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Only what this owner holds
+    #[arg(long)]
+    owner: Option<Owner>,
+    /// Only what serves this task
+    #[arg(long)]
+    task: Option<Task>,
+    /// Free keys too, with how their last hold ended
+    #[arg(long)]
+    all: bool,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store.closing(async |store| self.list(context, store).await).await
+    }
+
+    async fn list(self, context: &Context, store: &Store) -> Outcome {
+        let mut request = ListRequest {
+            prefix: self.prefix,
+            owner: self.owner,
+            task: self.task,
+            include_free: self.all,
+            cursor: None,
+            limit: PAGE_MAX,
+        };
+        let mut leases = Vec::new();
+        loop {
+            let page = store
+                .leases
+                .list(&store.call, request.clone())
+                .await
+                .map_err(|error| store.explain(error))?;
+            if context.output.format == Format::Jsonl {
+                // As they come: there may be millions.
+                page.leases.iter().try_for_each(|lease| context.output.line(lease))?;
+            } else {
+                leases.extend(page.leases);
+            }
+            let Some(next) = page.next else { break };
+            request.cursor = Some(next);
+        }
+        if context.output.format != Format::Jsonl {
+            leases.sort_by(|one, other| one.key.cmp(&other.key));
+            context.output.many(&leases, "no leases", || table(&leases))?;
+        }
+        Ok(DONE)
+    }
+}
+
+fn table(leases: &[LeaseView]) -> Table {
+    let mut table = Table::new(["KEY", "TOKEN", "OWNER", "TASK", "HELD FOR", "LEFT", "IN LINE", "STATE"]);
+    for lease in leases {
+        let holder = lease.holder.as_ref();
+        table.row([
+            lease.key.as_str().into(),
+            lease.token.into(),
+            or_dash(holder.map(|holder| holder.owner.as_str())),
+            or_dash(holder.and_then(|holder| holder.task.as_ref())),
+            or_dash(holder.map(|holder| show_ms(holder.age_ms))),
+            or_dash(holder.map(|holder| show_ms(holder.remaining_ms))),
+            lease.waiters.into(),
+            state(lease),
+        ]);
+    }
+    table
+}
+
+fn state(lease: &LeaseView) -> Cell {
+    match (&lease.holder, lease.endings.last()) {
+        (Some(holder), _) if holder.notice.is_some() => {
+            Cell::from("asked to yield").in_colour(Colour::Warning)
+        }
+        (Some(_), _) => Cell::from("held").in_colour(Colour::Good),
+        (None, Some(ending)) => Cell::from(format!("free ({})", ending.how)).in_colour(Colour::Faint),
+        (None, None) => Cell::from("free").in_colour(Colour::Faint),
+    }
+}

@@ -1,0 +1,97 @@
+//! `fencehold lease revoke`: end leases by force, and leave a trace.
+
+use clap::ArgGroup;
+use fencehold_core::{Key, Owner, Reason, Task, Token};
+use fencehold_store::{RevokeRequest, RevokedLease, Which};
+
+use crate::context::{Context, Store};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::identity;
+use crate::show::{Table, or_dash};
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold lease revoke reports/daily --reason 'host is gone'
+  fencehold lease revoke reports/daily --token 7 --reason 'wrong input'
+  fencehold lease revoke --task run-42 --reason 'run was cancelled'
+";
+
+const MORE: &str = "\
+The holder is told at its next renewal; until then only the token keeps it out. A token is used up by this, so that \
+whatever checks tokens refuses the old holder from now on.";
+
+/// End leases by force, with a reason
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(group = ArgGroup::new("which").required(true).args(["key", "task", "owner", "prefix"]))]
+pub(crate) struct Args {
+    /// Which key
+    #[arg(value_name = "KEY")]
+    key: Option<Key>,
+    /// All that serve this task
+    #[arg(long)]
+    task: Option<Task>,
+    /// All of this owner
+    #[arg(long)]
+    owner: Option<Owner>,
+    /// All whose key starts with this text
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Only if the key is still held under this token
+    #[arg(long, value_name = "N", conflicts_with_all = ["task", "owner", "prefix"])]
+    token: Option<u64>,
+    /// Why: kept with the lease's history
+    #[arg(long)]
+    reason: Reason,
+    /// Who does it [default: user@host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<Owner>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store.closing(async |store| self.revoke(context, store).await).await
+    }
+
+    async fn revoke(self, context: &Context, store: &Store) -> Outcome {
+        let by = self.by.clone().map_or_else(identity::person, Ok)?;
+        let request = RevokeRequest { reason: self.reason.clone(), by, which: self.which()? };
+        let ended = store
+            .leases
+            .revoke(&store.call, request)
+            .await
+            .map_err(|error| store.explain(error))?;
+        context
+            .output
+            .many(&ended, "nothing was held that this names", || table(&ended))?;
+        Ok(DONE)
+    }
+
+    fn which(self) -> Result<Which, Failure> {
+        match (self.key, self.task, self.owner, self.prefix) {
+            (Some(key), ..) => Ok(Which::Key { key, only_token: self.token.map(Token::new) }),
+            (_, Some(task), ..) => Ok(Which::Task(task)),
+            (.., Some(owner), _) => Ok(Which::Owner(owner)),
+            (.., Some(prefix)) if !prefix.is_empty() => Ok(Which::Prefix(prefix)),
+            _ => Err(Failure::new(Exit::Usage, "--prefix <TEXT>: an empty prefix would end every lease")
+                .with_next("Name what to end: a key, a task, an owner, or how its keys start.")),
+        }
+    }
+}
+
+fn table(ended: &[RevokedLease]) -> Table {
+    let mut table = Table::new(["KEY", "TOKEN", "USED UP", "OWNER", "TASK"]);
+    for RevokedLease { key, revoked } in ended {
+        table.row([
+            key.as_str().into(),
+            revoked.token.into(),
+            revoked.consumed.into(),
+            revoked.owner.as_str().into(),
+            or_dash(revoked.task.as_ref()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,33 @@
+//! `fencehold lease watch`: what happens to leases, as it happens.
+
+use crate::context::Context;
+use crate::follow;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold lease watch
+  fencehold lease watch reports/ -o jsonl | jq -r .event
+";
+
+/// Follow what happens to leases from now on
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only keys that start with this text
+    #[arg(value_name = "KEY-PREFIX")]
+    prefix: Option<String>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store
+            .closing(async |store| {
+                let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;
+                follow::follow(store, context.output, status.last_event, self.prefix.as_deref()).await
+            })
+            .await?;
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,52 @@
+//! The verbs: one file each, and one line each in the registry.
+
+#[cfg(feature = "file")]
+mod bench;
+mod completions;
+mod doctor;
+mod events;
+mod explain;
+mod lease;
+mod man;
+mod run;
+mod store;
+
+use crate::failure::Failure;
+
+/// An exit code, or why there is none.
+pub(crate) type Outcome = Result<u8, Failure>;
+/// All is well.
+pub(crate) const DONE: u8 = 0;
+
+/// Makes a registry of verbs. Each is a file with `Args` and their `run`.
+macro_rules! verbs {
+    ($registry:ident: $($(#[$when:meta])? $name:ident = $module:ident,)+) => {
+        #[derive(Debug, clap::Subcommand)]
+        pub(crate) enum $registry {
+            $($(#[$when])? $name($module::Args),)+
+        }
+
+        impl $registry {
+            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::Outcome {
+                match self {
+                    // Boxed, so that one verb's needs do not make every other's state larger.
+                    $($(#[$when])? $registry::$name(args) => Box::pin(args.run(context)).await,)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use verbs;
+
+verbs! { Verb:
+    Run = run,
+    Lease = lease,
+    Events = events,
+    Explain = explain,
+    Store = store,
+    Doctor = doctor,
+    #[cfg(feature = "file")]
+    Bench = bench,
+    Completions = completions,
+    Man = man,
+}

@@ -1,0 +1,288 @@
+//! `fencehold run`: a command under a lease.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use fencehold::{Error, Fencehold, Lease, LeaseWatch, LostReason, State};
+use fencehold_core::lease::How;
+use fencehold_core::limits::TTL_MS_MIN;
+use fencehold_core::{Key, Owner, Refusal, Task, ttl};
+use tokio::sync::watch;
+
+use crate::context::{Context, Store};
+use crate::duration::{parse_ms, show_exact_ms, show_ms};
+use crate::exit::{self, Exit, SIGNAL_BASE};
+use crate::failure::Failure;
+use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
+use crate::output::note;
+use crate::process::{Command, Finish, Signals, Tenure, boot_ms, supervise};
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  # In ten crontabs: one runs, the others exit with 75
+  fencehold run --key reports/daily -- ./build-report
+
+  # One after the other, up to five minutes in line
+  fencehold run --key db/migrate --wait 5m -- ./migrate
+
+  # What the lease protects can check the token
+  fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'
+";
+
+/// The longest default grace.
+const GRACE_MS_MAX: u64 = 10_000;
+
+/// Run a command under a lease
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = more())]
+pub(crate) struct Args {
+    /// What to hold while the command runs
+    #[arg(long)]
+    key: Key,
+    /// How long the lease lasts if this process dies; while it lives, it renews
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
+    ttl: u64,
+    /// How long to stand in line if the key is held; without this: not at all
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    wait: Option<u64>,
+    /// What the lease serves (run-42): answers 'what was interrupted?'
+    #[arg(long)]
+    task: Option<Task>,
+    /// Who holds it [default: host/pid/random]
+    #[arg(long)]
+    owner: Option<Owner>,
+    /// What the command gets between TERM and KILL when the lease is about to be lost [default: a quarter of the ttl,
+    /// 10s at most]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    grace: Option<u64>,
+    /// The longest that the command may run; then it is ended
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    max_age: Option<u64>,
+    /// Its rank: higher stands further ahead in line
+    #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
+    priority: i16,
+    /// Ask a holder of lower priority to yield within this time
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    preempt: Option<u64>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+const MORE: &str = "\
+The command finds FENCEHOLD_TOKEN, FENCEHOLD_KEY and, if there is one, FENCEHOLD_TASK in its environment. It runs in a \
+process group of its own, and gets the signals TERM, INT, HUP, QUIT, USR1 and USR2 that this process gets. What it \
+leaves behind in its group is ended before the lease is given back.
+
+A watchdog ends the group in time if the lease cannot be renewed, or if this process is stopped or killed: first TERM, \
+then KILL before anybody else can get the lease. It cannot be ahead of a revocation, which ends the lease at once, nor \
+follow processes that leave the group: the token is for those.";
+
+fn more() -> String {
+    format!("{MORE}\n\n{}", exit::table())
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        // What no store accepts makes no store either.
+        ttl::check(self.ttl, TTL_MS_MIN)?;
+        let grace_ms = self.grace_ms()?;
+        // First of all: the store starts threads, and a signal must not meet a half-taken lease.
+        let mut signals = Signals::listen()
+            .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be passed on: {error}")))?;
+        let store = context.open()?;
+        store
+            .closing(async |store| self.hold(context, store, grace_ms, &mut signals).await)
+            .await
+    }
+
+    /// What the command gets between TERM and KILL. More than this, and TERM would come before a renewal is even due.
+    fn grace_ms(&self) -> Result<u64, Failure> {
+        let Some(grace_ms) = self.grace else { return Ok((self.ttl / 4).min(GRACE_MS_MAX)) };
+        let most_ms = self.ttl / 5 * 2;
+        if grace_ms > most_ms {
+            let [grace, ttl, most] = [grace_ms, self.ttl, most_ms].map(show_exact_ms);
+            let what =
+                format!("--grace <DURATION>: {grace} is too long for a ttl of {ttl}; the limit is {most}");
+            return Err(Failure::new(Exit::Usage, what).with_next("Choose a longer --ttl."));
+        }
+        Ok(grace_ms)
+    }
+
+    async fn hold(self, context: &Context, store: &Store, grace_ms: u64, signals: &mut Signals) -> Outcome {
+        let fencehold = Fencehold::builder()
+            .store(store.leases.clone())
+            .namespace(context.namespace.as_str())
+            .connect()
+            .await
+            .map_err(|error| Failure::of_library(error, &store.name))?;
+        let lease = tokio::select! {
+            acquired = self.acquire(&fencehold) => match acquired {
+                Ok(lease) => lease,
+                Err(error) => return Err(self.refused(error, store).await),
+            },
+            // Dropping the request leaves the line, and gives back what was granted meanwhile.
+            signal = signals.next() => {
+                fencehold.close().await;
+                return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0)));
+            }
+        };
+        let (tell, tenure) = watch::channel(tenure(&lease.watch()));
+        let follower = tokio::spawn(follow(lease.watch(), tell));
+        let command = Command { words: &self.command, variables: self.variables(&lease), grace_ms };
+        let finish = supervise(command, tenure, signals).await;
+        follower.abort();
+        let outcome = match finish {
+            Ok(finish) if !finish.left.is_empty() => {
+                // What still runs is still under the lease: it is left to run out, and not given back.
+                std::mem::forget(lease);
+                return Err(unended(&self.key, &finish));
+            }
+            Ok(finish) => settle(lease, finish, &store.name).await,
+            Err(failure) => {
+                let _ = lease.release().await;
+                Err(failure)
+            }
+        };
+        fencehold.close().await;
+        outcome
+    }
+
+    async fn acquire(&self, fencehold: &Fencehold) -> Result<Lease, Error> {
+        let mut builder = fencehold
+            .lease(&self.key)
+            .ttl(Duration::from_millis(self.ttl))
+            .priority(self.priority);
+        if let Some(task) = &self.task {
+            builder = builder.task(task);
+        }
+        if let Some(owner) = &self.owner {
+            builder = builder.owner(owner);
+        }
+        if let Some(max_age_ms) = self.max_age {
+            builder = builder.max_age(Duration::from_millis(max_age_ms));
+        }
+        if let Some(wait_ms) = self.wait {
+            builder = builder.wait(Duration::from_millis(wait_ms));
+        }
+        match (self.preempt, self.wait) {
+            (Some(within_ms), _) => builder.preempt(Duration::from_millis(within_ms)).await,
+            (None, Some(_)) => builder.acquire().await,
+            (None, None) => builder.try_acquire().await,
+        }
+    }
+
+    /// Whoever waited in vain wants to know for whom.
+    async fn refused(&self, error: Error, store: &Store) -> Failure {
+        let waited = match &error {
+            Error::TimedOut { waited, .. } => u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            _ => return Failure::of_library(error, &store.name),
+        };
+        let found = store.leases.get(&store.call, self.key.clone()).await.ok().flatten();
+        let Some((token, holder)) = found.and_then(|lease| Some((lease.token, lease.holder?))) else {
+            return Failure::of_library(error, &store.name);
+        };
+        let (owner, task, expires_in_ms) = (holder.owner, holder.task, holder.remaining_ms);
+        let held = Failure::refused(&self.key, Refusal::Held { owner, task, expires_in_ms, token });
+        match held {
+            Failure::Said { exit, what, .. } => {
+                Failure::new(exit, format!("{what}; waited {}", show_ms(waited)))
+                    .with_next("Wait for longer, or see who holds it: `fencehold lease ls`.")
+            }
+            Failure::ReaderGone => held,
+        }
+    }
+
+    fn variables(&self, lease: &Lease) -> Vec<(&'static str, Option<OsString>)> {
+        vec![
+            (TOKEN_VARIABLE, Some(lease.token().to_string().into())),
+            (KEY_VARIABLE, Some(self.key.to_string().into())),
+            (TASK_VARIABLE, self.task.as_ref().map(|task| task.to_string().into())),
+            // One that is there belongs to another lease.
+            (HOLD_VARIABLE, None),
+        ]
+    }
+}
+
+/// Nothing of the command runs any more: gives the lease back, and finds the exit code.
+async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
+    let key = lease.key().clone();
+    let token = lease.token();
+    let how = finish
+        .code
+        .map_or("and cannot be ended".to_owned(), |code| format!("and ended with code {code}"));
+    if finish.lost {
+        let why = if lease.state() == State::Lost {
+            lease.why_lost().await.to_string()
+        } else {
+            "it would have run out before it could be renewed".to_owned()
+        };
+        let _ = lease.release().await;
+        return Err(Failure::lost(&key, token, &format!("{why}; the command was told to end, {how}")));
+    }
+    match lease.release().await {
+        Ok(()) => {}
+        Err(Error::Lost { why, .. }) => {
+            return Err(Failure::lost(&key, token, &format!("{why}; the command did not know, {how}")));
+        }
+        // The command is done, and was alone. The lease ends by itself.
+        Err(error) => {
+            if let Failure::Said { what, .. } = Failure::of_library(error, place) {
+                note(&format!("the lease on {key} could not be given back, and will run out: {what}"));
+            }
+        }
+    }
+    if finish.unwatched {
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("{key}: the command was ended for want of a watchdog, {how}"),
+        ));
+    }
+    Ok(finish.code.unwrap_or(DONE))
+}
+
+fn unended(key: &Key, finish: &Finish) -> Failure {
+    let exit = if finish.lost { Exit::Lost } else { Exit::Failed };
+    let pids: Vec<String> = finish.left.iter().map(ToString::to_string).collect();
+    Failure::new(exit, format!("{key}: processes of the command cannot be ended: {}", pids.join(", ")))
+        .with_next("The lease is not given back: it runs out by itself.")
+}
+
+/// Follows the lease for the command: every new deadline, its end, and who asks for it.
+async fn follow(mut lease: LeaseWatch, tell: watch::Sender<Tenure>) {
+    let mut asked = None;
+    loop {
+        let snapshot = lease.changed().await;
+        let wish = snapshot.notice.as_ref().map(|notice| notice.contender.clone());
+        if wish != asked
+            && let Some(notice) = &snapshot.notice
+        {
+            let within = show_ms(notice.yield_at_ms.saturating_sub(boot_ms()));
+            note(&format!("{} asks for {} within {within}", notice.contender, lease.key()));
+        }
+        asked = wish;
+        let tenure = tenure(&lease);
+        if tell.send(tenure).is_err() || snapshot.state == State::Lost {
+            return;
+        }
+    }
+}
+
+fn tenure(lease: &LeaseWatch) -> Tenure {
+    let snapshot = lease.snapshot();
+    match (snapshot.state, snapshot.lost) {
+        (State::Lost, Some(why)) if ran_out(&why) => Tenure::RanOut,
+        (State::Lost, _) => Tenure::Taken,
+        _ => Tenure::Until { kill_at_ms: snapshot.lost_at_ms },
+    }
+}
+
+/// Whether a lease ended at its time, so that the command had its warning.
+fn ran_out(why: &LostReason) -> bool {
+    match why {
+        LostReason::NotRenewed { .. } => true,
+        LostReason::Ended { how, .. } => matches!(how, Some(How::Expired | How::AgedOut | How::Yielded)),
+        _ => false,
+    }
+}

@@ -1,0 +1,68 @@
+//! `fencehold store …`: the store itself. One file a verb; one line each in the registry.
+
+mod advance;
+#[cfg(feature = "file")]
+mod backup;
+#[cfg(feature = "file")]
+mod check;
+#[cfg(feature = "file")]
+mod restore;
+mod status;
+
+#[cfg(feature = "file")]
+use std::path::PathBuf;
+
+#[cfg(feature = "file")]
+use fencehold_store::StoreUrl;
+
+use crate::context::Context;
+#[cfg(feature = "file")]
+use crate::exit::Exit;
+#[cfg(feature = "file")]
+use crate::failure::Failure;
+use crate::verb::{Outcome, verbs};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold store status
+  fencehold --store file:/var/lib/app/leases store status -o json
+  fencehold store backup monday.fencehold
+";
+
+/// Look after the store itself
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        self.verb.run(context).await
+    }
+}
+
+verbs! { Verb:
+    Status = status,
+    Advance = advance,
+    #[cfg(feature = "file")]
+    Backup = backup,
+    #[cfg(feature = "file")]
+    Restore = restore,
+    #[cfg(feature = "file")]
+    Check = check,
+}
+
+/// The directory of a `file:` store, and its name for people. Copying and checking files is for that store only.
+#[cfg(feature = "file")]
+fn directory(context: &Context) -> Result<(String, PathBuf), Failure> {
+    let url = context.place()?.url;
+    match &url {
+        StoreUrl::File(path) => Ok((url.to_string(), path.clone())),
+        other => {
+            let what = format!("{other} is not a directory: backup, restore and check are for file: stores");
+            Err(Failure::new(Exit::Usage, what))
+        }
+    }
+}

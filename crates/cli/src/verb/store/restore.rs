@@ -1,0 +1,56 @@
+//! `fencehold store restore`: a backup becomes a store again, with tokens that can never repeat.
+
+use std::path::PathBuf;
+
+use fencehold_core::Owner;
+use fencehold_core::limits::ADVANCE_BY;
+
+use crate::context::Context;
+use crate::duration::show_exact_ms;
+use crate::failure::Failure;
+use crate::output::note;
+use crate::verb::store::directory;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold --store file:/var/lib/app/leases store restore leases-monday.fencehold --by alice
+";
+
+const MORE: &str = "\
+The counters of a backup are those of its day, and tokens were given since. So the restored store is advanced at once: \
+every lease in it is ended, every counter is lifted, and nothing is granted until the longest ttl in it is over.";
+
+/// Put a backup into an empty directory, and advance it
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    from: PathBuf,
+    /// Who does it
+    #[arg(long, value_name = "NAME")]
+    by: Owner,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let (place, path) = directory(context)?;
+        fencehold_store::file::restore(&self.from, &path)
+            .map_err(|error| Failure::of_store(error, &place))?;
+        let store = context.open()?;
+        let advanced = store
+            .closing(async |store| {
+                let advanced = store.leases.advance(&store.call, self.by, ADVANCE_BY).await;
+                advanced.map_err(|error| store.explain(error))
+            })
+            .await?;
+        note(&format!(
+            "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
+            advanced.ended,
+            advanced.keys,
+            show_exact_ms(advanced.closed_for_ms)
+        ));
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,310 @@
+//! `fencehold lease …`, `events`, `explain`: for scripts and for people.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use support::{Room, Running, Said, eventually, said};
+
+/// Takes a lease and gives its hold id.
+fn acquire(room: &Room, key: &str, options: &[&str]) -> (u64, String) {
+    let mut words = vec!["lease", "acquire", key, "-o", "json"];
+    words.extend(options);
+    let taken = room.fencehold(&words).json();
+    (taken["token"].as_u64().unwrap(), taken["hold"].as_str().unwrap().to_owned())
+}
+
+fn with_hold(room: &Room, words: &[&str], hold: &str, token: u64) -> Said {
+    said(
+        room.command(words)
+            .env("FENCEHOLD_HOLD", hold)
+            .env("FENCEHOLD_TOKEN", token.to_string()),
+    )
+}
+
+#[test]
+fn a_script_takes_keeps_and_gives_back() {
+    let room = Room::new();
+    let (token, hold) = acquire(&room, "k", &["--ttl", "1h", "--task", "t", "--owner", "me"]);
+    assert_eq!(token, 1);
+    let lease = room.lease("k");
+    assert_eq!((&lease["holder"]["owner"], &lease["holder"]["task"]), (&json!("me"), &json!("t")));
+
+    let renewed = with_hold(&room, &["lease", "renew", "k", "-o", "json"], &hold, token);
+    assert_eq!(renewed.code, 0, "{renewed:?}");
+    assert_eq!((&renewed.json()["token"], &renewed.json()["remaining_ms"]), (&json!(1), &json!(3_600_000)));
+
+    // The id from stdin and the token from the flag, this time.
+    let mut release = room.command(["lease", "release", "k", "--token", "1"]);
+    let mut release = Running::start(release.stdin(Stdio::piped()));
+    release.child.stdin.take().unwrap().write_all(hold.as_bytes()).unwrap();
+    assert_eq!(release.finish().code, 0);
+    assert!(room.lease("k")["holder"].is_null());
+
+    let again = with_hold(&room, &["lease", "release", "k"], &hold, token);
+    assert_eq!(again.code, 0, "the same request again gets the same answer: {again:?}");
+    let late = with_hold(&room, &["lease", "renew", "k"], &hold, token);
+    assert_eq!(late.code, 76, "{late:?}");
+    assert!(late.err.contains("released"), "{late:?}");
+}
+
+#[test]
+fn a_shell_can_eval_what_acquire_prints() {
+    let room = Room::new();
+    let binary = env!("CARGO_BIN_EXE_fencehold");
+    let script = format!(
+        "vars=$({binary} lease acquire \"it's a \\$(key)\" -o env) || exit; eval \"$vars\"
+         {binary} lease renew \"$FENCEHOLD_KEY\" >/dev/null && {binary} lease release \"$FENCEHOLD_KEY\" >/dev/null
+         echo $? \"$FENCEHOLD_KEY\" $FENCEHOLD_TOKEN"
+    );
+    let said = said(Command::new("sh").args(["-c", &script]).env("FENCEHOLD_STORE", room.store()));
+    assert_eq!(said.out, "0 it's a $(key) 1\n", "{said:?}");
+}
+
+#[test]
+fn the_hold_id_is_printed_once_and_shown_nowhere_else() {
+    let room = Room::new();
+    let (token, hold) = acquire(&room, "k", &[]);
+    let mut shown = String::new();
+    for words in [
+        &["lease", "get", "k", "-o", "json"] as &[&str],
+        &["lease", "ls", "-o", "jsonl"],
+        &["lease", "acquire", "k"],
+        &["events", "-o", "jsonl"],
+        &["explain", "k", "-o", "json"],
+        &["-vvv", "lease", "renew", "k"],
+        &["-vvv", "lease", "release", "k"],
+    ] {
+        let said = with_hold(&room, words, &hold, token);
+        shown.push_str(&said.out);
+        shown.push_str(&said.err);
+    }
+    assert!(!shown.contains(&hold));
+}
+
+#[test]
+fn a_hold_id_that_is_missing_or_wrong_is_not_repeated() {
+    let room = Room::new();
+    acquire(&room, "k", &[]);
+    let missing = said(room.command(["lease", "renew", "k"]).env("FENCEHOLD_TOKEN", "1"));
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("FENCEHOLD_HOLD"), "{missing:?}");
+
+    let typo = with_hold(&room, &["lease", "renew", "k"], "feedbeef", 1);
+    assert_eq!(typo.code, 2);
+    assert!(!typo.err.contains("feedbeef"), "{typo:?}");
+
+    let wrong = with_hold(&room, &["lease", "renew", "k"], &"0".repeat(32), 1);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("not the one that token 1 was granted to"), "{wrong:?}");
+
+    let no_token = said(room.command(["lease", "renew", "k"]).env("FENCEHOLD_HOLD", "0".repeat(32)));
+    assert_eq!(no_token.code, 2);
+    assert!(no_token.err.contains("FENCEHOLD_TOKEN"), "{no_token:?}");
+}
+
+#[test]
+fn a_token_that_the_store_never_gave_proves_that_it_was_rewound() {
+    let room = Room::new();
+    let (_, hold) = acquire(&room, "k", &[]);
+    let shown = with_hold(&room, &["lease", "renew", "k"], &hold, 99);
+    assert_eq!(shown.code, 74, "{shown:?}");
+    assert!(shown.err.contains("rewound") && shown.err.contains("store advance"), "{shown:?}");
+    let explained = room.fencehold(&["explain", "k"]);
+    assert!(explained.out.contains("STORE REWOUND"), "{explained:?}");
+
+    let refused = room.fencehold(&["store", "advance", "--by", "alice"]);
+    assert_eq!(refused.code, 2, "not without --yes: {refused:?}");
+    assert!(!room.lease("k")["holder"].is_null());
+    let advanced =
+        room.fencehold(&["store", "advance", "--by", "alice", "--lift", "1000", "--yes", "-o", "json"]);
+    assert_eq!(advanced.code, 0, "{advanced:?}");
+    assert_eq!((&advanced.json()["ended"], &advanced.json()["closed_for_ms"]), (&json!(1), &json!(30_000)));
+    assert_eq!(room.lease("k")["token"], 1001);
+    let closed = room.fencehold(&["lease", "acquire", "k"]);
+    assert_eq!(closed.code, 69, "{closed:?}");
+}
+
+#[test]
+fn any_of_several_keys_will_do() {
+    let room = Room::new();
+    acquire(&room, "gpu/0", &[]);
+    let taken =
+        room.fencehold(&["lease", "acquire", "gpu/0", "--any", "gpu/1", "--any", "gpu/2", "-o", "json"]);
+    assert_eq!(taken.json()["key"], "gpu/1");
+    acquire(&room, "gpu/2", &[]);
+    let none = room.fencehold(&["lease", "acquire", "gpu/0", "--any", "gpu/1", "--any", "gpu/2"]);
+    assert_eq!((none.code, none.out.as_str()), (75, ""), "{none:?}");
+}
+
+#[test]
+fn a_lease_whose_hold_id_nobody_could_read_is_given_back() {
+    let room = Room::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = room
+        .command(["lease", "acquire", "k"])
+        .stdout(full)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(room.lease("k")["holder"].is_null());
+}
+
+#[test]
+fn a_list_can_be_narrowed() {
+    let room = Room::new();
+    for (key, owner, task) in [("a/1", "me", "t1"), ("a/2", "you", "t1"), ("b/1", "me", "t2")] {
+        acquire(&room, key, &["--owner", owner, "--task", task]);
+    }
+    let keys = |words: &[&str]| {
+        let mut line = vec!["lease", "ls", "-o", "json"];
+        line.extend(words);
+        let leases = room.fencehold(&line).json();
+        leases
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|lease| lease["key"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&[]), ["a/1", "a/2", "b/1"]);
+    assert_eq!(keys(&["--prefix", "a/"]), ["a/1", "a/2"]);
+    assert_eq!(keys(&["--owner", "me"]), ["a/1", "b/1"]);
+    assert_eq!(keys(&["--task", "t1", "--owner", "you"]), ["a/2"]);
+
+    let revoked = room.fencehold(&["lease", "revoke", "--task", "t1", "--reason", "cancelled", "-o", "json"]);
+    assert_eq!(revoked.json().as_array().unwrap().len(), 2, "{revoked:?}");
+    assert_eq!(keys(&[]), ["b/1"]);
+    assert_eq!(keys(&["--all"]), ["a/1", "a/2", "b/1"]);
+    let table = room.fencehold(&["lease", "ls"]);
+    assert_eq!(table.out.lines().count(), 2, "{table:?}");
+    assert!(table.out.starts_with("KEY "), "{table:?}");
+
+    let other = room.fencehold(&["--namespace", "other", "lease", "ls", "--all", "-o", "json"]);
+    assert_eq!(other.out, "[]\n", "another namespace is another world");
+}
+
+#[test]
+fn force_leaves_a_trace() {
+    let room = Room::new();
+    acquire(&room, "k", &[]);
+    let other = room.fencehold(&["lease", "revoke", "k", "--reason", "r", "--token", "7"]);
+    assert_eq!(other.code, 74, "a token that was never given: {other:?}");
+    let revoked =
+        room.fencehold(&["lease", "revoke", "k", "--reason", "stuck", "--by", "alice", "--token", "1"]);
+    assert_eq!(revoked.code, 0, "{revoked:?}");
+    let lease = room.lease("k");
+    assert_eq!(lease["token"], 2, "a token is used up");
+    let ending = &lease["endings"][0];
+    assert_eq!(
+        (&ending["how"], &ending["by"], &ending["reason"]),
+        (&json!("revoked"), &json!("alice"), &json!("stuck"))
+    );
+
+    let again = room.fencehold(&["lease", "revoke", "k", "--reason", "stuck"]);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains("nobody holds this key"));
+    for bad in [
+        &["lease", "revoke", "k"] as &[&str],
+        &["lease", "revoke", "--reason", "r"],
+        &["lease", "revoke", "k", "--task", "t", "--reason", "r"],
+        &["lease", "revoke", "--prefix", "", "--reason", "r"],
+        &["lease", "revoke", "--task", "t", "--token", "1", "--reason", "r"],
+        &["lease", "revoke", "k", "--reason", ""],
+    ] {
+        assert_eq!(room.fencehold(bad).code, 2, "{bad:?}");
+    }
+}
+
+#[test]
+fn what_happens_can_be_followed() {
+    let room = Room::new();
+    acquire(&room, "before/1", &[]);
+    // A bystander that serves the directory, so that both watchers are there when something happens.
+    let mut watch = room.start(&["lease", "watch", "a/", "-o", "jsonl"]);
+    let mut events = room.start(&["events", "-f", "-o", "jsonl"]);
+    let first: serde_json::Value = serde_json::from_str(&events.line()).unwrap();
+    assert_eq!((&first["event"], &first["key"]), (&json!("lease_acquired"), &json!("before/1")));
+
+    // `lease watch` begins now, whenever that is: something happens until it has seen it.
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let told = std::sync::Arc::clone(&seen);
+    let watcher = std::thread::spawn(move || {
+        let line: serde_json::Value = serde_json::from_str(&watch.line()).unwrap();
+        told.store(true, std::sync::atomic::Ordering::SeqCst);
+        line
+    });
+    let mut taken = 0;
+    eventually("the watcher has seen something", || {
+        if !seen.load(std::sync::atomic::Ordering::SeqCst) {
+            acquire(&room, &format!("other/{taken}"), &[]);
+            acquire(&room, &format!("a/{taken}"), &[]);
+            taken += 1;
+        }
+        seen.load(std::sync::atomic::Ordering::SeqCst)
+    });
+    let line = watcher.join().unwrap();
+    assert_eq!(line["event"], "lease_acquired");
+    assert!(line["key"].as_str().unwrap().starts_with("a/"), "{line}");
+    for nth in 0..taken {
+        for key in ["other", "a"] {
+            let line: serde_json::Value = serde_json::from_str(&events.line()).unwrap();
+            assert_eq!(line["key"], format!("{key}/{nth}"), "everything, once, in order");
+        }
+    }
+}
+
+#[test]
+fn events_are_numbered_and_can_be_read_from_a_place() {
+    let room = Room::new();
+    let (token, hold) = acquire(&room, "k", &[]);
+    with_hold(&room, &["lease", "release", "k"], &hold, token);
+    let all = room.fencehold(&["events", "-o", "json"]).json();
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    assert_eq!((&all[1]["event"], &all[1]["how"]), (&json!("lease_ended"), &json!("released")));
+    let first = all[0]["seq"].to_string();
+    let rest = room.fencehold(&["events", "--after", &first, "-o", "jsonl"]);
+    assert_eq!(rest.out.lines().count(), 1, "{rest:?}");
+    let ahead = room.fencehold(&["events", "--after", "99999"]);
+    assert_eq!(ahead.code, 2, "{ahead:?}");
+    let table = room.fencehold(&["events", "--prefix", "k"]);
+    assert!(table.out.lines().nth(2).unwrap().contains("released"), "{table:?}");
+}
+
+#[test]
+fn explain_tells_held_free_expired_and_never_held_apart() {
+    let room = Room::new();
+    let never = room.fencehold(&["explain", "k"]);
+    assert!(never.out.starts_with("k was never held"), "{never:?}");
+
+    acquire(&room, "k", &["--owner", "me", "--task", "run-42", "--ttl", "100ms"]);
+    // Nobody renews it, and nobody needs to ask for it.
+    eventually("it has run out", || room.lease("k")["holder"].is_null());
+    let expired = room.fencehold(&["explain", "k"]);
+    for told in
+        ["k is free", "token 1", "by me", "run-42", "was expired", "died, stalled", "1 of the last 1 holds"]
+    {
+        assert!(expired.out.contains(told), "{told}: {expired:?}");
+    }
+
+    acquire(&room, "k", &["--owner", "it's me", "--ttl", "1h"]);
+    let mut waiting = room.start(&["lease", "acquire", "k", "--wait", "60s"]);
+    eventually("somebody stands in line", || room.lease("k")["waiters"] == 1);
+    let held = room.fencehold(&["explain", "k", "-o", "json"]).json();
+    assert_eq!(held["state"], "held");
+    for (field, told) in [
+        ("says", "k is held by it's me under token 2"),
+        ("says", "its last beat was"),
+        ("next", "the one in line gets it, under a token above 2"),
+        ("next", "fencehold lease revoke k --reason"),
+    ] {
+        assert!(held[field].as_str().unwrap().contains(told), "{told}: {held}");
+    }
+    assert!(held["last_beat_ms_ago"].as_u64().unwrap() < 60_000);
+    waiting.child.kill().unwrap();
+}

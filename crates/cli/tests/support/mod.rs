@@ -1,0 +1,217 @@
+//! The real binary, in a room of its own.
+
+#![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+/// How long anything may take before the test has failed. Nothing waits this long when all is well.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A directory with a store in it, gone at the end.
+pub struct Room {
+    directory: tempfile::TempDir,
+}
+
+impl Room {
+    pub fn new() -> Self {
+        Room { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn store(&self) -> String {
+        format!("file:{}", self.path("leases").display())
+    }
+
+    /// A command line that knows nothing but this room.
+    pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fencehold"));
+        command.args(words).env_clear().current_dir(self.directory.path());
+        for kept in ["PATH", "LLVM_PROFILE_FILE"] {
+            if let Some(value) = std::env::var_os(kept) {
+                command.env(kept, value);
+            }
+        }
+        command
+            .env("HOME", self.directory.path())
+            .env("FENCEHOLD_STORE", self.store())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command line to its end.
+    pub fn fencehold(&self, words: &[&str]) -> Said {
+        said(&mut self.command(words))
+    }
+
+    /// Starts a command line and leaves it running.
+    pub fn start(&self, words: &[&str]) -> Running {
+        Running::start(&mut self.command(words))
+    }
+
+    /// The lines of a file in the room; none if it is not there.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(ToOwned::to_owned).collect()
+    }
+
+    /// What `lease get -o json` says of a key.
+    pub fn lease(&self, key: &str) -> serde_json::Value {
+        let said = self.fencehold(&["lease", "get", key, "-o", "json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        serde_json::from_str(&said.out).unwrap()
+    }
+}
+
+/// What a command line said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Said {
+            code: code(output.status),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Runs a command to its end, and says what it said.
+pub fn said(command: &mut Command) -> Said {
+    let mut running = Running::start(command);
+    running.finish()
+}
+
+/// The exit code, or 128 + the signal.
+pub fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// A process that is killed at the latest when the test is over.
+pub struct Running {
+    pub child: Child,
+    out: Option<BufReader<std::process::ChildStdout>>,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = child.stdout.take().map(BufReader::new);
+        Running { child, out }
+    }
+
+    /// One that was started elsewhere, whose streams are its own affair.
+    pub fn adopt(child: Child) -> Self {
+        Running { child, out: None }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn send(&self, signal: Signal) {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// The next line on stdout.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.as_mut().unwrap().read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for the end. What is left of its stdout and its stderr is read meanwhile.
+    pub fn finish(&mut self) -> Said {
+        drop(self.child.stdin.take());
+        let mut streams = (self.out.take().unwrap(), self.child.stderr.take().unwrap());
+        let reader = std::thread::spawn(move || {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            std::thread::scope(|scope| {
+                scope.spawn(|| streams.0.read_to_end(&mut out));
+                streams.1.read_to_end(&mut err)
+            })
+            .unwrap();
+            (out, err)
+        });
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < LIMIT, "it does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let (stdout, stderr) = reader.join().unwrap();
+        Output { status, stdout, stderr }.into()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until something can be seen. The order of events is never left to this: only their arrival.
+pub fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !seen() {
+        assert!(began.elapsed() < LIMIT, "never seen: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a process still runs: a zombie does not.
+pub fn runs(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
+}
+
+/// The children of a process that have this name.
+pub fn children(parent: Pid, name: &str) -> Vec<i32> {
+    let parent = parent.as_raw_nonzero().get();
+    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    let named =
+        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    list.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .filter(named)
+        .collect()
+}
+
+/// A number as a process, to be signalled.
+pub fn process(pid: i32) -> Pid {
+    Pid::from_raw(pid).unwrap()
+}

@@ -1,0 +1,150 @@
+//! Twenty shells and one key: never two at a time, tokens in the order of running, whatever happens to whoever serves
+//! the directory.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::fs;
+use std::process::Stdio;
+
+use rustix::process::{Signal, kill_process};
+use support::{Room, Running, eventually, process};
+
+const SHELLS: usize = 20;
+
+/// Notes its turn, lets others get in between if they can, and notes its end.
+const TURN: &str = "echo start $FENCEHOLD_TOKEN >>log; sleep 0.02; echo end $FENCEHOLD_TOKEN >>log";
+
+/// Somebody who has nothing to do with the key, and serves the directory.
+struct Bystander(Running);
+
+impl Bystander {
+    fn start(room: &Room) -> Self {
+        let mut words = room.command(["run", "--key", "bystander", "--", "sh", "-c", "echo up; read line"]);
+        let mut running = Running::start(words.stdin(Stdio::piped()));
+        assert_eq!(running.line(), "up");
+        let bystander = Bystander(running);
+        assert_eq!(owner(room), bystander.0.child.id(), "whoever is first serves");
+        bystander
+    }
+}
+
+/// Who serves the directory.
+fn owner(room: &Room) -> u32 {
+    let status = room.fencehold(&["store", "status", "-o", "json"]).json();
+    u32::try_from(status["owner_pid"].as_u64().unwrap()).unwrap()
+}
+
+fn start_shells(room: &Room) -> Vec<Running> {
+    let words = ["run", "--wait", "60s", "--key", "k", "--", "sh", "-c", TURN];
+    (0..SHELLS).map(|_| room.start(&words)).collect()
+}
+
+fn turns(room: &Room) -> usize {
+    room.lines("log").iter().filter(|line| line.starts_with("end")).count()
+}
+
+fn assert_all_had_their_turn(room: &Room, shells: Vec<Running>, killed: &[u32]) {
+    let mut failed = 0;
+    for mut shell in shells {
+        let killed = killed.contains(&shell.child.id());
+        let said = shell.finish();
+        if killed {
+            failed += 1;
+        } else {
+            assert_eq!(said.code, 0, "{said:?}");
+        }
+    }
+    let log = room.lines("log");
+    let mut last = 0;
+    let mut whole = 0;
+    let mut lines = log.iter().peekable();
+    while let Some(line) = lines.next() {
+        let token: u64 = line
+            .strip_prefix("start ")
+            .unwrap_or_else(|| panic!("two at a time: {log:?}"))
+            .parse()
+            .unwrap();
+        assert!(token > last, "out of order: {log:?}");
+        last = token;
+        // A shell that was killed in its turn has no end.
+        if lines.next_if(|next| **next == format!("end {token}")).is_some() {
+            whole += 1;
+        }
+    }
+    assert!(whole >= SHELLS - failed, "{whole} turns, {failed} killed: {log:?}");
+}
+
+#[test]
+fn twenty_shells_take_turns() {
+    let room = Room::new();
+    let shells = start_shells(&room);
+    assert_all_had_their_turn(&room, shells, &[]);
+}
+
+#[test]
+fn turns_go_on_when_whoever_serves_is_killed_and_the_next_one_too() {
+    let room = Room::new();
+    let mut bystander = Bystander::start(&room);
+    let shells = start_shells(&room);
+    eventually("some had their turn", || turns(&room) >= 3);
+    bystander.0.child.kill().unwrap();
+    bystander.0.finish();
+    eventually("more had their turn", || turns(&room) >= 6);
+    // Now one of the shells serves. It may be gone before the signal arrives: then its turn is over.
+    let next = owner(&room);
+    let mut killed = Vec::new();
+    if shells.iter().any(|shell| shell.child.id() == next)
+        && kill_process(process(i32::try_from(next).unwrap()), Signal::KILL).is_ok()
+    {
+        killed.push(next);
+    }
+    assert_all_had_their_turn(&room, shells, &killed);
+}
+
+#[test]
+fn turns_go_on_when_whoever_serves_is_stopped() {
+    let room = Room::new();
+    let bystander = Bystander::start(&room);
+    let shells = start_shells(&room);
+    eventually("some had their turn", || turns(&room) >= 3);
+    bystander.0.send(Signal::STOP);
+    assert_all_had_their_turn(&room, shells, &[]);
+    bystander.0.send(Signal::CONT);
+    assert_goes_on(&room, bystander);
+}
+
+#[test]
+fn turns_go_on_when_whoever_serves_was_stopped_in_the_middle_of_a_commit() {
+    let room = Room::new();
+    let bystander = Bystander::start(&room);
+    let gates = room.path("leases/gates");
+    fs::create_dir(&gates).unwrap();
+    let shells = start_shells(&room);
+    eventually("some had their turn", || turns(&room) >= 3);
+    fs::write(gates.join("commit.closed"), "").unwrap();
+    eventually("the bystander is held inside a commit", || {
+        fs::read_to_string(gates.join("commit.reached"))
+            .is_ok_and(|pid| pid == bystander.0.child.id().to_string())
+    });
+    bystander.0.send(Signal::STOP);
+    fs::remove_file(gates.join("commit.closed")).unwrap();
+    // Nobody can serve until it goes on; that everybody waits for that is what is looked at here.
+    let before = turns(&room);
+    let status = room.fencehold(&["store", "status"]);
+    assert_eq!(status.code, 69, "{status:?}");
+    assert!(status.err.contains(&bystander.0.child.id().to_string()), "it is named: {status:?}");
+    assert!(turns(&room) <= before + 1, "one may have been granted before");
+    bystander.0.send(Signal::CONT);
+    assert_all_had_their_turn(&room, shells, &[]);
+    assert_goes_on(&room, bystander);
+}
+
+/// The old owner, awake again, does as others do: its own lease is still kept, or it says that it was lost.
+fn assert_goes_on(room: &Room, mut bystander: Bystander) {
+    bystander.0.say("go");
+    let said = bystander.0.finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(room.lease("bystander")["holder"].is_null());
+}

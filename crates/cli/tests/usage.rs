@@ -1,0 +1,221 @@
+//! Bad input, help, and a stdout that does not take what it is given.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
+
+use support::{Room, said};
+
+#[test]
+fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
+    let room = Room::new();
+    let long = "k".repeat(513);
+    let huge = "9".repeat(40) + "s";
+    for (options, told) in [
+        (vec!["--key", ""], "key must not be empty"),
+        (vec!["--key", &long], "key has 513 bytes; the limit is 512"),
+        (vec!["--key", "a\u{7}b"], "control character at byte 1"),
+        (vec!["--key", "k", "--ttl", "0s"], "ttl is 0 ms; this store's least is 100 ms"),
+        (vec!["--key", "k", "--ttl", "99ms"], "ttl is 99 ms"),
+        (vec!["--key", "k", "--ttl", "-5s"], "--ttl <DURATION>: a duration cannot be negative"),
+        (vec!["--key", "k", "--ttl", "25h"], "86400000 ms (a day)"),
+        (vec!["--key", "k", "--ttl", &huge], "--ttl <DURATION>: the duration is too long"),
+        (vec!["--key", "k", "--ttl", "5"], "a number needs a unit"),
+        (vec!["--key", "k", "--wait", "x"], "--wait <DURATION>: not a duration"),
+        (vec!["--key", "k", "--task", ""], "--task <TASK>: task must not be empty"),
+        (vec!["--key", "k", "--owner", "a\nb"], "--owner <OWNER>: owner has a control character"),
+        (vec!["--key", "k", "--priority", "40000"], "40000"),
+        (vec!["--key", "k", "--namespace", "Team A"], "namespace has 'T'"),
+        (vec!["--key", "k", "--store", "redis://me:secret@h"], "unknown scheme \"redis\""),
+        (vec!["--key", "k", "--store", "file:x?sync=off"], "option \"sync\""),
+        (vec!["--key", "k", "--store", "/tmp/x"], "no scheme"),
+        (vec!["--key", "k", "-o", "env"], "-o env is for"),
+        (vec!["--key", "k", "-o", "yaml"], "yaml"),
+        (vec![], "--key <KEY>"),
+    ] {
+        let mut words = vec!["run"];
+        words.extend(&options);
+        words.extend(["--", "touch", "ran"]);
+        let said = room.fencehold(&words);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{options:?}: {said:?}");
+        assert!(said.err.starts_with("fencehold: ") && said.err.contains(told), "{told}: {said:?}");
+        assert!(!said.err.contains("secret"), "{said:?}");
+        assert!(!said.err.contains('\u{7}'), "{said:?}");
+    }
+    assert!(!room.path("ran").exists());
+    assert!(!room.path("leases").exists(), "what cannot succeed makes no store either");
+}
+
+#[test]
+fn a_command_must_be_given_and_must_stand_apart() {
+    let room = Room::new();
+    for words in [
+        &["run", "--key", "k"] as &[&str],
+        &["run", "--key", "k", "--"],
+        &["run", "--key", "k", "touch", "x"],
+    ] {
+        let said = room.fencehold(words);
+        assert_eq!(said.code, 2, "{words:?}: {said:?}");
+    }
+    for words in [&[] as &[&str], &["nonsense"], &["lease"], &["lease", "nonsense"], &["--nonsense"]] {
+        let said = room.fencehold(words);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{words:?}: {said:?}");
+        assert!(!said.err.contains("panicked"), "{said:?}");
+    }
+}
+
+#[test]
+fn text_that_is_no_utf8_is_refused_where_it_matters_and_passed_on_where_it_does_not() {
+    let room = Room::new();
+    let odd = OsStr::from_bytes(b"a\xffb");
+    for words in [
+        vec![OsStr::new("run"), OsStr::new("--key"), odd, OsStr::new("--"), OsStr::new("true")],
+        vec![OsStr::new("lease"), OsStr::new("get"), odd],
+        vec![OsStr::new("--store"), odd, OsStr::new("lease"), OsStr::new("ls")],
+        vec![odd],
+    ] {
+        let said = said(&mut room.command(&words));
+        assert_eq!(said.code, 2, "{words:?}: {said:?}");
+        assert!(said.err.starts_with("fencehold: ") && !said.err.contains("panicked"), "{said:?}");
+    }
+    for variable in ["FENCEHOLD_STORE", "FENCEHOLD_NAMESPACE", "FENCEHOLD_HOLD", "FENCEHOLD_TOKEN"] {
+        let said = said(room.command(["lease", "renew", "k", "--store", "memory:"]).env(variable, odd));
+        assert_eq!(said.code, 2, "{variable}: {said:?}");
+    }
+    let words = ["run", "--key", "k", "--", "sh", "-c", "printf %s \"$1\" | od -An -tx1", "sh"];
+    let said = said(room.command(words).arg(odd));
+    assert_eq!((said.code, said.out.trim()), (0, "61 ff 62"), "{said:?}");
+}
+
+#[test]
+fn without_a_home_the_store_must_be_named() {
+    let room = Room::new();
+    let said = said(room.command(["lease", "ls"]).env_remove("FENCEHOLD_STORE").env_remove("HOME"));
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("HOME") && said.err.contains("--store file:DIR"), "{said:?}");
+}
+
+#[test]
+fn by_default_leases_live_in_the_users_state_directory() {
+    let room = Room::new();
+    let said = said(room.command(["run", "--key", "k", "--", "true"]).env_remove("FENCEHOLD_STORE"));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(room.path(".local/state/fencehold").is_dir());
+    let elsewhere = room.path("elsewhere");
+    let mut command = room.command(["run", "--key", "k", "--", "true"]);
+    command.env_remove("FENCEHOLD_STORE").env("XDG_STATE_HOME", &elsewhere);
+    assert_eq!(support::said(&mut command).code, 0);
+    assert!(elsewhere.join("fencehold").is_dir());
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named_and_left_alone() {
+    let room = Room::new();
+    std::fs::write(room.path("text"), "mine").unwrap();
+    let store = format!("file:{}", room.path("text").display());
+    let said = room.fencehold(&["--store", &store, "run", "--key", "k", "--", "touch", "ran"]);
+    assert!([69, 74].contains(&said.code), "{said:?}");
+    assert!(said.err.contains("text"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(room.path("text")).unwrap(), "mine");
+    assert!(!room.path("ran").exists());
+    let doctor = room.fencehold(&["--store", &store, "doctor"]);
+    assert_ne!(doctor.code, 0, "{doctor:?}");
+    assert!(doctor.out.contains("WRONG"), "{doctor:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
+    let room = Room::new();
+    assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    for words in [
+        &["lease", "ls", "--all"] as &[&str],
+        &["events", "-o", "jsonl"],
+        &["completions", "bash"],
+        &["man"],
+        &["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let child = room.command(words).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"" as &[u8]), "{words:?}");
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let child = room
+        .command(["lease", "ls", "--all"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("stdout cannot be written"));
+}
+
+#[test]
+fn only_data_is_on_stdout_and_colours_are_for_terminals() {
+    let room = Room::new();
+    let said = room.fencehold(&["-vv", "run", "--key", "k", "--", "echo", "data"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "data\n"));
+    assert!(
+        said.err.contains("acquire") || said.err.contains("INFO") || said.err.contains("DEBUG"),
+        "{said:?}"
+    );
+    assert!(!said.err.contains('\u{1b}'), "{said:?}");
+    let quiet = room.fencehold(&["run", "--key", "k", "--", "true"]);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+    let log = said_with_log(&room, "no=such=level");
+    assert_eq!(log.code, 2, "{log:?}");
+}
+
+fn said_with_log(room: &Room, filter: &str) -> support::Said {
+    said(room.command(["lease", "ls"]).env("FENCEHOLD_LOG", filter))
+}
+
+#[test]
+fn help_version_completions_and_manuals_come_from_the_same_definition() {
+    let room = Room::new();
+    let help = room.fencehold(&["run", "--help"]);
+    assert_eq!((help.code, help.err.as_str()), (0, ""));
+    for told in ["FENCEHOLD_TOKEN", "75 ", "76 ", "126", "127", "128 + N"] {
+        assert!(help.out.contains(told), "{told}");
+    }
+    assert!(!help.out.contains("__"), "parts of run are no verbs");
+    let version = room.fencehold(&["--version"]);
+    assert_eq!(version.out, format!("fencehold {}\n", env!("CARGO_PKG_VERSION")));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = room.fencehold(&["completions", shell]);
+        assert!(
+            said.code == 0 && said.out.contains("explain") && !said.out.contains("__watchdog"),
+            "{shell}"
+        );
+    }
+    let pages = room.path("man/man1");
+    assert_eq!(room.fencehold(&["man", pages.to_str().unwrap()]).code, 0);
+    let run = std::fs::read_to_string(pages.join("fencehold-run.1")).unwrap();
+    for told in ["EXAMPLES", "build\\-report", "FENCEHOLD_TOKEN", "Exit codes"] {
+        assert!(run.contains(told), "{told}: {run}");
+    }
+    assert!(pages.join("fencehold-lease-acquire.1").exists() && pages.join("fencehold.1").exists());
+    assert!(room.fencehold(&["man"]).out.contains(".SH EXAMPLES"));
+}
+
+#[test]
+fn doctor_finds_a_healthy_store_fine() {
+    let room = Room::new();
+    for _ in 0..2 {
+        let said = room.fencehold(&["doctor", "-o", "json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        for finding in said.json().as_array().unwrap() {
+            assert_eq!(finding["verdict"], "fine", "{finding}");
+        }
+    }
+    let listed = room.fencehold(&["lease", "ls", "--all", "-o", "json"]);
+    assert_eq!(listed.out, "[]\n", "what doctor tried is not in people's way");
+    let status = room.fencehold(&["store", "status", "-o", "json"]).json();
+    assert_eq!((&status["store"], &status["held"]), (&serde_json::json!("file:"), &serde_json::json!(0)));
+}

@@ -1,0 +1,377 @@
+//! R39, the wrapper killed or stopped: whatever happens to `run`, its command is gone before the next holder starts.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use fencehold_store::clock::{Clock, SystemClock};
+use rustix::process::{Signal, getsid, kill_process};
+use support::{Room, Running, children, eventually, process, runs};
+
+const TTL: &str = "5s";
+const TTL_AND_A_SECOND_MS: u64 = 6_000;
+
+/// A command with a grandchild, neither of which heeds TERM. Each notes down in one file that it lives, again and
+/// again; the file's order is the proof.
+const STUBBORN: &str = "trap '' TERM; echo $$ >pids; echo start $FENCEHOLD_TOKEN >>log
+    beat() { while :; do echo beat $FENCEHOLD_TOKEN >>log; sleep 0.005; done; }
+    (trap '' TERM; echo $BASHPID >>pids; beat) & beat";
+
+/// The next holder notes that it has started, and when, and lets the others speak if there still are any.
+const NEXT: &str =
+    "echo start $FENCEHOLD_TOKEN >>log; read -r uptime idle </proc/uptime; echo $uptime >started
+    sleep 0.3; echo end $FENCEHOLD_TOKEN >>log";
+
+fn start_stubborn(room: &Room) -> Running {
+    let running =
+        room.start(&["run", "--key", "k", "--ttl", TTL, "--owner", "first", "--", "bash", "-c", STUBBORN]);
+    eventually("both beat", || room.lines("pids").len() == 2 && room.lines("log").len() > 10);
+    running
+}
+
+/// Whether a watchdog has been given something to watch: its timer is set.
+fn watches(watchdog: i32) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{watchdog}/fdinfo")) else { return false };
+    entries.flatten().any(|entry| {
+        let info = fs::read_to_string(entry.path()).unwrap_or_default();
+        info.lines()
+            .any(|line| line.starts_with("it_value: (") && line != "it_value: (0, 0)")
+    })
+}
+
+fn pids(room: &Room) -> Vec<i32> {
+    room.lines("pids").iter().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn start_next(room: &Room) -> Running {
+    let next = room.start(&["run", "--key", "k", "--ttl", TTL, "--wait", "60s", "--", "bash", "-c", NEXT]);
+    eventually("the next stands in line", || room.lease("k")["waiters"] == 1);
+    next
+}
+
+/// When the next started, on the boot-time clock, in milliseconds.
+fn started_ms(room: &Room) -> u64 {
+    room.lines("started")[0].replace('.', "").parse::<u64>().unwrap() * 10
+}
+
+/// Nothing of token 1 comes after the start of token 2.
+fn assert_none_beside_the_next(room: &Room) {
+    let log = room.lines("log");
+    let start = log.iter().position(|line| line == "start 2").expect("the next has started");
+    assert_eq!(log[start + 1..], ["end 2"], "beats of the first beside the next");
+}
+
+#[test]
+fn when_run_is_killed_the_command_and_its_children_are_gone_before_the_next_starts() {
+    let room = Room::new();
+    let mut first = start_stubborn(&room);
+    let mut next = start_next(&room);
+    let killed_ms = SystemClock.now().store_ms;
+    first.send(Signal::KILL);
+    first.finish();
+    let said = next.finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    let waited_ms = started_ms(&room).saturating_sub(killed_ms);
+    assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
+    assert_none_beside_the_next(&room);
+    assert!(pids(&room).into_iter().all(|pid| !runs(pid)));
+}
+
+#[test]
+fn when_run_is_stopped_the_command_is_gone_before_the_next_starts_and_run_exits_lost() {
+    let room = Room::new();
+    let mut first = start_stubborn(&room);
+    let mut next = start_next(&room);
+    let stopped_ms = SystemClock.now().store_ms;
+    first.send(Signal::STOP);
+    let said = next.finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    let waited_ms = started_ms(&room).saturating_sub(stopped_ms);
+    assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
+    assert_none_beside_the_next(&room);
+    assert!(pids(&room).into_iter().all(|pid| !runs(pid)));
+
+    first.send(Signal::CONT);
+    let said = first.finish();
+    assert_eq!(said.code, 76, "{said:?}");
+    assert!(said.err.contains("the lease on k under token 1 was lost"), "{said:?}");
+    let explained = room.fencehold(&["explain", "k"]);
+    let ending = explained
+        .out
+        .lines()
+        .find(|line| line.starts_with("1 "))
+        .unwrap_or_else(|| panic!("{explained:?}"));
+    assert!(ending.contains("expired") && ending.contains("first"), "{explained:?}");
+}
+
+#[test]
+fn a_command_that_heeds_term_may_clean_up_after_run_was_killed() {
+    let room = Room::new();
+    let script = "trap 'echo cleaned up >>log; exit' TERM; echo up; while :; do sleep 0.01; done";
+    let mut running = room.start(&["run", "--key", "k", "--", "bash", "-c", script]);
+    assert_eq!(running.line(), "up");
+    running.send(Signal::KILL);
+    running.finish();
+    eventually("it has cleaned up", || room.lines("log") == ["cleaned up"]);
+}
+
+#[test]
+fn the_watchdog_stands_apart_from_everything_that_could_take_it_along() {
+    let room = Room::new();
+    let binary = env!("CARGO_BIN_EXE_fencehold");
+    // A descriptor of the shell's: the command gets it, the watchdog must not keep it open.
+    let script = format!("exec {binary} run --key k -- bash -c 'echo $$ >pids; exec sleep 1000' 7>side");
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", &script])
+        .current_dir(room.path(""))
+        .env("FENCEHOLD_STORE", room.store());
+    let mut running = Running::start(&mut shell);
+    eventually("the command runs", || !room.lines("pids").is_empty());
+    let watchdogs = children(running.pid(), "fh-watchdog");
+    assert_eq!(watchdogs.len(), 1);
+    let watchdog = watchdogs[0];
+
+    assert_eq!(getsid(Some(process(watchdog))).unwrap(), process(watchdog), "a session of its own");
+    assert_eq!(fs::read_link(format!("/proc/{watchdog}/cwd")).unwrap().to_str(), Some("/"));
+    let mut open: Vec<String> = fs::read_dir(format!("/proc/{watchdog}/fd"))
+        .unwrap()
+        .map(|entry| fs::read_link(entry.unwrap().path()).unwrap().display().to_string())
+        .map(|target| target.split(':').next().unwrap_or_default().to_owned())
+        .collect();
+    open.sort();
+    // Its line twice (as stdin, and as it is used), its timer, and nothing else.
+    assert_eq!(open, ["/dev/null", "/dev/null", "anon_inode", "socket", "socket"]);
+
+    // What a terminal or a `kill 0` sends does not move it: it still does its work afterwards.
+    let status = fs::read_to_string(format!("/proc/{watchdog}/status")).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+    let blocked = u64::from_str_radix(blocked, 16).unwrap();
+    for signal in
+        [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::TSTP, Signal::USR1, Signal::PIPE]
+    {
+        assert_ne!(blocked & 1 << (signal.as_raw() - 1), 0, "{signal:?}");
+        kill_process(process(watchdog), signal).unwrap();
+    }
+    running.send(Signal::KILL);
+    running.finish();
+    let command = pids(&room)[0];
+    eventually("the command is gone", || !runs(command));
+    eventually("the watchdog is gone", || !runs(watchdog));
+}
+
+#[test]
+fn a_watchdog_that_is_killed_is_replaced() {
+    let room = Room::new();
+    let mut first = start_stubborn(&room);
+    let before = children(first.pid(), "fh-watchdog");
+    assert_eq!(before.len(), 1);
+    kill_process(process(before[0]), Signal::KILL).unwrap();
+    eventually("another watches", || {
+        let now = children(first.pid(), "fh-watchdog");
+        now.len() == 1 && now != before && watches(now[0])
+    });
+    let mut next = start_next(&room);
+    first.send(Signal::STOP);
+    assert_eq!(next.finish().code, 0);
+    assert_none_beside_the_next(&room);
+    first.send(Signal::CONT);
+    assert_eq!(first.finish().code, 76);
+}
+
+#[test]
+fn a_command_is_not_left_running_without_a_watchdog() {
+    let room = Room::new();
+    let mut running = start_stubborn(&room);
+    let mut killed = Vec::new();
+    // Whoever kills every watchdog means it; the command is then ended by `run`.
+    eventually("it gives up", || {
+        for pid in children(running.pid(), "fh-watchdog") {
+            if !killed.contains(&pid) && kill_process(process(pid), Signal::KILL).is_ok() {
+                killed.push(pid);
+            }
+        }
+        running.is_over()
+    });
+    let said = running.finish();
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("for want of a watchdog"), "{said:?}");
+    assert!(pids(&room).into_iter().all(|pid| !runs(pid)));
+    assert!(room.lease("k")["holder"].is_null(), "and the lease is given back");
+}
+
+#[test]
+fn the_start_gate_opens_for_leave_and_for_nothing_else() {
+    let room = Room::new();
+    let binary = env!("CARGO_BIN_EXE_fencehold");
+    for (input, starts) in [("", false), ("!", true)] {
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", &format!("exec {binary} __start 3 touch started 3<&0")])
+            .current_dir(room.path(""))
+            .stdin(Stdio::piped());
+        let mut gate = Running::start(&mut shell);
+        gate.child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let said = gate.finish();
+        assert_eq!(said.code == 0, starts, "{said:?}");
+        assert_eq!(room.path("started").exists(), starts);
+    }
+    for words in
+        [vec!["__start"], vec!["__start", "3"], vec!["__start", "1", "true"], vec!["__start", "77", "true"]]
+    {
+        let said = room.fencehold(&words);
+        assert_eq!(said.code, 126, "{words:?}: {said:?}");
+    }
+}
+
+/// A watchdog without a `run`, and a group for it to watch.
+struct Watched {
+    watchdog: Child,
+    line: UnixStream,
+    heard: BufReader<UnixStream>,
+    group: Child,
+}
+
+impl Watched {
+    /// The group is a shell that does what `script` says.
+    fn new(script: &str) -> Self {
+        let (ours, its) = UnixStream::pair().unwrap();
+        let watchdog = Command::new(env!("CARGO_BIN_EXE_fencehold"))
+            .arg("__watchdog")
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(its)))
+            .spawn()
+            .unwrap();
+        let mut group = Command::new("bash")
+            .args(["-c", script])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut up = String::new();
+        BufReader::new(group.stdout.take().unwrap()).read_line(&mut up).unwrap();
+        assert_eq!(up, "up\n");
+        let mut watched =
+            Watched { watchdog, heard: BufReader::new(ours.try_clone().unwrap()), line: ours, group };
+        assert_eq!(watched.hear(), "ready");
+        watched
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.line, "{line}").unwrap();
+    }
+
+    /// The next report; empty: it is gone.
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.heard.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn watch(&mut self, grace_ms: u64, term_in_ms: u64, kill_in_ms: u64) -> u64 {
+        let now_ms = SystemClock.now().store_ms;
+        let group = self.group.id();
+        self.say(&format!("watch {group} {grace_ms} {} {}", now_ms + term_in_ms, now_ms + kill_in_ms));
+        assert_eq!(self.hear(), "watching");
+        now_ms
+    }
+
+    /// How the group's leader ended.
+    fn group_ended(&mut self) -> ExitStatus {
+        ended(&mut self.group)
+    }
+
+    /// Whether the watchdog ended well.
+    fn watchdog_ended_well(&mut self) -> bool {
+        ended(&mut self.watchdog).success()
+    }
+}
+
+/// Waits for the end of a child, but not for ever.
+fn ended(child: &mut Child) -> ExitStatus {
+    eventually("it has ended", || child.try_wait().unwrap().is_some());
+    child.wait().unwrap()
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
+        let _ = self.group.kill();
+        let _ = self.group.wait();
+    }
+}
+
+const HEEDS: &str = "echo up; while :; do sleep 0.01; done";
+const HEEDS_NOT: &str = "trap '' TERM; echo up; while :; do sleep 0.01; done";
+const FOR_LONG: u64 = 3_600_000;
+
+#[test]
+fn without_news_the_group_is_asked_and_then_ended_on_time() {
+    let mut watched = Watched::new(HEEDS_NOT);
+    let began_ms = watched.watch(FOR_LONG, 200, 500);
+    assert_eq!(watched.hear(), "terminated");
+    assert!(SystemClock.now().store_ms >= began_ms + 200);
+    assert_eq!(watched.hear(), "killed");
+    let took_ms = SystemClock.now().store_ms - began_ms;
+    assert_eq!(watched.group_ended().signal(), Some(9));
+    // The upper bound is for a machine that has much else to do.
+    assert!((500..5_000).contains(&took_ms), "{took_ms} ms");
+}
+
+#[test]
+fn a_stopped_group_hears_the_request_too() {
+    let mut watched = Watched::new("trap 'exit 4' TERM; echo up; while :; do sleep 0.01; done");
+    let leader = process(i32::try_from(watched.group.id()).unwrap());
+    kill_process(leader, Signal::STOP).unwrap();
+    watched.watch(FOR_LONG, 0, FOR_LONG);
+    assert_eq!(watched.hear(), "terminated");
+    assert_eq!(watched.group_ended().code(), Some(4));
+}
+
+#[test]
+fn news_in_time_keep_the_group_alive() {
+    let mut watched = Watched::new(HEEDS);
+    let began_ms = watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
+    // Later, sooner, later again: the last word counts. The watchdog obeys in order, so its answer to `gone` comes last.
+    for at_ms in [began_ms + 2 * FOR_LONG, began_ms + FOR_LONG] {
+        watched.say(&format!("until {at_ms} {at_ms}"));
+    }
+    watched.say("gone");
+    assert_eq!(watched.hear(), "", "dismissed, and has done nothing");
+    assert!(watched.watchdog_ended_well());
+    assert!(watched.group.try_wait().unwrap().is_none(), "the group still runs");
+}
+
+#[test]
+fn bad_news_bring_the_end_nearer() {
+    let mut watched = Watched::new(HEEDS);
+    watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
+    watched.say("until 0 0");
+    assert_eq!(watched.hear(), "killed");
+    assert_eq!(watched.group_ended().signal(), Some(9));
+}
+
+#[test]
+fn a_line_that_is_cut_ends_the_group_after_its_grace() {
+    for (script, signal) in [(HEEDS, 15), (HEEDS_NOT, 9)] {
+        let mut watched = Watched::new(script);
+        watched.watch(100, FOR_LONG, FOR_LONG);
+        watched.line.shutdown(std::net::Shutdown::Both).unwrap();
+        assert_eq!(watched.group_ended().signal(), Some(signal));
+        assert!(watched.watchdog_ended_well(), "and the watchdog goes when the group is gone");
+    }
+}
+
+#[test]
+fn a_line_that_is_cut_before_there_is_a_group_ends_the_watchdog_alone() {
+    let mut watched = Watched::new(HEEDS);
+    watched.line.shutdown(std::net::Shutdown::Both).unwrap();
+    assert!(watched.watchdog_ended_well());
+    assert!(watched.group.try_wait().unwrap().is_none());
+}

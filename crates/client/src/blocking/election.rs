@@ -1,0 +1,113 @@
+//! Elections, blocking.
+
+use std::time::Duration;
+
+use crate::bell::block_on;
+use crate::blocking::Lease;
+use crate::election::Leading;
+use crate::error::Error;
+
+/// An election. See [`crate::Election`].
+///
+/// ```
+/// use fencehold::blocking::Fencehold;
+///
+/// # fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:")?;
+/// let election = fh.election("leader/scheduler");
+/// let leader = election.campaign()?;
+/// assert_eq!(election.observe()?.leader().map(|leader| leader.token), Some(leader.lease().token()));
+/// leader.resign()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    inner: crate::Election,
+}
+
+impl Election {
+    pub(super) fn new(inner: crate::Election) -> Self {
+        Election { inner }
+    }
+
+    /// Who stands. Default: the handle's owner.
+    pub fn owner(self, owner: impl AsRef<str>) -> Self {
+        Election { inner: self.inner.owner(owner) }
+    }
+
+    /// What observers see beside the leader's name.
+    pub fn task(self, task: impl AsRef<str>) -> Self {
+        Election { inner: self.inner.task(task) }
+    }
+
+    /// How long the others wait when a leader dies. Default: 30 s.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Election { inner: self.inner.ttl(ttl) }
+    }
+
+    /// How long to campaign. Default: until elected.
+    pub fn wait(self, wait: Duration) -> Self {
+        Election { inner: self.inner.wait(wait) }
+    }
+
+    /// Rank among candidates. Default: 0.
+    pub fn priority(self, priority: i16) -> Self {
+        Election { inner: self.inner.priority(priority) }
+    }
+
+    /// Stands for election, and blocks until elected.
+    pub fn campaign(&self) -> Result<Leader, Error> {
+        let leader = block_on(self.inner.campaign())?;
+        Ok(Leader { lease: Lease::new(leader.into_lease()) })
+    }
+
+    /// Who leads now, and the means to wait for a change.
+    pub fn observe(&self) -> Result<Observer, Error> {
+        block_on(self.inner.observe()).map(|inner| Observer { inner })
+    }
+}
+
+/// The elected. See [`crate::Leader`].
+#[derive(Debug)]
+#[must_use = "a leader resigns as soon as it is dropped"]
+pub struct Leader {
+    lease: Lease,
+}
+
+impl Leader {
+    /// The lease that it leads by.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Steps down, so that the next in line can lead at once.
+    pub fn resign(self) -> Result<(), Error> {
+        self.lease.release()
+    }
+}
+
+impl std::ops::Deref for Leader {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+/// Sees who leads. See [`crate::Observer`].
+#[derive(Clone, Debug)]
+pub struct Observer {
+    inner: crate::Observer,
+}
+
+impl Observer {
+    /// Who leads, as of the last look.
+    pub fn leader(&self) -> Option<&Leading> {
+        self.inner.leader()
+    }
+
+    /// Blocks until somebody else leads, or nobody does, and says who.
+    pub fn changed(&mut self) -> Result<Option<&Leading>, Error> {
+        block_on(self.inner.changed())
+    }
+}

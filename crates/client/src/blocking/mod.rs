@@ -1,0 +1,121 @@
+//! The same verbs for code without an executor. Every call blocks its thread; renewal goes on beside it.
+//!
+//! Do not call these from within an async task: they would block its executor's thread.
+//!
+//! ```
+//! use fencehold::blocking::Fencehold;
+//!
+//! # fn main() -> Result<(), fencehold::Error> {
+//! let fh = Fencehold::connect("memory:")?;
+//! let lease = fh.lease("reports/daily").task("run-42").acquire()?;
+//! let report = lease.run(|lease| format!("written under token {}", lease.token()))?;
+//! lease.release()?;
+//! # assert!(report.ends_with('1'));
+//! # Ok(())
+//! # }
+//! ```
+
+mod election;
+mod lease;
+
+use std::sync::Arc;
+
+pub use election::{Election, Leader, Observer};
+pub use lease::{Lease, LeaseBuilder, LeaseWatch};
+
+use crate::advice::Advice;
+use crate::bell::block_on;
+use crate::connect::Connect;
+use crate::error::Error;
+use crate::store::{Call, LeaseStore};
+
+/// A handle on a store of leases, for code without an executor. See [`crate::Fencehold`].
+#[derive(Clone, Debug)]
+pub struct Fencehold {
+    inner: crate::Fencehold,
+}
+
+impl Fencehold {
+    /// Connects to the store that a URL names. See [`crate::Fencehold::connect`].
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Fencehold::connect_with(crate::Fencehold::builder().url(url))
+    }
+
+    /// Connects with options.
+    ///
+    /// ```
+    /// use fencehold::blocking::Fencehold;
+    /// use fencehold::Connect;
+    ///
+    /// # fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect_with(Connect::default().url("memory:").owner("worker-7"))?;
+    /// assert_eq!(fh.as_async().owner().as_str(), "worker-7");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect_with(options: Connect) -> Result<Self, Error> {
+        block_on(options.connect()).map(Fencehold::from)
+    }
+
+    /// Asks for a lease on one key. See [`crate::Fencehold::lease`].
+    pub fn lease(&self, key: impl AsRef<str>) -> LeaseBuilder {
+        LeaseBuilder::new(self.inner.lease(key))
+    }
+
+    /// Asks for a lease on any one of these keys. See [`crate::Fencehold::lease_any`].
+    pub fn lease_any<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
+        LeaseBuilder::new(self.inner.lease_any(keys))
+    }
+
+    /// An election: whoever holds this key leads. See [`crate::Fencehold::election`].
+    pub fn election(&self, key: impl AsRef<str>) -> Election {
+        Election::new(self.inner.election(key))
+    }
+
+    /// What ttl would suit. See [`crate::Fencehold::advice`].
+    pub fn advice(&self, key_or_prefix: &str) -> Option<Advice> {
+        self.inner.advice(key_or_prefix)
+    }
+
+    /// The store. See [`crate::Fencehold::store`]; [`wait`](Fencehold::wait) drives its futures.
+    pub fn store(&self) -> &Arc<dyn LeaseStore> {
+        self.inner.store()
+    }
+
+    /// A call in this handle's namespace, with its patience.
+    pub fn call(&self) -> Call {
+        self.inner.call()
+    }
+
+    /// Blocks until a future is done: for what has no blocking twin.
+    ///
+    /// ```
+    /// use fencehold::blocking::Fencehold;
+    ///
+    /// # fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:")?;
+    /// let status = fh.wait(fh.store().status(&fh.call()))?;
+    /// assert_eq!(status.held, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        block_on(future)
+    }
+
+    /// Gives everything back and ends. See [`crate::Fencehold::close`].
+    pub fn close(&self) {
+        block_on(self.inner.close());
+    }
+
+    /// The same handle for async code.
+    pub fn as_async(&self) -> &crate::Fencehold {
+        &self.inner
+    }
+}
+
+impl From<crate::Fencehold> for Fencehold {
+    fn from(inner: crate::Fencehold) -> Self {
+        Fencehold { inner }
+    }
+}

@@ -1,0 +1,327 @@
+//! Connecting to a store, and the handle that everything else comes from.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_core::{BadInput, Key, Namespace, Owner};
+use fencehold_store::clock::{Clock, SystemClock};
+use fencehold_store::{Call, LeaseStore, StoreUrl};
+use futures_channel::oneshot;
+
+use crate::advice::Advice;
+use crate::breaker::{BreakerPolicy, BreakerState};
+use crate::election::Election;
+use crate::error::Error;
+use crate::hub::{Hub, Options};
+use crate::lease::LeaseBuilder;
+use crate::random::jitter;
+use crate::renewal::Handle;
+use crate::retry::RetryPolicy;
+use crate::time::ms;
+
+/// How long a caller bears with a store that cannot be reached, unless told otherwise.
+const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// A handle on a store of leases. Clones share it; leases keep it going until they are gone.
+///
+/// It works on every executor: it has one thread of its own, which renews leases and keeps time.
+///
+/// ```
+/// use fencehold::Fencehold;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:").await?;
+/// let lease = fh.lease("reports/daily").acquire().await?;
+/// assert_eq!(lease.token().get(), 1);
+/// lease.release().await?;
+/// fh.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fencehold {
+    handle: Arc<Handle>,
+    owner: Owner,
+}
+
+impl Fencehold {
+    /// Connects to the store that a URL names (`memory:`, `file:DIR`), with everything else as it is by default.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Fencehold::builder().url(url).connect().await
+    }
+
+    /// Connects with options.
+    pub fn builder() -> Connect {
+        Connect::default()
+    }
+
+    /// Asks for a lease on one key.
+    pub fn lease(&self, key: impl AsRef<str>) -> LeaseBuilder {
+        LeaseBuilder::new(self.clone(), Key::new(key.as_ref()).map(|key| vec![key]))
+    }
+
+    /// Asks for a lease on any one of these keys, whichever is free first. N keys are a semaphore of N.
+    ///
+    /// ```
+    /// use fencehold::{Error, Fencehold};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let slots = ["gpu/0", "gpu/1"];
+    /// let one = fh.lease_any(slots).acquire().await?;
+    /// let two = fh.lease_any(slots).acquire().await?;
+    /// assert_ne!(one.key(), two.key());
+    /// assert!(matches!(fh.lease_any(slots).try_acquire().await, Err(Error::Held { .. })));
+    /// # one.release().await?;
+    /// # two.release().await
+    /// # }
+    /// ```
+    pub fn lease_any<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
+        let keys = keys.into_iter().map(|key| Key::new(key.as_ref())).collect();
+        LeaseBuilder::new(self.clone(), keys)
+    }
+
+    /// An election: whoever holds this key leads.
+    pub fn election(&self, key: impl AsRef<str>) -> Election {
+        Election::new(self.lease(key.as_ref()), Key::new(key.as_ref()))
+    }
+
+    /// What ttl would suit the work that was done under this key, or under all keys that start with this text. `None`:
+    /// no lease of them has been given back yet. See [`Advice`] for what it means.
+    ///
+    /// ```
+    /// use fencehold::Fencehold;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// assert!(fh.advice("reports/").is_none());
+    /// fh.lease("reports/daily").acquire().await?.release().await?;
+    /// let advice = fh.advice("reports/").expect("one piece of work");
+    /// assert_eq!(advice.samples, 1);
+    /// assert!(advice.suggested_ttl >= advice.p99_work + advice.p99_round_trip + advice.margin);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn advice(&self, key_or_prefix: &str) -> Option<Advice> {
+        self.hub().advisor.advise(key_or_prefix)
+    }
+
+    /// The store, for what this handle does not wrap: listing, revoking, events. Use it with [`call`](Self::call).
+    ///
+    /// ```
+    /// use fencehold::store::{RevokeRequest, Which};
+    /// use fencehold::{Fencehold, Key, Owner, Reason, State};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let lease = fh.lease("gpu/3").acquire().await?;
+    /// let request = RevokeRequest {
+    ///     which: Which::Key { key: Key::new("gpu/3")?, only_token: None },
+    ///     by: Owner::new("alice")?,
+    ///     reason: Reason::new("the node is being drained")?,
+    /// };
+    /// let revoked = fh.store().revoke(&fh.call(), request).await?;
+    /// assert_eq!(revoked[0].revoked.token, lease.token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn store(&self) -> &Arc<dyn LeaseStore> {
+        &self.hub().store
+    }
+
+    /// A call in this handle's namespace, with its patience.
+    pub fn call(&self) -> Call {
+        self.hub().call(self.hub().patience_ms)
+    }
+
+    /// The namespace that keys live in.
+    pub fn namespace(&self) -> &Namespace {
+        self.hub().namespace()
+    }
+
+    /// The owner of leases that name none.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The clock on which deadlines are told.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.hub().clock
+    }
+
+    /// Whether acquisitions are held back because the store keeps failing.
+    pub fn breaker(&self) -> BreakerState {
+        self.hub().breaker.state(self.hub().now_ms())
+    }
+
+    /// Gives back every lease of this handle and its clones, sees through what is under way in the background, and
+    /// closes the store if this handle opened it. Whoever waits for a lease gets [`Error::Unavailable`].
+    pub async fn close(&self) {
+        self.hub().close().await;
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.handle.hub
+    }
+
+    pub(crate) fn handle(&self) -> Arc<Handle> {
+        Arc::clone(&self.handle)
+    }
+}
+
+impl fmt::Debug for Fencehold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fencehold")
+            .field("store", &self.store().capabilities().store)
+            .field("namespace", self.namespace())
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How to connect.
+///
+/// ```
+/// use std::time::Duration;
+/// use fencehold::Fencehold;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::builder()
+///     .url("memory:")
+///     .namespace("team-a")
+///     .owner("worker-7")
+///     .patience(Duration::from_secs(3))
+///     .connect()
+///     .await?;
+/// assert_eq!(fh.owner().as_str(), "worker-7");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing happens until `connect` is awaited"]
+pub struct Connect {
+    url: Option<String>,
+    store: Option<Arc<dyn LeaseStore>>,
+    namespace: Option<String>,
+    owner: Option<String>,
+    clock: Option<Arc<dyn Clock>>,
+    patience: Option<Duration>,
+    breaker: BreakerPolicy,
+    retries: RetryPolicy,
+}
+
+impl Connect {
+    /// The store, by its URL.
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
+    }
+
+    /// A store that is open already. It stays open when the handle is closed.
+    pub fn store(mut self, store: Arc<dyn LeaseStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The namespace that keys live in. Default: `default`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The owner of leases that name none. Default: `host/pid/random`.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// Where time comes from. Default: the machine's boot-time clock. Tests pass a
+    /// [`ManualClock`](crate::clock::ManualClock).
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// How long callers bear with a store that cannot be reached, beyond any standing in line. Default: 10 s. Renewals
+    /// have less, by their ttl.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// When acquisitions are held back because the store keeps failing.
+    pub fn breaker(mut self, policy: BreakerPolicy) -> Self {
+        self.breaker = policy;
+        self
+    }
+
+    /// How failed acquisitions are tried again.
+    pub fn retries(mut self, policy: RetryPolicy) -> Self {
+        self.retries = policy;
+        self
+    }
+
+    /// Opens the store and starts the handle's thread.
+    pub async fn connect(self) -> Result<Fencehold, Error> {
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let namespace = self.namespace.map_or(Ok(Namespace::default()), Namespace::new)?;
+        let owner = self.owner.map_or_else(default_owner, Owner::new)?;
+        let owns_store = self.store.is_none();
+        let store = match (self.store, self.url) {
+            (Some(store), None) => store,
+            (None, Some(url)) => open(url.parse()?, Arc::clone(&clock)).await?,
+            (Some(_), Some(_)) => {
+                return Err(BadInput::new("store", "is given twice, as a store and as a URL").into());
+            }
+            (None, None) => {
+                return Err(BadInput::new("store", "is not given; it looks like file:DIR or memory:").into());
+            }
+        };
+        let hub = Hub::new(Options {
+            store,
+            owns_store,
+            clock,
+            namespace,
+            patience_ms: ms(self.patience.unwrap_or(PATIENCE_DEFAULT)),
+            breaker: self.breaker,
+            retries: self.retries,
+        });
+        Ok(Fencehold { handle: Handle::start(hub).map_err(|error| no_thread(&error))?, owner })
+    }
+}
+
+/// Opens a store on a thread of its own: it may wait for disks and locks, and the caller's executor must not.
+async fn open(url: StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, Error> {
+    let (sender, receiver) = oneshot::channel();
+    let opening = move || {
+        // Nobody may be there any more: then the store is closed again at once.
+        let _ = sender.send(fencehold_store::open(&url, clock));
+    };
+    std::thread::Builder::new()
+        .name("fencehold-open".to_owned())
+        .spawn(opening)
+        .map_err(|error| no_thread(&error))?;
+    match receiver.await {
+        Ok(opened) => Ok(opened?),
+        Err(_) => Err(Error::Unavailable { why: "opening the store broke off".to_owned() }),
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::Unavailable { why: format!("no thread could be started: {error}") }
+}
+
+/// `host/pid/random`: the last part tells apart what a restarted container would call by the same name.
+fn default_owner() -> Result<Owner, BadInput> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.trim().chars().filter(|c| !c.is_control()).take(60).collect();
+    let host = if host.is_empty() { "localhost" } else { &host };
+    let random = jitter() & 0xffff_ffff;
+    Owner::new(format!("{host}/{}/{random:08x}", std::process::id()))
+}

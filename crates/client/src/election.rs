@@ -1,0 +1,224 @@
+//! Electing a leader: whoever holds the key leads.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use fencehold_core::{BadInput, Key, Owner, Task, Token};
+use fencehold_store::{EventsRequest, StoreError};
+
+use crate::connect::Fencehold;
+use crate::error::Error;
+use crate::guard::Lease;
+use crate::lease::LeaseBuilder;
+
+/// How long one question for events stays at the store.
+const LISTEN_MS: u64 = 60_000;
+/// How often to look at the key of a store that has no events.
+const LOOK_EVERY_MS: u64 = 1_000;
+/// How many events to take at a time. One that concerns the key is enough to look at it again.
+const EVENTS: usize = 100;
+
+/// An election. Candidates [`campaign`](Election::campaign) for a key and lead while they hold it; anybody can
+/// [`observe`](Election::observe).
+///
+/// A leader may be stopped without knowing it: whatever it does should carry its [`token`](Lease::token), which is
+/// larger for every later leader.
+///
+/// ```
+/// use fencehold::Fencehold;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:").await?;
+/// let election = fh.election("leader/scheduler").task("term-1");
+///
+/// let leader = election.campaign().await?;
+/// let mut observer = election.observe().await?;
+/// assert_eq!(observer.leader().map(|leader| leader.token), Some(leader.token()));
+///
+/// leader.resign().await?;
+/// assert!(observer.changed().await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    candidacy: LeaseBuilder,
+    key: Result<Key, BadInput>,
+}
+
+impl Election {
+    pub(crate) fn new(candidacy: LeaseBuilder, key: Result<Key, BadInput>) -> Self {
+        Election { candidacy, key }
+    }
+
+    /// Who stands. Default: the handle's owner.
+    pub fn owner(self, owner: impl AsRef<str>) -> Self {
+        Election { candidacy: self.candidacy.owner(owner), ..self }
+    }
+
+    /// What observers see beside the leader's name: an address, a term.
+    pub fn task(self, task: impl AsRef<str>) -> Self {
+        Election { candidacy: self.candidacy.task(task), ..self }
+    }
+
+    /// How long the others wait when a leader dies. Default: 30 s.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Election { candidacy: self.candidacy.ttl(ttl), ..self }
+    }
+
+    /// How long to campaign. Default: until elected.
+    pub fn wait(self, wait: Duration) -> Self {
+        Election { candidacy: self.candidacy.wait(wait), ..self }
+    }
+
+    /// Rank among candidates: a higher one is elected before a lower one, whoever came first. Default: 0.
+    pub fn priority(self, priority: i16) -> Self {
+        Election { candidacy: self.candidacy.priority(priority), ..self }
+    }
+
+    /// Stands for election, and waits to be elected. Dropping the future withdraws.
+    pub async fn campaign(&self) -> Result<Leader, Error> {
+        self.candidacy.clone().acquire().await.map(|lease| Leader { lease })
+    }
+
+    /// Who leads now, and the means to wait for a change.
+    pub async fn observe(&self) -> Result<Observer, Error> {
+        let fencehold = self.candidacy.fencehold().clone();
+        let mut observer = Observer { fencehold, key: self.key.clone()?, leader: None, cursor: None };
+        observer.look_afresh().await?;
+        Ok(observer)
+    }
+}
+
+/// The elected: a [`Lease`] on the election's key. Dropping it resigns in the background.
+#[derive(Debug)]
+#[must_use = "a leader resigns as soon as it is dropped"]
+pub struct Leader {
+    lease: Lease,
+}
+
+impl Leader {
+    /// The lease that it leads by.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The lease alone.
+    pub fn into_lease(self) -> Lease {
+        self.lease
+    }
+
+    /// Steps down, so that the next in line can lead at once.
+    pub async fn resign(self) -> Result<(), Error> {
+        self.lease.release().await
+    }
+}
+
+impl Deref for Leader {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+/// Who leads, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leading {
+    /// Who.
+    pub owner: Owner,
+    /// What it says about itself.
+    pub task: Option<Task>,
+    /// The token that it leads under.
+    pub token: Token,
+    /// Since when, in wall time.
+    pub since_wall_ms: u64,
+}
+
+/// Sees who leads, and waits for a change.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    fencehold: Fencehold,
+    key: Key,
+    leader: Option<Leading>,
+    /// Where to read events from; `None`: this store has none.
+    cursor: Option<u64>,
+}
+
+impl Observer {
+    /// Who leads, as of the last look.
+    pub fn leader(&self) -> Option<&Leading> {
+        self.leader.as_ref()
+    }
+
+    /// Waits until somebody else leads, or nobody does, and says who. Changes that come faster than they are asked for
+    /// are folded into one. After an error it can be called again.
+    pub async fn changed(&mut self) -> Result<Option<&Leading>, Error> {
+        let before = self.leader.clone();
+        while self.leader == before {
+            self.wait_for_news().await?;
+        }
+        Ok(self.leader.as_ref())
+    }
+
+    /// Waits until something happened to the key, and looks at it.
+    async fn wait_for_news(&mut self) -> Result<(), Error> {
+        let hub = self.fencehold.hub();
+        let Some(after) = self.cursor else {
+            hub.timers.sleep_until(hub.now_ms().saturating_add(LOOK_EVERY_MS)).await;
+            return self.look().await;
+        };
+        let request = EventsRequest {
+            after: Some(after),
+            prefix: Some(self.key.as_str().to_owned()),
+            limit: EVENTS,
+            wait_ms: LISTEN_MS,
+        };
+        let call = self.fencehold.call();
+        let patience_ms = LISTEN_MS.saturating_add(call.patience_ms);
+        match hub.answer(patience_ms, hub.store.events(&call, request)).await {
+            Ok(page) => {
+                let concerns = page.events.iter().any(|event| event.key == self.key);
+                if concerns {
+                    self.look().await?;
+                }
+                // Only now: after an error in the look the same events are read again.
+                self.cursor = Some(page.next);
+                Ok(())
+            }
+            // Events were missed, or are numbered anew: the key itself tells all that matters.
+            Err(StoreError::CursorTooOld { .. } | StoreError::BadInput(_)) => self.look_afresh().await,
+            Err(StoreError::Unsupported { .. }) => {
+                self.cursor = None;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes where the story stands, and looks. In this order: what happens between the two is told twice, not missed.
+    async fn look_afresh(&mut self) -> Result<(), Error> {
+        let hub = self.fencehold.hub();
+        let call = self.fencehold.call();
+        self.cursor = match hub.answer(call.patience_ms, hub.store.status(&call)).await {
+            Ok(status) => Some(status.last_event),
+            Err(StoreError::Unsupported { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        self.look().await
+    }
+
+    async fn look(&mut self) -> Result<(), Error> {
+        let hub = self.fencehold.hub();
+        let call = self.fencehold.call();
+        let view = hub.answer(call.patience_ms, hub.store.get(&call, self.key.clone())).await?;
+        self.leader = view.and_then(|view| {
+            let holder = view.holder?;
+            let since_wall_ms = holder.since_wall_ms;
+            Some(Leading { owner: holder.owner, task: holder.task, token: view.token, since_wall_ms })
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! The guard of a lease.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use fencehold_core::{Key, Owner, Refusal, Task, Token};
+use fencehold_store::StoreError;
+use tracing::Instrument;
+
+use crate::bell::lock;
+use crate::error::{Error, LostReason};
+use crate::holding::Holding;
+use crate::renewal::Handle;
+use crate::time::{First, first};
+use crate::watch::{LeaseWatch, State, YieldNotice};
+
+/// A lease that is held, and renewed until it is released or dropped.
+///
+/// Renewal runs on a thread of its own, so a blocked executor loses no lease. What can go wrong is told in three
+/// steps: when a renewal fails the lease is [`Draining`](State::Draining), and begins no new work; when it recovers it
+/// is [`Held`](State::Held) again; and when it does not, it is [`Lost`](State::Lost) at nine tenths of the way to its
+/// deadline, before the store may give the key to anybody else. A store that says that the lease is over, because it
+/// was revoked, is believed at once.
+///
+/// Whatever the lease protects should check its [`token`](Lease::token): a holder that is stopped for longer than its
+/// lease lasts cannot know it until it wakes up.
+///
+/// ```
+/// use std::time::Duration;
+/// use fencehold::{Fencehold, State};
+///
+/// async fn build_report(token: fencehold::Token) -> String {
+///     format!("written under token {token}")
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:").await?;
+/// let lease = fh.lease("reports/daily").task("run-42").ttl(Duration::from_secs(30)).acquire().await?;
+/// let report = lease.run(build_report(lease.token())).await?; // stops the future if the lease is lost
+/// assert_eq!(lease.state(), State::Held);
+/// lease.release().await?;
+/// # assert!(report.ends_with('1'));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropping the guard gives the lease back in the background; only [`release`](Lease::release) tells whether that
+/// worked. Where a process ends right after the drop, the lease may be left to run out.
+#[must_use = "a lease is given back as soon as its guard is dropped"]
+pub struct Lease {
+    holding: Arc<Holding>,
+    handle: Arc<Handle>,
+    /// Nothing is left to give back.
+    done: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(holding: Arc<Holding>, handle: Arc<Handle>) -> Self {
+        Lease { holding, handle, done: false }
+    }
+
+    /// Which key is held; of several that were asked for, the one that was granted.
+    pub fn key(&self) -> &Key {
+        &self.holding.granted.key
+    }
+
+    /// The fencing token: larger than every token that this key was ever held under before.
+    pub fn token(&self) -> Token {
+        self.holding.granted.token
+    }
+
+    /// Who holds it.
+    pub fn owner(&self) -> &Owner {
+        &self.holding.granted.owner
+    }
+
+    /// What it serves.
+    pub fn task(&self) -> Option<&Task> {
+        self.holding.granted.task.as_ref()
+    }
+
+    /// Whether it can be relied on now. Judged by the clock at this moment.
+    pub fn state(&self) -> State {
+        self.holding.look().state
+    }
+
+    /// When the lease ends at the latest unless it is renewed, in milliseconds on the boot-time clock
+    /// ([`Fencehold::clock`](crate::Fencehold::clock)). Every renewal moves it; [`watch`](Lease::watch) follows.
+    pub fn deadline_ms(&self) -> u64 {
+        self.holding.look().deadline_ms
+    }
+
+    /// When this guard takes the lease for lost unless it is renewed: nine tenths of the way to the deadline.
+    pub fn lost_at_ms(&self) -> u64 {
+        self.holding.look().lost_at_ms
+    }
+
+    /// Who asks this holder to yield, if somebody does. Learnt with each renewal; withdrawn when the contender leaves.
+    pub fn notice(&self) -> Option<YieldNotice> {
+        self.holding.look().notice
+    }
+
+    /// Waits until somebody asks this holder to yield. `None`: the lease ended first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fencehold::Fencehold;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let low = fh.lease("gpu/3").ttl(Duration::from_millis(1_500)).acquire().await?;
+    ///
+    /// let urgent = fh.lease("gpu/3").owner("urgent").priority(5);
+    /// let urgent = tokio::spawn(async move { urgent.preempt(Duration::from_secs(10)).await });
+    ///
+    /// let notice = low.yield_asked().await.expect("still held");
+    /// assert_eq!(notice.contender.as_str(), "urgent");
+    /// low.release().await?;
+    /// let urgent = urgent.await.expect("the contender")?;
+    /// # urgent.release().await
+    /// # }
+    /// ```
+    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldNotice>> + Send + use<> {
+        let holding = Arc::clone(&self.holding);
+        async move { holding.yield_asked().await }
+    }
+
+    /// Waits until the lease is lost, and says why. It does not keep the lease, and can be awaited many times, also
+    /// beside the guard.
+    ///
+    /// It is ready at once when the store says that the lease was revoked; by whom and why takes another question,
+    /// which [`why_lost`](Lease::why_lost) waits for.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        let holding = Arc::clone(&self.holding);
+        async move { holding.lost().await }
+    }
+
+    /// Waits until the lease is lost, and then, where somebody ended it, for the store to tell who and why, as far as
+    /// it can. Stop the work first: this is for the message to people.
+    pub fn why_lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        let holding = Arc::clone(&self.holding);
+        async move { holding.why_lost().await }
+    }
+
+    /// Follows the lease from beside it: every new deadline, every change of state.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch::new(Arc::clone(&self.holding))
+    }
+
+    /// Runs a future under the lease. If the lease is lost, the future is dropped, at once, and the error says why.
+    /// `Ok` means that the lease was still held when the work ended.
+    ///
+    /// A future that blocks its thread cannot be dropped while it does; for such work watch [`state`](Lease::state).
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Error> {
+        if let Some(output) = self.unless_lost(work).instrument(self.holding.span.clone()).await {
+            return Ok(output);
+        }
+        Err(self.holding.error(self.holding.why_lost().await))
+    }
+
+    /// The work is dropped when this returns, before anybody asks who ended the lease.
+    async fn unless_lost<F: Future>(&self, work: F) -> Option<F::Output> {
+        let mut work = pin!(work);
+        let mut lost = pin!(self.holding.lost());
+        std::future::poll_fn(move |context| {
+            // Looked at before and after the work goes on: time may pass in it.
+            self.holding.settle();
+            if lost.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            let Poll::Ready(output) = work.as_mut().poll(context) else { return Poll::Pending };
+            Poll::Ready((self.state() != State::Lost).then_some(output))
+        })
+        .await
+    }
+
+    /// Gives the lease back. An error tells that it did not last until now, or that the store could not be told: then
+    /// it is tried on in the background, and ends by itself at the latest.
+    pub async fn release(mut self) -> Result<(), Error> {
+        let span = tracing::info_span!("release", key = %self.key(), token = self.token().get(), owner = %self.owner());
+        self.give_back().instrument(span).await
+    }
+
+    async fn give_back(&mut self) -> Result<(), Error> {
+        let hub = &self.handle.hub;
+        let holding = &self.holding;
+        // From here on no renewal is sent; one that is under way finds the lease released and changes nothing.
+        lock(&hub.book).leave(holding.serial);
+        if self.state() == State::Lost {
+            // What may still be there is given back by the drop of the guard.
+            return match holding.why_lost().await {
+                // The handle was closed, and that gave it back.
+                LostReason::Released => Ok(()),
+                why => Err(holding.error(why)),
+            };
+        }
+        let give_up_ms = hub.now_ms().saturating_add(hub.patience_ms);
+        let mut failures = 0;
+        loop {
+            let call = hub.call(hub.patience_ms);
+            let released = hub.store.release(&call, vec![holding.hold_ref()]);
+            let error = match hub.answer(hub.patience_ms, released).await {
+                Ok(mut answers) => {
+                    self.done = true;
+                    let answer = answers.pop().unwrap_or(Ok(holding.granted.token));
+                    return self.released(answer).await;
+                }
+                Err(error) => error,
+            };
+            failures += 1;
+            let pause_until_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+            let again = matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. });
+            if !again || pause_until_ms >= give_up_ms || hub.is_closed() {
+                return Err(error.into());
+            }
+            if let First::Left(why) = first(holding.lost(), hub.timers.sleep_until(pause_until_ms)).await {
+                // A renewal that was under way may learn before us that the release was carried out.
+                let done = why == LostReason::Released;
+                return if done { Ok(()) } else { Err(holding.error(why)) };
+            }
+        }
+    }
+
+    async fn released(&self, answer: Result<Token, Refusal>) -> Result<(), Error> {
+        let (hub, holding) = (&self.handle.hub, &self.holding);
+        if let Err(refusal) = answer {
+            hub.refused(holding, &refusal);
+            return Err(holding.error(holding.why_lost().await));
+        }
+        lock(&hub.book).remove(holding.serial);
+        hub.finish(holding);
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.done {
+            self.handle.hub.give_back(&self.holding);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.holding.fmt(f)
+    }
+}

@@ -1,0 +1,309 @@
+//! One granted lease as its holder knows it: what it was promised, until when, and whether that still stands.
+//!
+//! Time is judged here, by the clock, whenever anybody looks: a thread that comes late makes nobody believe in a lease
+//! that is over. A lease that is lost stays lost.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fencehold_core::lease::{How, Renewal};
+use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token, ttl};
+use fencehold_store::HoldRef;
+use fencehold_store::clock::Clock;
+
+use crate::board::Board;
+use crate::error::{Error, LostReason};
+use crate::watch::{Snapshot, State, YieldNotice};
+
+/// A term that the store has promised, counted from the moment before the answered request left, plus the time that
+/// the request stood in line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    pub(crate) from_ms: u64,
+    pub(crate) remaining_ms: u64,
+}
+
+impl Term {
+    pub(crate) fn new(sent_ms: u64, waited_ms: u64, remaining_ms: u64) -> Self {
+        Term { from_ms: sent_ms.saturating_add(waited_ms), remaining_ms }
+    }
+
+    pub(crate) fn deadline_ms(self) -> u64 {
+        self.from_ms.saturating_add(self.remaining_ms)
+    }
+
+    pub(crate) fn lost_at_ms(self) -> u64 {
+        self.from_ms.saturating_add(ttl::lost_after_ms(self.remaining_ms))
+    }
+}
+
+/// What a renewal brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renewed {
+    pub(crate) term: Term,
+    /// When the holder takes it for lost now.
+    pub(crate) lost_at_ms: u64,
+    /// How long before that moment, as it stood, the renewal came through.
+    pub(crate) slack_ms: u64,
+}
+
+/// What a hold was asked for with.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    pub(crate) owner: Owner,
+    pub(crate) task: Option<Task>,
+    pub(crate) ttl_ms: u64,
+    pub(crate) max_age_ms: Option<u64>,
+    pub(crate) hold: HoldId,
+    pub(crate) term: Term,
+}
+
+/// One granted lease.
+pub(crate) struct Holding {
+    /// Its number within the handle.
+    pub(crate) serial: u64,
+    pub(crate) granted: Granted,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) span: tracing::Span,
+    board: Board<Standing>,
+}
+
+#[derive(Debug)]
+struct Standing {
+    snapshot: Snapshot,
+    /// The last answer gave less than a ttl: an end is set for this lease.
+    cut_short: bool,
+    /// What the last renewal came back with, if it failed.
+    failure: Option<String>,
+    /// Who ended it, and why, is being asked.
+    asking: bool,
+}
+
+impl Holding {
+    pub(crate) fn new(serial: u64, granted: Granted, clock: Arc<dyn Clock>) -> Self {
+        let Granted { key, token, owner, task, term, .. } = &granted;
+        let task = task.as_ref().map(tracing::field::display);
+        let span = tracing::info_span!("hold", %key, token = token.get(), %owner, task);
+        let standing = Standing {
+            snapshot: Snapshot {
+                state: State::Held,
+                deadline_ms: term.deadline_ms(),
+                lost_at_ms: term.lost_at_ms(),
+                notice: None,
+                lost: None,
+            },
+            cut_short: term.remaining_ms < granted.ttl_ms,
+            failure: None,
+            asking: false,
+        };
+        Holding { serial, granted, clock, span, board: Board::new(standing) }
+    }
+
+    /// How a renewal or a release names this hold.
+    pub(crate) fn hold_ref(&self) -> HoldRef {
+        let Granted { key, hold, token, .. } = &self.granted;
+        HoldRef { key: key.clone(), hold: *hold, token: *token }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now().store_ms
+    }
+
+    /// For how long it has been held.
+    pub(crate) fn age_ms(&self) -> u64 {
+        self.now_ms().saturating_sub(self.granted.term.from_ms)
+    }
+
+    /// How it stands now.
+    pub(crate) fn look(&self) -> Snapshot {
+        self.settle();
+        self.board.read(|standing, _| standing.snapshot.clone())
+    }
+
+    /// Takes it for lost if its time is up. True: just now.
+    pub(crate) fn settle(&self) -> bool {
+        let now_ms = self.now_ms();
+        let max_age_ms = self.granted.max_age_ms;
+        self.lose_if(
+            |standing| now_ms >= standing.snapshot.lost_at_ms,
+            |standing| standing.why_over(max_age_ms),
+        )
+    }
+
+    /// Ends it, unless it has ended already. True: it did.
+    pub(crate) fn lose(&self, why: LostReason) -> bool {
+        self.lose_if(|_| true, |_| why)
+    }
+
+    fn lose_if(
+        &self,
+        when: impl FnOnce(&Standing) -> bool,
+        why: impl FnOnce(&Standing) -> LostReason,
+    ) -> bool {
+        let lost = self.board.update(|standing| {
+            if standing.snapshot.state == State::Lost || !when(standing) {
+                return None;
+            }
+            let why = why(standing);
+            standing.asking = why.has_a_name_to_ask_for();
+            standing.snapshot.state = State::Lost;
+            standing.snapshot.lost = Some(why.clone());
+            Some(why)
+        });
+        match lost {
+            Some(LostReason::Released) => true,
+            Some(why) => {
+                tracing::warn!(parent: &self.span, %why, "the lease is lost");
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A renewal came through. Gives what became of it; `None` where it came too late.
+    pub(crate) fn renewed(&self, sent_ms: u64, waited_ms: u64, renewal: &Renewal) -> Option<Renewed> {
+        self.settle();
+        let term = Term::new(sent_ms, waited_ms, renewal.remaining_ms);
+        let notice = renewal.notice.as_ref().map(|notice| YieldNotice {
+            contender: notice.contender.clone(),
+            task: notice.task.clone(),
+            priority: notice.priority,
+            yield_at_ms: sent_ms.saturating_add(renewal.yield_in_ms.unwrap_or(0)),
+        });
+        // Where an end is set, every renewal brings a shorter term, and a tenth of it ever less time to stop in. The
+        // first tenth stays.
+        let tenth_ms = self.granted.ttl_ms - ttl::lost_after_ms(self.granted.ttl_ms);
+        let lost_at_ms = term.lost_at_ms().min(term.deadline_ms().saturating_sub(tenth_ms));
+        let now_ms = self.now_ms();
+        let (renewed, recovered, asked) = self.board.update(|standing| {
+            let snapshot = &mut standing.snapshot;
+            if snapshot.state == State::Lost {
+                return None;
+            }
+            let slack_ms = snapshot.lost_at_ms.saturating_sub(now_ms);
+            let recovered = snapshot.state == State::Draining;
+            let asked = notice.is_some() && snapshot.notice.is_none();
+            // What the store has acknowledged stays acknowledged: a shorter term takes nothing away.
+            snapshot.deadline_ms = snapshot.deadline_ms.max(term.deadline_ms());
+            snapshot.lost_at_ms = snapshot.lost_at_ms.max(lost_at_ms);
+            snapshot.state = State::Held;
+            snapshot.notice = notice;
+            standing.cut_short = renewal.remaining_ms < self.granted.ttl_ms;
+            standing.failure = None;
+            Some((Renewed { term, lost_at_ms: snapshot.lost_at_ms, slack_ms }, recovered, asked))
+        })?;
+        if recovered {
+            tracing::info!(parent: &self.span, "the lease is renewed again");
+        }
+        if asked {
+            tracing::info!(parent: &self.span, "somebody asks this holder to yield");
+        }
+        Some(renewed)
+    }
+
+    /// A renewal failed: no new work, and keep trying.
+    pub(crate) fn not_renewed(&self, failure: String) {
+        let drained = self.board.update(|standing| {
+            standing.failure = Some(failure.clone());
+            let held = standing.snapshot.state == State::Held;
+            held.then(|| standing.snapshot.state = State::Draining)
+        });
+        if drained.is_some() {
+            tracing::warn!(parent: &self.span, failure, "the lease was not renewed, and is draining");
+        }
+    }
+
+    /// Who ended it, and why; or that nobody can tell.
+    pub(crate) fn told_who(&self, who: Option<(Option<Owner>, Option<Reason>)>) {
+        self.board.update(|standing| {
+            standing.asking = false;
+            if let (Some(LostReason::Ended { by, reason, .. }), Some(who)) =
+                (&mut standing.snapshot.lost, who)
+            {
+                (*by, *reason) = who;
+            }
+            Some(())
+        });
+    }
+
+    /// Waits until it is lost.
+    pub(crate) async fn lost(&self) -> LostReason {
+        self.settle();
+        self.board.when(|standing, _| standing.snapshot.lost.clone()).await
+    }
+
+    /// Waits until it is lost, and then until it is known by whom and why, or that nobody can tell.
+    pub(crate) async fn why_lost(&self) -> LostReason {
+        self.settle();
+        self.board
+            .when(|standing, _| standing.snapshot.lost.clone().filter(|_| !standing.asking))
+            .await
+    }
+
+    pub(crate) fn is_asking_who(&self) -> bool {
+        self.board.read(|standing, _| standing.asking)
+    }
+
+    /// Waits until somebody asks the holder to yield; `None`: the lease ended first.
+    pub(crate) async fn yield_asked(&self) -> Option<YieldNotice> {
+        self.settle();
+        let look = |standing: &Standing, _| match &standing.snapshot {
+            Snapshot { state: State::Lost, .. } => Some(None),
+            snapshot => snapshot.notice.clone().map(Some),
+        };
+        self.board.when(look).await
+    }
+
+    /// Waits for a version later than `seen`.
+    pub(crate) async fn changed(&self, seen: u64) -> (u64, Snapshot) {
+        self.settle();
+        let news = |standing: &Standing, version| {
+            let over = standing.snapshot.state == State::Lost;
+            (version > seen || over).then(|| (version, standing.snapshot.clone()))
+        };
+        self.board.when(news).await
+    }
+
+    pub(crate) fn error(&self, why: LostReason) -> Error {
+        Error::lost(self.granted.key.clone(), self.granted.token, why)
+    }
+}
+
+impl Standing {
+    fn why_over(&self, max_age_ms: Option<u64>) -> LostReason {
+        if self.failure.is_none() && self.cut_short {
+            if self.snapshot.notice.is_some() {
+                return LostReason::ended(How::Yielded);
+            }
+            if max_age_ms.is_some() {
+                return LostReason::ended(How::AgedOut);
+            }
+        }
+        LostReason::NotRenewed { failure: self.failure.clone() }
+    }
+}
+
+impl LostReason {
+    /// Whether somebody ended it, and the store can still tell who and why.
+    fn has_a_name_to_ask_for(&self) -> bool {
+        let by_somebody = |how: &Option<How>| matches!(how, Some(How::Revoked | How::Advanced));
+        matches!(self, LostReason::Ended { how, by: None, .. } if by_somebody(how))
+    }
+}
+
+impl fmt::Debug for Holding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Granted { key, token, owner, task, .. } = &self.granted;
+        let snapshot = self.look();
+        f.debug_struct("Lease")
+            .field("key", key)
+            .field("token", token)
+            .field("owner", owner)
+            .field("task", task)
+            .field("state", &snapshot.state)
+            .field("deadline_ms", &snapshot.deadline_ms)
+            .finish_non_exhaustive()
+    }
+}

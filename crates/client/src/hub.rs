@@ -1,0 +1,224 @@
+//! What everything that came from one `connect` shares: the store, the clock, the breaker, the budget, what was seen,
+//! and the thread that renews.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fencehold_core::{Namespace, Refusal};
+use fencehold_store::clock::Clock;
+use fencehold_store::{Call, LeaseStore, StoreError};
+
+use crate::advice::Advisor;
+use crate::bell::{Bell, lock};
+use crate::board::Board;
+use crate::breaker::{Breaker, BreakerPolicy};
+use crate::error::{Error, LostReason};
+use crate::holding::{Granted, Holding};
+use crate::random::jitter;
+use crate::renewal::{Book, Errands, ask_who, give_back};
+use crate::retry::{Retries, RetryPolicy};
+use crate::time::{First, Timers, first};
+
+/// How long past a store's own patience its answer is still waited for.
+const GRACE_MS: u64 = 1_000;
+
+pub(crate) struct Hub {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    /// Whether closing the handle closes the store: only if the handle opened it.
+    owns_store: bool,
+    pub(crate) clock: Arc<dyn Clock>,
+    namespace: Namespace,
+    pub(crate) patience_ms: u64,
+    pub(crate) breaker: Breaker,
+    pub(crate) retries: Retries,
+    pub(crate) advisor: Advisor,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) timers: Timers,
+    pub(crate) book: Mutex<Book>,
+    pub(crate) errands: Errands,
+    closed: Board<bool>,
+    /// Nobody can ask for anything any more.
+    pub(crate) left: AtomicBool,
+    serials: AtomicU64,
+}
+
+pub(crate) struct Options {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) owns_store: bool,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) namespace: Namespace,
+    pub(crate) patience_ms: u64,
+    pub(crate) breaker: BreakerPolicy,
+    pub(crate) retries: RetryPolicy,
+}
+
+impl Hub {
+    pub(crate) fn new(options: Options) -> Arc<Self> {
+        let Options { store, owns_store, clock, namespace, patience_ms, breaker, retries } = options;
+        let bell = Arc::new(Bell::default());
+        let nudged = Arc::downgrade(&bell);
+        clock.on_move(Box::new(move || {
+            if let Some(bell) = nudged.upgrade() {
+                bell.ring();
+            }
+        }));
+        Arc::new(Hub {
+            breaker: Breaker::new(breaker),
+            retries: Retries::new(retries, clock.now().store_ms),
+            advisor: Advisor::new(store.capabilities().ttl_ms_min),
+            timers: Timers::new(Arc::clone(&clock), Arc::clone(&bell)),
+            book: Mutex::default(),
+            errands: Errands::default(),
+            closed: Board::new(false),
+            left: AtomicBool::new(false),
+            serials: AtomicU64::new(1),
+            store,
+            owns_store,
+            clock,
+            namespace,
+            patience_ms,
+            bell,
+        })
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now().store_ms
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    pub(crate) fn call(&self, patience_ms: u64) -> Call {
+        Call::new(self.namespace.clone()).with_patience_ms(patience_ms)
+    }
+
+    /// Waits for a store's answer, but not for ever: a store that keeps silent past its patience has lost the answer.
+    pub(crate) async fn answer<T>(
+        &self,
+        patience_ms: u64,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.answer_within(patience_ms.saturating_add(GRACE_MS), call).await
+    }
+
+    pub(crate) async fn answer_within<T>(
+        &self,
+        limit_ms: u64,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let give_up_ms = self.now_ms().saturating_add(limit_ms);
+        let answer = match first(call, self.timers.sleep_until(give_up_ms)).await {
+            First::Left(answer) => answer,
+            First::Right(()) => {
+                Err(StoreError::Unknown { why: format!("no answer came within {limit_ms} ms") })
+            }
+        };
+        let now_ms = self.now_ms();
+        if let Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) = &answer {
+            self.breaker.failed(now_ms);
+        } else {
+            self.breaker.succeeded(now_ms);
+            self.retries.succeeded();
+        }
+        answer
+    }
+
+    /// Begins to watch over a lease that was just granted.
+    pub(crate) fn take_in(self: &Arc<Self>, granted: Granted) -> Result<Arc<Holding>, Error> {
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let holding = Arc::new(Holding::new(serial, granted, Arc::clone(&self.clock)));
+        let mut book = lock(&self.book);
+        // Looked at with the book in hand: `close` empties it after it has said so.
+        if self.is_closed() {
+            drop(book);
+            self.give_back(&holding);
+            return Err(closed());
+        }
+        book.add(Arc::clone(&holding), jitter());
+        let next_ms = book.next_ms();
+        drop(book);
+        self.timers.heed(next_ms.unwrap_or(0));
+        Ok(holding)
+    }
+
+    /// Ends a lease from the holder's side, and has it given back in the background: at once if the store can be
+    /// reached, and otherwise it ends by itself.
+    pub(crate) fn give_back(self: &Arc<Self>, holding: &Arc<Holding>) {
+        lock(&self.book).remove(holding.serial);
+        if self.finish(holding) {
+            let until_ms = holding.look().deadline_ms;
+            self.spawn(give_back(Arc::clone(self), holding.hold_ref(), until_ms));
+        }
+    }
+
+    /// The store refuses what is asked under a lease. It is sure: there is no way back.
+    pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, refusal: &Refusal) {
+        lock(&self.book).remove(holding.serial);
+        if holding.lose(LostReason::from_refusal(refusal)) && holding.is_asking_who() {
+            self.spawn(ask_who(Arc::clone(self), Arc::clone(holding)));
+        }
+    }
+
+    /// Notes that the holder has done with a lease. True: the store may still keep it for the holder.
+    pub(crate) fn finish(&self, holding: &Holding) -> bool {
+        if holding.lose(LostReason::Released) {
+            let granted = &holding.granted;
+            self.advisor.saw_work(&granted.key, granted.ttl_ms, holding.age_ms());
+            return true;
+        }
+        match holding.look().lost {
+            // Lost by the holder's own reckoning, which is ahead of the store's.
+            Some(LostReason::NotRenewed { .. }) => true,
+            Some(LostReason::Ended { current_token, by, .. }) => current_token.is_none() && by.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Has something done by the handle's own thread.
+    pub(crate) fn spawn(self: &Arc<Self>, errand: impl Future<Output = ()> + Send + 'static) {
+        self.errands.add(Arc::clone(self), errand);
+        self.bell.ring();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.read(|closed, _| *closed)
+    }
+
+    /// Waits until the handle is closed.
+    pub(crate) async fn until_closed(&self) -> Error {
+        self.closed.when(|is, _| is.then(closed)).await
+    }
+
+    /// Gives back whatever is held, sees errands through as far as patience goes, and ends.
+    pub(crate) async fn close(self: &Arc<Self>) {
+        if self.closed.update(|closed| (!*closed).then(|| *closed = true)).is_none() {
+            return;
+        }
+        let holdings = lock(&self.book).take_all();
+        for holding in &holdings {
+            self.give_back(holding);
+        }
+        let give_up_ms = self.now_ms().saturating_add(self.patience_ms);
+        first(self.errands.all_done(), self.timers.sleep_until(give_up_ms)).await;
+        if self.owns_store {
+            self.store.close().await;
+        }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub")
+            .field("store", &self.store.capabilities().store)
+            .field("namespace", &self.namespace)
+            .field("patience_ms", &self.patience_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a closed handle answers.
+pub(crate) fn closed() -> Error {
+    Error::Unavailable { why: "this handle was closed".to_owned() }
+}

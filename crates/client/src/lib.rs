@@ -1,0 +1,83 @@
+//! Leases with fencing tokens: every lock is a lease, and every lease has a fence.
+//!
+//! Nouns: a [`Fencehold`] is a handle on a store; [`lease`](Fencehold::lease) asks it for a key and gives a [`Lease`], a
+//! guard that is renewed by a thread of the handle's own; the guard's [`token`](Lease::token) grows with every
+//! acquisition of the key, for ever, so that whatever the lease protects can refuse a holder that woke up late. An
+//! [`Election`] is a lease by another name; a semaphore is [`lease_any`](Fencehold::lease_any) of its slots.
+//!
+//! ```
+//! use std::time::Duration;
+//! use fencehold::Fencehold;
+//!
+//! # async fn build_report(token: fencehold::Token) -> u64 { token.get() }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), fencehold::Error> {
+//! let fh = Fencehold::connect("memory:").await?; // or file:DIR
+//!
+//! let lease = fh.lease("reports/daily").task("run-42").ttl(Duration::from_secs(30)).acquire().await?;
+//! let report = lease.run(build_report(lease.token())).await?; // stops the future if the lease is lost
+//! lease.release().await?;
+//! # assert_eq!(report, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It needs no runtime of its own and works on every executor. [`blocking`] has the same verbs for code without one.
+//!
+//! Deliberately absent: rules (those are `fencehold-core`'s, decided at the store), and anything that would make a
+//! client's clock matter for more than knowing when to stop.
+//!
+//! # Features
+//!
+//! - `file` (default): the store `file:DIR`.
+
+mod advice;
+mod bell;
+pub mod blocking;
+mod board;
+mod breaker;
+mod connect;
+mod election;
+mod error;
+mod guard;
+mod holding;
+mod hub;
+mod lease;
+mod random;
+mod renewal;
+mod retry;
+mod time;
+mod wait;
+mod watch;
+
+pub use advice::Advice;
+pub use breaker::{BreakerPolicy, BreakerState};
+pub use connect::{Connect, Fencehold};
+pub use election::{Election, Leader, Leading, Observer};
+pub use error::{Error, LostReason};
+pub use guard::Lease;
+pub use lease::LeaseBuilder;
+pub use retry::RetryPolicy;
+pub use watch::{LeaseWatch, Snapshot, State, YieldNotice};
+
+pub use fencehold_core::lease::How;
+pub use fencehold_core::{
+    BadInput, Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token, limits,
+};
+
+/// Where time comes from.
+pub mod clock {
+    pub use fencehold_core::Stamp;
+    pub use fencehold_store::clock::{Clock, ManualClock, SystemClock};
+}
+
+/// The store beneath: its contract, for what a [`Fencehold`] does not wrap.
+pub mod store {
+    #[cfg(feature = "file")]
+    pub use fencehold_store::file;
+    pub use fencehold_store::{
+        AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest,
+        HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed,
+        RevokeRequest, RevokedLease, StoreError, StoreStatus, StoreUrl, Which, open,
+    };
+}

@@ -1,0 +1,247 @@
+//! Which leases to renew when, and when to take them for lost. Times are arguments; nothing waits here.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use fencehold_core::limits::BATCH_MAX;
+use fencehold_core::retry::full_jitter_ms;
+use fencehold_core::ttl::renew_after_ms;
+
+use crate::holding::{Holding, Renewed, Term};
+
+/// After a failed renewal the first pause is up to this part of the ttl,
+const BACKOFF_PART: u64 = 60;
+/// and none is longer than this part of it,
+const BACKOFF_MAX_PART: u64 = 12;
+/// nor longer than this.
+const BACKOFF_MS_MAX: u64 = 10_000;
+
+/// The leases of one handle.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    entries: HashMap<u64, Entry>,
+    /// From when on a lease may be renewed together with others that are due.
+    may: BTreeSet<(u64, u64)>,
+    /// When a lease must be renewed.
+    must: BTreeSet<(u64, u64)>,
+    /// When a lease is lost.
+    lost: BTreeSet<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    holding: Arc<Holding>,
+    /// `None`: a renewal is under way, or none is wanted any more.
+    renew: Option<Window>,
+    lost_at_ms: u64,
+    failures: u32,
+    /// It is being given back: a renewal under way must not bring it back here.
+    leaving: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    may_ms: u64,
+    must_ms: u64,
+}
+
+impl Window {
+    /// A third into the term, give or take 15 %. Who is due takes along everybody in the same handle who may: one call
+    /// for many, while handles stay spread apart.
+    fn after(term: Term, random: u64) -> Self {
+        Window {
+            may_ms: term.from_ms.saturating_add(renew_after_ms(term.remaining_ms, 0)),
+            must_ms: term.from_ms.saturating_add(renew_after_ms(term.remaining_ms, random)),
+        }
+    }
+}
+
+impl Book {
+    /// Begins to watch over a lease.
+    pub(crate) fn add(&mut self, holding: Arc<Holding>, random: u64) {
+        let (serial, term) = (holding.serial, holding.granted.term);
+        let entry =
+            Entry { holding, renew: None, lost_at_ms: term.lost_at_ms(), failures: 0, leaving: false };
+        self.lost.insert((entry.lost_at_ms, serial));
+        self.entries.insert(serial, entry);
+        self.schedule(serial, Some(Window::after(term, random)));
+    }
+
+    fn schedule(&mut self, serial: u64, renew: Option<Window>) {
+        let Some(entry) = self.entries.get_mut(&serial) else { return };
+        if let Some(old) = std::mem::replace(&mut entry.renew, renew) {
+            self.may.remove(&(old.may_ms, serial));
+            self.must.remove(&(old.must_ms, serial));
+        }
+        if let Some(new) = renew {
+            self.may.insert((new.may_ms, serial));
+            self.must.insert((new.must_ms, serial));
+        }
+    }
+
+    /// If a renewal is due: everybody whom it can take along, at most a full call of them.
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<Arc<Holding>> {
+        if self.must.first().is_none_or(|(must_ms, _)| *must_ms > now_ms) {
+            return Vec::new();
+        }
+        // Those who must go first, so that a full call never leaves them behind.
+        let must = self.must.range(..=(now_ms, u64::MAX)).map(|(_, serial)| *serial);
+        let mut serials: Vec<u64> = must.take(BATCH_MAX).collect();
+        let may = self.may.range(..=(now_ms, u64::MAX)).map(|(_, serial)| *serial);
+        let is_later = |serial: &u64| {
+            let window = self.entries.get(serial).and_then(|entry| entry.renew);
+            window.is_some_and(|window| window.must_ms > now_ms)
+        };
+        serials.extend(may.filter(is_later).take(BATCH_MAX - serials.len()));
+        let mut due = Vec::with_capacity(serials.len());
+        for serial in serials {
+            self.schedule(serial, None);
+            due.extend(self.entries.get(&serial).map(|entry| Arc::clone(&entry.holding)));
+        }
+        due
+    }
+
+    /// A renewal came through.
+    pub(crate) fn renewed(&mut self, serial: u64, renewed: Renewed, random: u64) {
+        let Some(entry) = self.entries.get_mut(&serial) else { return };
+        self.lost.remove(&(entry.lost_at_ms, serial));
+        entry.lost_at_ms = renewed.lost_at_ms;
+        entry.failures = 0;
+        self.lost.insert((entry.lost_at_ms, serial));
+        if !entry.leaving {
+            self.schedule(serial, Some(Window::after(renewed.term, random)));
+        }
+    }
+
+    /// A renewal failed: the next try comes after a pause.
+    pub(crate) fn failed(&mut self, serial: u64, now_ms: u64, random: u64) {
+        let Some(entry) = self.entries.get_mut(&serial).filter(|entry| !entry.leaving) else { return };
+        let ttl_ms = entry.holding.granted.ttl_ms;
+        let cap_ms = (ttl_ms / BACKOFF_MAX_PART).min(BACKOFF_MS_MAX);
+        let pause_ms = full_jitter_ms(ttl_ms / BACKOFF_PART, cap_ms, entry.failures, random).max(1);
+        entry.failures = entry.failures.saturating_add(1);
+        let at_ms = now_ms.saturating_add(pause_ms);
+        self.schedule(serial, Some(Window { may_ms: at_ms, must_ms: at_ms }));
+    }
+
+    /// Everybody whose time is up. They are no longer watched over.
+    pub(crate) fn take_lost(&mut self, now_ms: u64) -> Vec<Arc<Holding>> {
+        let mut lost = Vec::new();
+        while let Some((_, serial)) =
+            self.lost.first().filter(|(lost_at_ms, _)| *lost_at_ms <= now_ms).copied()
+        {
+            lost.extend(self.remove(serial));
+        }
+        lost
+    }
+
+    /// It is being given back: no more renewals, but its deadline is still watched.
+    pub(crate) fn leave(&mut self, serial: u64) {
+        self.schedule(serial, None);
+        if let Some(entry) = self.entries.get_mut(&serial) {
+            entry.leaving = true;
+        }
+    }
+
+    /// Ends the watch over a lease.
+    pub(crate) fn remove(&mut self, serial: u64) -> Option<Arc<Holding>> {
+        self.schedule(serial, None);
+        let entry = self.entries.remove(&serial)?;
+        self.lost.remove(&(entry.lost_at_ms, serial));
+        Some(entry.holding)
+    }
+
+    /// Ends the watch over everybody.
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Holding>> {
+        let book = std::mem::take(self);
+        book.entries.into_values().map(|entry| entry.holding).collect()
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        let must = self.must.first().map(|(must_ms, _)| *must_ms);
+        let lost = self.lost.first().map(|(lost_at_ms, _)| *lost_at_ms);
+        must.into_iter().chain(lost).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_core::lease::Renewal;
+    use fencehold_core::{HoldId, Key, Owner, Token};
+    use fencehold_store::clock::ManualClock;
+
+    use super::*;
+    use crate::holding::Granted;
+
+    fn holding(serial: u64, from_ms: u64, ttl_ms: u64) -> Arc<Holding> {
+        let granted = Granted {
+            key: Key::new(format!("k/{serial}")).expect("a key"),
+            token: Token::new(1),
+            owner: Owner::new("me").expect("an owner"),
+            task: None,
+            ttl_ms,
+            max_age_ms: None,
+            hold: HoldId::from_random([7; 16]),
+            term: Term::new(from_ms, 0, ttl_ms),
+        };
+        Arc::new(Holding::new(serial, granted, Arc::new(ManualClock::new())))
+    }
+
+    fn serials(holdings: &[Arc<Holding>]) -> Vec<u64> {
+        holdings.iter().map(|holding| holding.serial).collect()
+    }
+
+    /// The random bits that put a renewal at the end of its window.
+    const LATEST: u64 = 3_000;
+
+    #[test]
+    fn who_is_due_takes_along_whoever_may_be_renewed() {
+        let mut book = Book::default();
+        book.add(holding(1, 1_000_000, 30_000), 0);
+        book.add(holding(2, 1_000_000, 30_000), LATEST);
+        book.add(holding(3, 1_000_500, 30_000), LATEST);
+        assert_eq!(book.next_ms(), Some(1_008_500));
+        assert!(book.take_due(1_008_499).is_empty());
+        assert_eq!(serials(&book.take_due(1_008_500)), [1, 2], "the third may not be renewed yet");
+        assert!(book.take_due(1_008_500).is_empty(), "a renewal under way is not sent twice");
+        assert_eq!(serials(&book.take_due(1_012_000)), [3]);
+    }
+
+    #[test]
+    fn a_hanging_renewal_does_not_hide_the_moment_of_loss() {
+        let mut book = Book::default();
+        book.add(holding(1, 1_000_000, 30_000), 0);
+        assert_eq!(book.take_due(1_010_000).len(), 1);
+        assert_eq!(book.next_ms(), Some(1_027_000));
+        assert!(book.take_lost(1_026_999).is_empty());
+        assert_eq!(serials(&book.take_lost(1_027_000)), [1]);
+        assert!(book.entries.is_empty() && book.next_ms().is_none());
+    }
+
+    #[test]
+    fn a_failed_renewal_is_tried_again_within_a_twelfth_of_the_ttl() {
+        for failures in 0..20 {
+            let mut book = Book::default();
+            book.add(holding(1, 1_000_000, 30_000), 0);
+            (0..=failures).for_each(|_| book.failed(1, 1_010_000, u64::MAX));
+            let next_ms = book.next_ms().expect("a next try");
+            assert!((1_010_001..=1_012_500).contains(&next_ms), "{next_ms}");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_being_given_back_is_never_renewed_again() {
+        let mut book = Book::default();
+        let leaving = holding(1, 1_000_000, 30_000);
+        book.add(Arc::clone(&leaving), 0);
+        assert_eq!(book.take_due(1_010_000).len(), 1);
+        book.leave(1);
+        let renewal = Renewal { token: Token::new(1), remaining_ms: 30_000, notice: None, yield_in_ms: None };
+        let renewed = leaving.renewed(1_010_000, 0, &renewal).expect("in time");
+        book.renewed(1, renewed, 0);
+        book.failed(1, 1_010_000, 0);
+        assert!(book.take_due(u64::MAX - 1).is_empty());
+        assert_eq!(book.next_ms(), Some(1_037_000), "its end is still watched");
+    }
+}

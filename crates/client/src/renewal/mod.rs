@@ -1,0 +1,163 @@
+//! The keeper: one thread of a handle's own that renews its leases, watches their deadlines, wakes sleepers and runs
+//! errands in the background.
+//!
+//! It is a thread and not a task because an executor that is blocked, by a slow handler or a debugger, must not lose
+//! leases. It is a small loop that polls the store's futures itself, so that one call that hangs holds up nothing else.
+
+mod book;
+mod errand;
+mod renew;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+pub(crate) use book::Book;
+pub(crate) use errand::{Errands, ask_who, free_unseen_grant, give_back};
+
+use crate::bell::{Bell, lock};
+use crate::hub::Hub;
+
+/// The longest sleep in one go while there is something to watch: after a machine was suspended, deadlines are looked at
+/// no later than this.
+const NAP_MAX: Duration = Duration::from_secs(1);
+
+/// Keeps the thread going. When the last one of a hub is gone, the thread finishes its errands and ends.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) hub: Arc<Hub>,
+}
+
+impl Handle {
+    pub(crate) fn start(hub: Arc<Hub>) -> std::io::Result<Arc<Self>> {
+        let keeper = Keeper { hub: Arc::clone(&hub), tasks: Vec::new(), left_at_ms: None };
+        std::thread::Builder::new()
+            .name("fencehold-keeper".to_owned())
+            .spawn(move || keeper.run())?;
+        Ok(Arc::new(Handle { hub }))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.hub.left.store(true, Ordering::SeqCst);
+        self.hub.bell.ring();
+    }
+}
+
+struct Keeper {
+    hub: Arc<Hub>,
+    tasks: Vec<Task>,
+    /// When the last handle went.
+    left_at_ms: Option<u64>,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        loop {
+            self.hub.timers.attend();
+            let now_ms = self.hub.now_ms();
+            self.take_lost(now_ms);
+            self.start_renewals(now_ms);
+            self.hub.timers.fire(now_ms);
+            let left = self.hub.left.load(Ordering::SeqCst);
+            self.tasks.extend(
+                self.hub
+                    .errands
+                    .take()
+                    .into_iter()
+                    .map(|errand| Task::new(errand, &self.hub.bell)),
+            );
+            self.tasks.retain_mut(|task| !task.is_done());
+            if left && self.may_end(now_ms) {
+                // Whatever is left undone must not keep the store open.
+                drop(self.hub.errands.take());
+                return;
+            }
+            self.hub.bell.wait(self.nap());
+        }
+    }
+
+    /// First of all: whoever is over is told, whatever else hangs.
+    fn take_lost(&self, now_ms: u64) {
+        let lost = lock(&self.hub.book).take_lost(now_ms);
+        for holding in lost {
+            holding.settle();
+        }
+    }
+
+    fn start_renewals(&mut self, now_ms: u64) {
+        loop {
+            let due = lock(&self.hub.book).take_due(now_ms);
+            if due.is_empty() {
+                return;
+            }
+            self.tasks
+                .push(Task::new(Box::pin(renew::renew(Arc::clone(&self.hub), due)), &self.hub.bell));
+        }
+    }
+
+    /// Nobody can ask for anything any more; errands get as long as a caller would have waited for them.
+    fn may_end(&mut self, now_ms: u64) -> bool {
+        let left_at_ms = *self.left_at_ms.get_or_insert(now_ms);
+        self.hub.errands.are_done() || now_ms >= left_at_ms.saturating_add(self.hub.patience_ms)
+    }
+
+    fn nap(&self) -> Option<Duration> {
+        let book = lock(&self.hub.book).next_ms();
+        let end_ms = self
+            .left_at_ms
+            .map(|left_at_ms| left_at_ms.saturating_add(self.hub.patience_ms));
+        self.hub.timers.nap(book.into_iter().chain(end_ms).min(), NAP_MAX)
+    }
+}
+
+/// Something under way on the keeper's thread.
+struct Task {
+    future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+struct Woken {
+    woken: AtomicBool,
+    bell: Arc<Bell>,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+}
+
+impl Task {
+    fn new(future: Pin<Box<dyn Future<Output = ()> + Send>>, bell: &Arc<Bell>) -> Self {
+        let woken = Arc::new(Woken { woken: AtomicBool::new(true), bell: Arc::clone(bell) });
+        Task { future, waker: Arc::clone(&woken).into(), woken }
+    }
+
+    /// Goes on with it, if it was woken. A store's code that panics ends its own task and no other.
+    fn is_done(&mut self) -> bool {
+        if !self.woken.woken.swap(false, Ordering::SeqCst) {
+            return false;
+        }
+        let mut context = Context::from_waker(&self.waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context)));
+        match polled {
+            Ok(Poll::Pending) => false,
+            Ok(Poll::Ready(())) => true,
+            Err(_) => {
+                tracing::error!("a call to the store panicked");
+                true
+            }
+        }
+    }
+}

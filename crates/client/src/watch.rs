@@ -1,0 +1,125 @@
+//! Following a lease from beside it: its state, every new deadline, and who asks it to yield.
+
+use std::sync::Arc;
+
+use fencehold_core::{Key, Owner, Task, Token};
+
+use crate::error::LostReason;
+use crate::holding::Holding;
+
+/// Whether a lease can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// It is held, and renewals come through.
+    Held,
+    /// It is held, but the last renewal failed: begin no new work. It may still recover.
+    Draining,
+    /// It is over: stop. It stays so.
+    Lost,
+}
+
+/// How a lease stands at one moment. Times are in milliseconds on the boot-time clock
+/// ([`Fencehold::clock`](crate::Fencehold::clock)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Whether it can be relied on.
+    pub state: State,
+    /// When it ends at the latest unless it is renewed. The store keeps it for the holder at least until then, unless
+    /// somebody revokes it.
+    pub deadline_ms: u64,
+    /// When its holder takes it for lost unless it is renewed: at nine tenths of the term.
+    pub lost_at_ms: u64,
+    /// Who asks it to yield.
+    pub notice: Option<YieldNotice>,
+    /// Why it is lost, if it is.
+    pub lost: Option<LostReason>,
+}
+
+/// A contender of higher priority asks the holder to yield. Finish what can be finished by then, keep what must be
+/// kept, and release; who stays to the end is not renewed beyond it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct YieldNotice {
+    /// Who asks.
+    pub contender: Owner,
+    /// What for.
+    pub task: Option<Task>,
+    /// The contender's priority.
+    pub priority: i16,
+    /// By when, in milliseconds on the boot-time clock.
+    pub yield_at_ms: u64,
+}
+
+/// Follows one lease. It keeps nothing alive: a lease whose guard is gone is lost to its watchers too.
+///
+/// ```
+/// use fencehold::{Fencehold, State};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:").await?;
+/// let lease = fh.lease("reports/daily").acquire().await?;
+///
+/// let mut watch = lease.watch();
+/// let follower = tokio::spawn(async move {
+///     loop {
+///         let now = watch.changed().await;
+///         // Tell whoever must be gone in time: the deadline is `now.deadline_ms`.
+///         if now.state == State::Lost {
+///             return now;
+///         }
+///     }
+/// });
+/// lease.release().await?;
+/// assert_eq!(follower.await.expect("the follower").state, State::Lost);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LeaseWatch {
+    holding: Arc<Holding>,
+    seen: u64,
+}
+
+impl LeaseWatch {
+    pub(crate) fn new(holding: Arc<Holding>) -> Self {
+        LeaseWatch { holding, seen: 0 }
+    }
+
+    /// Which key.
+    pub fn key(&self) -> &Key {
+        &self.holding.granted.key
+    }
+
+    /// Its fencing token.
+    pub fn token(&self) -> Token {
+        self.holding.granted.token
+    }
+
+    /// How it stands now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.holding.look()
+    }
+
+    /// Whether it can be relied on now.
+    pub fn state(&self) -> State {
+        self.snapshot().state
+    }
+
+    /// Waits for something new: a renewal's new deadline, another state, a notice. The first call answers at once,
+    /// with how it stands; changes that come faster than they are asked for are folded into one. Of a lease that is
+    /// lost there is nothing new, and every call answers at once: leave the loop there.
+    pub async fn changed(&mut self) -> Snapshot {
+        let (version, snapshot) = self.holding.changed(self.seen).await;
+        self.seen = version;
+        snapshot
+    }
+
+    /// Waits until the lease is lost, and says why. Can be awaited many times.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        let holding = Arc::clone(&self.holding);
+        async move { holding.lost().await }
+    }
+}

@@ -1,0 +1,51 @@
+//! What ttl would suit, from what was seen through the whole library.
+
+mod gate;
+
+use std::time::Duration;
+
+use gate::{Verb, World, secs, until, within};
+
+#[tokio::test]
+async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {
+    let world = World::new().await;
+    assert_eq!(world.fh.advice("k"), None);
+    for work_ms in [1_000, 2_000, 2_400] {
+        let lease = world.acquire("k", 60_000).await;
+        world.pass(work_ms);
+        lease.release().await.expect("held");
+    }
+    let advice = world.fh.advice("k").expect("three pieces of work");
+    assert_eq!((advice.samples, advice.p99_work), (3, Duration::from_millis(2_400)));
+    assert_eq!((advice.p99_round_trip, advice.margin), (Duration::ZERO, Duration::from_millis(600)));
+    assert_eq!(advice.suggested_ttl, secs(3));
+    assert_eq!(advice.least_slack, None);
+
+    let go = world.gate.delay_answer(Verb::Acquire);
+    let builder = world.fh.lease("other").ttl(secs(60));
+    let slow = tokio::spawn(async move { builder.try_acquire().await });
+    world.until_known("other").await;
+    world.pass(200);
+    go.send(()).expect("the answer waits");
+    let other = within(slow).await.expect("the asker").expect("a lease");
+    let advice = world.fh.advice("k").expect("an advice");
+    assert_eq!(advice.p99_round_trip, Duration::from_millis(200));
+    assert_eq!(advice.suggested_ttl, Duration::from_millis(2_600 + 650));
+
+    let mut watch = other.watch();
+    watch.changed().await;
+    world.pass(30_000);
+    until(&mut watch, |snapshot| snapshot.deadline_ms > world.now_ms() + 50_000).await;
+    other.release().await.expect("held");
+    let slack = within(async {
+        loop {
+            // Noted by the thread that renews, a moment after the watch was told.
+            match world.fh.advice("other").and_then(|advice| advice.least_slack) {
+                Some(slack) => return slack,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    });
+    assert_eq!(slack.await, Duration::from_millis(54_000 - 30_200));
+    assert_eq!(world.fh.advice("").map(|advice| advice.samples), Some(4), "every key starts with nothing");
+}

@@ -1,0 +1,107 @@
+//! A store that keeps failing is left alone for a moment, and never stormed; leases are renewed all the same.
+
+mod gate;
+
+use std::time::Duration;
+
+use fencehold::{BreakerPolicy, BreakerState, Error, RetryPolicy, State};
+use gate::{Verb, World, secs, until, within};
+
+fn breaker(failures_in_a_row: u32, open_for: Duration) -> BreakerPolicy {
+    let mut policy = BreakerPolicy::default();
+    policy.failures_in_a_row = failures_in_a_row;
+    policy.open_for = open_for;
+    policy
+}
+
+async fn opened(world: &World) {
+    world.gate.close(Verb::Acquire);
+    for _ in 0..3 {
+        assert_eq!(world.fh.breaker(), BreakerState::Closed);
+        assert!(matches!(within(world.fh.lease("x").try_acquire()).await, Err(Error::Unavailable { .. })));
+    }
+    assert_eq!(world.fh.breaker(), BreakerState::Open);
+    world.gate.open(Verb::Acquire);
+}
+
+#[tokio::test]
+async fn an_open_breaker_keeps_acquisitions_from_a_failing_store() {
+    let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
+    opened(&world).await;
+    let refused = within(world.fh.lease("x").try_acquire()).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }) && refused.is_retryable());
+    assert_eq!(world.gate.calls(Verb::Acquire), 3, "it was not asked a fourth time");
+}
+
+#[tokio::test]
+async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
+    let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
+    opened(&world).await;
+    world.pass(60_000);
+    assert_eq!(world.fh.breaker(), BreakerState::HalfOpen);
+    let go = world.gate.delay_answer(Verb::Acquire);
+    let builder = world.fh.lease("x");
+    let trial = tokio::spawn(async move { builder.try_acquire().await });
+    world.gate.arrived(Verb::Acquire, 4).await;
+    assert!(
+        matches!(within(world.fh.lease("y").try_acquire()).await, Err(Error::Unavailable { .. })),
+        "one at a time"
+    );
+    assert_eq!(world.gate.calls(Verb::Acquire), 4);
+    go.send(()).expect("the answer waits");
+    let _lease = within(trial).await.expect("the trial").expect("a lease");
+    assert_eq!(world.fh.breaker(), BreakerState::Closed);
+    within(world.fh.lease("y").try_acquire())
+        .await
+        .expect("everybody may ask again")
+        .release()
+        .await
+        .expect("held");
+}
+
+#[tokio::test]
+async fn who_waits_waits_for_the_breaker_too() {
+    let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
+    opened(&world).await;
+    let too_short = within(world.fh.lease("x").wait(secs(59)).acquire()).await;
+    assert!(matches!(too_short, Err(Error::Unavailable { .. })), "{too_short:?}");
+    let builder = world.fh.lease("x").wait(secs(600));
+    let waiting = tokio::spawn(async move { builder.acquire().await });
+    world.pass_to_next(60_000).await;
+    let lease = within(waiting).await.expect("the waiter").expect("a lease");
+    assert_eq!((lease.state(), world.gate.calls(Verb::Acquire)), (State::Held, 4));
+}
+
+#[tokio::test]
+async fn an_open_breaker_never_holds_up_a_renewal() {
+    let world = World::with(|connect| connect.breaker(breaker(3, secs(600)))).await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    opened(&world).await;
+    world.pass(3_834);
+    let deadline_ms = world.now_ms() + 10_000;
+    until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
+    assert_eq!(world.fh.breaker(), BreakerState::Closed, "and its success is news of the store");
+}
+
+#[tokio::test]
+async fn retries_stay_within_their_budget() {
+    let mut policy = RetryPolicy::default();
+    policy.budget = 2;
+    policy.budget_per_second = 0;
+    let world = World::with(|connect| connect.retries(policy).breaker(breaker(1_000, secs(1)))).await;
+    world.gate.close(Verb::Acquire);
+    let builder = world.fh.lease("x").wait(secs(3_600));
+    let asking = tokio::spawn(async move { builder.acquire().await });
+    for (calls, most_ms) in [(1, 50), (2, 100), (3, 200)] {
+        world.gate.arrived(Verb::Acquire, calls).await;
+        world.pass_to_next(most_ms).await;
+    }
+    let error = within(asking).await.expect("the asker").unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }));
+    assert_eq!(world.gate.calls(Verb::Acquire), 3, "one request, and two tries more");
+
+    // Whoever comes first is no retry.
+    assert!(matches!(within(world.fh.lease("y").try_acquire()).await, Err(Error::Unavailable { .. })));
+    assert_eq!(world.gate.calls(Verb::Acquire), 4);
+}

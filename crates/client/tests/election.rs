@@ -1,0 +1,76 @@
+//! One leads, the others see who, and the next takes over at once.
+
+mod gate;
+
+use fencehold::{Leading, State};
+use gate::{World, is_ready, secs, within};
+
+fn name(leading: Option<&Leading>) -> Option<&str> {
+    leading.map(|leading| leading.owner.as_str())
+}
+
+#[tokio::test]
+async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
+    let world = World::new().await;
+    let election = world.fh.election("leader").ttl(secs(10));
+    let first = within(election.clone().owner("first").task("host-1:80").campaign())
+        .await
+        .expect("elected");
+    let campaigning = election.clone().owner("second");
+    let second = tokio::spawn(async move { campaigning.campaign().await });
+    world.until("leader", |view| view.waiters == 1).await;
+    let mut observer = within(election.observe()).await.expect("a look");
+    let leading = observer.leader().expect("somebody leads");
+    assert_eq!((leading.owner.as_str(), leading.token), ("first", first.token()));
+    assert_eq!(leading.task.as_ref().map(fencehold::Task::as_str), Some("host-1:80"));
+    assert!(!is_ready(observer.changed()) && !second.is_finished());
+
+    first.resign().await.expect("led to the end");
+    let second = within(second).await.expect("the second").expect("elected");
+    assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("second"));
+    assert_eq!(observer.leader().map(|leading| leading.token), Some(second.token()));
+    assert_eq!((second.token().get(), second.lease().state()), (2, State::Held));
+}
+
+#[tokio::test]
+async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
+    let world = World::new().await;
+    let election = world.fh.election("leader").ttl(secs(10));
+    let mut observer = within(election.observe()).await.expect("a look");
+    assert_eq!(observer.leader(), None);
+    let noise = world.acquire("leader/other", 10_000).await;
+    assert!(!is_ready(observer.changed()), "another key is nobody's news");
+    let leader = within(election.campaign()).await.expect("elected");
+    assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
+    leader.resign().await.expect("led");
+    assert_eq!(within(observer.changed()).await.expect("a look"), None);
+    drop(noise);
+}
+
+#[tokio::test]
+async fn an_observer_that_slept_through_everything_still_learns_who_leads() {
+    let world = World::new().await;
+    let election = world.fh.election("leader").ttl(secs(10));
+    let mut observer = within(election.observe()).await.expect("a look");
+    // More than the store remembers: the observer's place in the story is gone.
+    for _ in 0..fencehold::limits::EVENTS_KEPT / 2 + 10 {
+        world.pass(1);
+        world.acquire("noise", 10_000).await.release().await.expect("held");
+    }
+    let leader = within(election.campaign()).await.expect("elected");
+    assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
+    leader.resign().await.expect("led");
+}
+
+#[tokio::test]
+async fn a_leader_that_loses_its_lease_knows_it_leads_no_more() {
+    let world = World::new().await;
+    let leader = within(world.fh.election("leader").ttl(secs(10)).campaign())
+        .await
+        .expect("elected");
+    world.revoke("leader").await;
+    world.pass(3_834);
+    within(leader.lost()).await;
+    assert_eq!(leader.state(), State::Lost);
+    assert!(!within(leader.resign()).await.unwrap_err().is_retryable());
+}

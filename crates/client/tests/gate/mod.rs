@@ -1,0 +1,405 @@
+//! A store with a gate in front of it, and a clock that tells what is waited for: the means to arrange a race instead
+//! of hoping for it.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencehold::Refusal;
+use fencehold::clock::{Clock, ManualClock, Stamp};
+use fencehold::store::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, LeasePage,
+    LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease, StoreError,
+    StoreStatus, Which,
+};
+use fencehold::{Connect, Fencehold, Key, Lease, LeaseWatch, Owner, Reason, Snapshot, Token};
+use tokio::sync::{oneshot, watch};
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics with this in hand")
+}
+
+/// What goes through the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Acquire,
+    Renew,
+    Release,
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// It is carried out, and its answer never arrives.
+    LoseAnswer,
+    /// It is not carried out.
+    Refuse(StoreError),
+    /// It is not carried out, and nobody ever hears of it.
+    Hang,
+    /// It arrives only when the test says so.
+    DelayRequest(oneshot::Receiver<()>),
+    /// It is carried out, and its answer arrives only when the test says so.
+    DelayAnswer(oneshot::Receiver<()>),
+    /// It arrives twice; the second answer is the one that comes back.
+    Twice,
+    /// The store's code panics.
+    Panic,
+    /// A renewal gets this answer instead.
+    Renewed(Renewed),
+}
+
+#[derive(Debug)]
+pub(crate) struct Gate {
+    inner: MemoryStore,
+    next: Mutex<HashMap<Verb, VecDeque<Fate>>>,
+    always: Mutex<HashMap<Verb, StoreError>>,
+    arrived: watch::Sender<HashMap<Verb, usize>>,
+    acquires: Mutex<Vec<AcquireRequest>>,
+    renewals: Mutex<Vec<Vec<HoldRef>>>,
+    patience: Mutex<Vec<(Verb, u64)>>,
+}
+
+impl Gate {
+    fn new(clock: &ManualClock) -> Arc<Self> {
+        let inner = MemoryStore::open(Arc::new(clock.clone())).expect("a store");
+        Arc::new(Gate {
+            inner,
+            next: Mutex::default(),
+            always: Mutex::default(),
+            arrived: watch::Sender::default(),
+            acquires: Mutex::default(),
+            renewals: Mutex::default(),
+            patience: Mutex::default(),
+        })
+    }
+
+    /// The fate of the next call that has none yet.
+    pub(crate) fn next(&self, verb: Verb, fate: Fate) {
+        locked(&self.next).entry(verb).or_default().push_back(fate);
+    }
+
+    /// The next request arrives only when this is dropped or told.
+    pub(crate) fn delay_request(&self, verb: Verb) -> oneshot::Sender<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.next(verb, Fate::DelayRequest(receiver));
+        sender
+    }
+
+    /// The next answer arrives only when this is dropped or told.
+    pub(crate) fn delay_answer(&self, verb: Verb) -> oneshot::Sender<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.next(verb, Fate::DelayAnswer(receiver));
+        sender
+    }
+
+    /// From now on all of these fail.
+    pub(crate) fn close(&self, verb: Verb) {
+        let why = "the gate is closed".to_owned();
+        locked(&self.always).insert(verb, StoreError::Unavailable { why });
+    }
+
+    /// From now on these go through.
+    pub(crate) fn open(&self, verb: Verb) {
+        locked(&self.always).remove(&verb);
+    }
+
+    pub(crate) fn calls(&self, verb: Verb) -> usize {
+        self.arrived.borrow().get(&verb).copied().unwrap_or(0)
+    }
+
+    /// Waits until so many calls have come to the gate in all.
+    pub(crate) async fn arrived(&self, verb: Verb, calls: usize) {
+        let mut arrived = self.arrived.subscribe();
+        within(arrived.wait_for(|counts| counts.get(&verb).copied().unwrap_or(0) >= calls))
+            .await
+            .expect("the gate");
+    }
+
+    pub(crate) fn acquires(&self) -> Vec<AcquireRequest> {
+        locked(&self.acquires).clone()
+    }
+
+    pub(crate) fn renewals(&self) -> Vec<Vec<HoldRef>> {
+        locked(&self.renewals).clone()
+    }
+
+    pub(crate) fn patience_ms(&self, verb: Verb) -> Vec<u64> {
+        locked(&self.patience)
+            .iter()
+            .filter(|(of, _)| *of == verb)
+            .map(|(_, ms)| *ms)
+            .collect()
+    }
+
+    fn arranged_renewal(&self) -> Option<Renewed> {
+        let mut next = locked(&self.next);
+        let fates = next.entry(Verb::Renew).or_default();
+        match fates.pop_front()? {
+            Fate::Renewed(renewed) => Some(renewed),
+            other => {
+                fates.push_front(other);
+                None
+            }
+        }
+    }
+
+    async fn pass<T, F>(&self, verb: Verb, call: &Call, inner: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let fate = locked(&self.next).entry(verb).or_default().pop_front();
+        let closed = locked(&self.always).get(&verb).cloned();
+        locked(&self.patience).push((verb, call.patience_ms));
+        self.arrived.send_modify(|counts| *counts.entry(verb).or_default() += 1);
+        match (fate, closed) {
+            (None, None) => inner().await,
+            (None, Some(error)) | (Some(Fate::Refuse(error)), _) => Err(error),
+            (Some(Fate::LoseAnswer), _) => {
+                drop(inner().await);
+                Err(StoreError::Unknown { why: "the answer was lost".to_owned() })
+            }
+            (Some(Fate::Hang), _) => std::future::pending().await,
+            (Some(Fate::DelayRequest(go)), _) => {
+                let _ = go.await;
+                inner().await
+            }
+            (Some(Fate::DelayAnswer(go)), _) => {
+                let answer = inner().await;
+                let _ = go.await;
+                answer
+            }
+            (Some(Fate::Twice), _) => {
+                drop(inner().await);
+                inner().await
+            }
+            (Some(Fate::Renewed(_) | Fate::Panic), _) => panic!("a panic that the test has arranged"),
+        }
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Gate {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        locked(&self.acquires).push(request.clone());
+        self.pass(Verb::Acquire, call, || self.inner.acquire(call, request.clone()))
+            .await
+    }
+
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+        locked(&self.renewals).push(holds.clone());
+        if let Some(renewed) = self.arranged_renewal() {
+            return Ok(renewed);
+        }
+        self.pass(Verb::Renew, call, || self.inner.renew(call, holds.clone())).await
+    }
+
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        self.pass(Verb::Release, call, || self.inner.release(call, holds.clone())).await
+    }
+
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+        self.inner.revoke(call, request).await
+    }
+
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+        self.inner.get(call, key).await
+    }
+
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+        self.inner.list(call, request).await
+    }
+
+    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+        self.inner.events(call, request).await
+    }
+
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+        self.inner.advance(call, by, lift).await
+    }
+
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+        self.inner.status(call).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// A clock that is moved by hand, and tells until when the handle's thread sleeps.
+#[derive(Debug)]
+struct TellingClock {
+    manual: ManualClock,
+    nap: watch::Sender<u64>,
+}
+
+impl Clock for TellingClock {
+    fn now(&self) -> Stamp {
+        self.manual.now()
+    }
+
+    fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
+        self.nap.send_replace(until_ms);
+        None
+    }
+
+    fn on_move(&self, nudge: Box<dyn Fn() + Send + Sync>) {
+        self.manual.on_move(nudge);
+    }
+}
+
+/// Time, as the test moves it.
+#[derive(Clone, Debug)]
+pub(crate) struct Time {
+    clock: ManualClock,
+    nap: watch::Receiver<u64>,
+}
+
+impl Time {
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now().store_ms
+    }
+
+    pub(crate) fn pass(&self, ms: u64) {
+        self.clock.pass(ms);
+    }
+
+    pub(crate) fn pass_to(&self, at_ms: u64) {
+        self.clock.pass(at_ms - self.now_ms());
+    }
+
+    /// Waits until the handle's thread sleeps until some moment that is at most `most_ms` away, and goes there.
+    pub(crate) async fn pass_to_next(&self, most_ms: u64) {
+        let next_ms = self.sleeps(most_ms).await;
+        self.pass_to(next_ms);
+    }
+
+    /// Waits until the handle's thread sleeps until some moment that is at most `most_ms` away.
+    pub(crate) async fn sleeps(&self, most_ms: u64) -> u64 {
+        let now_ms = self.now_ms();
+        let mut nap = self.nap.clone();
+        let next = within(nap.wait_for(|until_ms| (now_ms + 1..=now_ms + most_ms).contains(until_ms))).await;
+        *next.expect("the clock")
+    }
+}
+
+/// A handle on a gated store, on a clock that only the test moves.
+pub(crate) struct World {
+    pub(crate) fh: Fencehold,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) time: Time,
+}
+
+impl std::ops::Deref for World {
+    type Target = Time;
+
+    fn deref(&self) -> &Time {
+        &self.time
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        World::with(|connect| connect).await
+    }
+
+    pub(crate) async fn with(options: impl FnOnce(Connect) -> Connect) -> Self {
+        let clock = ManualClock::new();
+        let gate = Gate::new(&clock);
+        let telling = TellingClock { manual: clock.clone(), nap: watch::Sender::default() };
+        let nap = telling.nap.subscribe();
+        let store: Arc<dyn LeaseStore> = Arc::clone(&gate) as _;
+        let connect = Fencehold::builder().store(store).clock(Arc::new(telling)).owner("me");
+        let fh = options(connect).connect().await.expect("a handle");
+        World { fh, gate, time: Time { clock, nap } }
+    }
+
+    pub(crate) async fn acquire(&self, key: &str, ttl_ms: u64) -> Lease {
+        within(self.fh.lease(key).ttl(Duration::from_millis(ttl_ms)).try_acquire())
+            .await
+            .expect("a lease")
+    }
+
+    /// How a key stands at the store.
+    pub(crate) async fn view(&self, key: &str) -> LeaseView {
+        self.until_known(key).await;
+        let view = self.gate.get(&self.fh.call(), Key::new(key).expect("a key")).await;
+        view.expect("an answer").expect("a key that is known")
+    }
+
+    /// Waits until the store's view of a key is as wanted. The store answers in order, so this needs no time.
+    pub(crate) async fn until(&self, key: &str, wanted: impl Fn(&LeaseView) -> bool) -> LeaseView {
+        within(async {
+            loop {
+                let view = self.view(key).await;
+                if wanted(&view) {
+                    return view;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+
+    /// Waits until the store has granted a key.
+    pub(crate) async fn until_known(&self, key: &str) {
+        within(async {
+            let key = Key::new(key).expect("a key");
+            while self.gate.get(&self.fh.call(), key.clone()).await.expect("an answer").is_none() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    pub(crate) async fn revoke(&self, key: &str) {
+        let request = RevokeRequest {
+            which: Which::Key { key: Key::new(key).expect("a key"), only_token: None },
+            by: Owner::new("alice").expect("an owner"),
+            reason: Reason::new("it ran away").expect("a reason"),
+        };
+        self.gate.revoke(&self.fh.call(), request).await.expect("revoked");
+    }
+}
+
+/// Waits until a watch shows what is wanted.
+pub(crate) async fn until(watch: &mut LeaseWatch, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    within(async {
+        loop {
+            let snapshot = watch.changed().await;
+            if wanted(&snapshot) {
+                return snapshot;
+            }
+            assert_ne!(snapshot.state, fencehold::State::Lost, "lost: {snapshot:?}");
+        }
+    })
+    .await
+}
+
+/// A test that would wait for ever fails instead.
+pub(crate) async fn within<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(30), future)
+        .await
+        .expect("this never comes")
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Looks at a future once.
+pub(crate) fn is_ready<F: Future>(future: F) -> bool {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    std::pin::pin!(future).poll(&mut context).is_ready()
+}

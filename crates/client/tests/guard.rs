@@ -1,0 +1,231 @@
+//! The guard: what it gives back, what it stops, and what it never tells.
+
+mod gate;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fencehold::store::{LeaseStore, MemoryStore, StoreError};
+use fencehold::{Error, Fencehold, How, Lease, LeaseBuilder, LeaseWatch, LostReason, State};
+use gate::{Fate, Verb, World, is_ready, until, within};
+
+const RENEWED_BY_MS: u64 = 3_834;
+
+#[test]
+fn handles_and_guards_can_go_anywhere() {
+    fn anywhere<T: Send + Sync + 'static>() {}
+    fn sent<T: Send>(_: &T) {}
+    anywhere::<(Fencehold, LeaseBuilder, Lease, LeaseWatch, Error)>();
+    anywhere::<(fencehold::Election, fencehold::Leader, fencehold::Observer)>();
+    anywhere::<(fencehold::blocking::Fencehold, fencehold::blocking::Lease)>();
+    let connecting = async {
+        let fh = Fencehold::connect("memory:").await?;
+        let lease = fh.lease("k").acquire().await?;
+        lease.run(async {}).await?;
+        lease.release().await
+    };
+    sent(&connecting);
+}
+
+#[tokio::test]
+async fn a_dropped_guard_gives_its_lease_back() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let watch = lease.watch();
+    drop(lease);
+    assert_eq!(watch.state(), State::Lost, "to its watchers it is over at once");
+    assert_eq!(within(watch.lost()).await, LostReason::Released);
+    let view = world.until("k", |view| view.holder.is_none()).await;
+    assert_eq!(view.endings[0].how, How::Released);
+}
+
+#[tokio::test]
+async fn a_dropped_guard_keeps_trying_to_give_its_lease_back_and_outlives_its_handle() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    world
+        .gate
+        .next(Verb::Release, Fate::Refuse(StoreError::Unavailable { why: "away".to_owned() }));
+    let World { fh, gate, time } = world;
+    let call = fh.call();
+    drop((fh, lease));
+    gate.arrived(Verb::Release, 1).await;
+    time.pass_to_next(50).await;
+    gate.arrived(Verb::Release, 2).await;
+    let key = fencehold::Key::new("k").expect("a key");
+    within(async {
+        // The second release has come to the gate; the store behind it answers in order.
+        while gate
+            .get(&call, key.clone())
+            .await
+            .expect("an answer")
+            .is_some_and(|view| view.holder.is_some())
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_thread_ends_with_its_last_handle_and_lets_the_store_go() {
+    let store = MemoryStore::open(Arc::new(fencehold::clock::ManualClock::new())).expect("a store");
+    let store: Arc<dyn LeaseStore> = Arc::new(store);
+    let fh = Fencehold::builder()
+        .store(Arc::clone(&store))
+        .connect()
+        .await
+        .expect("a handle");
+    let lease = within(fh.lease("k").acquire()).await.expect("a lease");
+    drop(fh);
+    assert_eq!(lease.state(), State::Held, "a lease keeps its handle going");
+    within(lease.release()).await.expect("held");
+    within(async {
+        while Arc::strong_count(&store) > 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_that_meets_a_renewal_stays_a_release() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let go = world.gate.delay_request(Verb::Renew);
+    world.pass(RENEWED_BY_MS);
+    world.gate.arrived(Verb::Renew, 1).await;
+    let watch = lease.watch();
+    within(lease.release()).await.expect("held until now");
+    go.send(()).expect("the renewal waits");
+    let other = world.acquire("other", 10_000).await;
+    world.pass(RENEWED_BY_MS);
+    until(&mut other.watch(), |snapshot| snapshot.deadline_ms == world.now_ms() + 10_000).await;
+    assert_eq!(watch.snapshot().lost, Some(LostReason::Released));
+    let view = world.view("k").await;
+    assert_eq!((view.holder, view.endings[0].how), (None, How::Released));
+    assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "nobody renews it any more");
+}
+
+#[tokio::test]
+async fn a_release_is_tried_again_and_told_apart_from_a_loss() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    world.gate.next(Verb::Release, Fate::LoseAnswer);
+    let releasing = tokio::spawn(lease.release());
+    world.gate.arrived(Verb::Release, 1).await;
+    world.pass_to_next(50).await;
+    within(releasing)
+        .await
+        .expect("the releaser")
+        .expect("the same release gets the same answer");
+
+    let lease = world.acquire("k", 10_000).await;
+    world.revoke("k").await;
+    let error = within(lease.release()).await.unwrap_err();
+    assert!(error.to_string().contains("revoked by alice (it ran away)"), "{error}");
+    assert!(matches!(error, Error::Lost { current_token: Some(current), .. } if current.get() == 3));
+}
+
+#[tokio::test]
+async fn work_is_dropped_the_moment_its_lease_is_lost() {
+    struct Noted(Arc<AtomicBool>);
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let world = World::new().await;
+    let lease = Arc::new(world.acquire("k", 10_000).await);
+    let dropped = Arc::new(AtomicBool::new(false));
+    let noted = Noted(Arc::clone(&dropped));
+    let running = tokio::spawn({
+        let lease = Arc::clone(&lease);
+        async move {
+            let work = async move {
+                let _noted = noted;
+                std::future::pending::<()>().await;
+            };
+            lease.run(work).await
+        }
+    });
+    tokio::task::yield_now().await;
+    world.gate.close(Verb::Renew);
+    world.pass(8_999);
+    world.gate.arrived(Verb::Renew, 1).await;
+    assert!(!dropped.load(Ordering::SeqCst) && !running.is_finished());
+    world.pass(1);
+    let error = within(running).await.expect("the runner").unwrap_err();
+    assert!(matches!(error, Error::Lost { why: LostReason::NotRenewed { .. }, .. }), "{error}");
+    assert!(dropped.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn work_that_ends_after_its_lease_was_lost_is_not_taken_for_done() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    assert_eq!(within(lease.run(async { 7 })).await, Ok(7));
+    world.gate.close(Verb::Renew);
+    // The work blocks its thread until the time is up: there is no moment at which it could be dropped.
+    let late = within(lease.run(async { world.pass(9_000) })).await;
+    assert!(matches!(late, Err(Error::Lost { .. })), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_watch_follows_every_new_deadline_to_the_end() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    let first = within(watch.changed()).await;
+    assert_eq!(
+        (first.deadline_ms, first.state),
+        (lease.deadline_ms(), State::Held),
+        "the first call tells what is"
+    );
+    assert!(!is_ready(watch.changed()), "and then there is nothing new");
+    world.pass(RENEWED_BY_MS);
+    let second = within(watch.changed()).await;
+    assert_eq!(second.deadline_ms, world.now_ms() + 10_000);
+    lease.release().await.expect("held");
+    let last = within(watch.changed()).await;
+    assert_eq!((last.state, last.lost), (State::Lost, Some(LostReason::Released)));
+    assert!(is_ready(watch.changed()), "of a lease that is over there is nothing to wait for");
+}
+
+#[tokio::test]
+async fn closing_gives_everything_back_and_ends_every_wait() {
+    let world = World::new().await;
+    let store = world.fh.store().clone();
+    let other = Fencehold::builder().store(store).connect().await.expect("a handle");
+    let theirs = within(other.lease("b").acquire()).await.expect("a lease");
+    let held = world.acquire("a", 10_000).await;
+    let builder = world.fh.lease("b");
+    let waiting = tokio::spawn(async move { builder.acquire().await });
+    world.until("b", |view| view.waiters == 1).await;
+    within(world.fh.close()).await;
+    assert!(matches!(within(waiting).await.expect("the waiter"), Err(Error::Unavailable { .. })));
+    world.until("b", |view| view.waiters == 0).await;
+    assert_eq!(held.state(), State::Lost);
+    assert!(world.view("a").await.holder.is_none());
+    within(held.release()).await.expect("it was given back");
+    let refused = within(world.fh.lease("a").try_acquire()).await.unwrap_err();
+    assert!(refused.to_string().contains("this handle was closed"));
+    within(theirs.release()).await.expect("a store that was handed in stays open");
+}
+
+#[tokio::test]
+async fn a_renewal_that_finds_its_lease_released_is_no_loss() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let watch = lease.watch();
+    let go = world.gate.delay_request(Verb::Renew);
+    world.pass(RENEWED_BY_MS);
+    world.gate.arrived(Verb::Renew, 1).await;
+    // Released, and the answer is lost; the renewal comes to the store after that, and its answer is the first to arrive.
+    world.gate.next(Verb::Release, Fate::LoseAnswer);
+    let releasing = tokio::spawn(lease.release());
+    world.until("k", |view| view.holder.is_none()).await;
+    go.send(()).expect("the renewal waits");
+    assert_eq!(within(watch.lost()).await, LostReason::Released);
+    within(releasing).await.expect("the releaser").expect("it was given back");
+}

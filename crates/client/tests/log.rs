@@ -1,0 +1,100 @@
+//! What the library tells `tracing`, and what it never does.
+
+mod gate;
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use gate::{World, within};
+
+/// Everything that `tracing` is told in this process. The tests here tell theirs apart by their keys.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn listen() -> &'static Log {
+        static LOG: OnceLock<Log> = OnceLock::new();
+        LOG.get_or_init(|| {
+            let log = Log::default();
+            let writer = log.clone();
+            let subscriber = tracing_subscriber::fmt()
+                .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+                .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
+                .with_writer(move || writer.clone())
+                .with_ansi(false)
+                .finish();
+            tracing::subscriber::set_global_default(subscriber).expect("the only one");
+            log
+        })
+    }
+
+    fn text(&self) -> String {
+        let bytes = self.0.lock().expect("nobody panics with this in hand").clone();
+        String::from_utf8(bytes).expect("text")
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics with this in hand").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_hold_id_is_never_printed() {
+    let log = Log::listen();
+    let world = World::new().await;
+    let builder = world.fh.lease("k").task("run-42");
+    let election = world.fh.election("leader");
+    let lease = within(builder.clone().acquire()).await.expect("a lease");
+    let error = within(builder.clone().try_acquire()).await.unwrap_err();
+    let watch = lease.watch();
+    let held = format!("{:?} {builder:?} {election:?} {lease:?} {error:?} {error} {watch:?}", world.fh);
+    let snapshot = watch.snapshot();
+    within(lease.run(async {})).await.expect("held");
+    world.revoke("k").await;
+    let lost = within(lease.release()).await.unwrap_err();
+    let logged = log.text();
+    for span in ["acquire", "hold", "release"] {
+        assert!(logged.contains(&format!("{span}{{key=k")), "a span {span}: {logged}");
+    }
+    assert!(logged.contains("token=1") && logged.contains("owner=me"));
+    let text = format!("{held} {snapshot:?} {lost:?} {lost} {lost:#?} {logged}").to_lowercase();
+    for request in world.gate.acquires() {
+        let secret = request.hold.reveal();
+        let byte = |nth: usize| u8::from_str_radix(&secret[2 * nth..2 * nth + 2], 16).expect("a digit pair");
+        let bytes = format!("{}, {}, {}, {}", byte(0), byte(1), byte(2), byte(3));
+        assert!(!text.contains(&secret[..12]) && !text.contains(&bytes), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_ttl_below_the_advice_is_warned_of_once() {
+    let log = Log::listen();
+    let world = World::new().await;
+    for _ in 0..30 {
+        let lease = world.acquire("ample", 10_000).await;
+        world.pass(2_800);
+        lease.release().await.expect("held");
+    }
+    assert_eq!(
+        world.fh.advice("ample").map(|advice| advice.suggested_ttl),
+        Some(Duration::from_millis(3_500))
+    );
+    let quiet = log.text();
+    assert!(!quiet.contains("below the advice"), "{quiet}");
+    for _ in 0..30 {
+        let lease = world.acquire("tight", 500).await;
+        // Not long enough to be renewed: the clock would pass while a renewal is under way.
+        world.pass(140);
+        lease.release().await.expect("held");
+    }
+    let logged = log.text();
+    assert_eq!(logged.matches("below the advice").count(), 1, "{logged}");
+    assert!(logged.contains("key=tight") && logged.contains("suggested_ttl_ms=640"), "{logged}");
+}

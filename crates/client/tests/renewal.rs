@@ -1,0 +1,305 @@
+//! A lease lives by its renewals, and its holder knows when it does not.
+
+mod gate;
+
+use fencehold::{How, LostReason, State};
+use gate::{Fate, Verb, World, is_ready, secs, until, within};
+
+/// Past the latest moment at which a lease of 10 s is renewed: a third, and 15 %.
+const RENEWED_BY_MS: u64 = 3_834;
+
+#[tokio::test]
+async fn renewals_keep_a_lease_across_ten_ttls() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let (token, began_ms) = (lease.token(), world.now_ms());
+    let mut watch = lease.watch();
+    while world.now_ms() < began_ms + 100_000 {
+        world.pass(RENEWED_BY_MS);
+        let deadline_ms = world.now_ms() + 10_000;
+        until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
+    }
+    let view = world.view("k").await;
+    assert_eq!((view.token, lease.token(), lease.state()), (token, token, State::Held));
+    assert!(view.holder.is_some_and(|holder| holder.age_ms >= 100_000));
+    lease.release().await.expect("held to the end");
+}
+
+#[test]
+fn a_blocked_executor_loses_no_lease() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let world = World::new().await;
+        let lease = world.acquire("k", 10_000).await;
+        let mut watch = lease.watch();
+        let time = world.time.clone();
+        let elsewhere = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .expect("a runtime");
+            for _ in 0..10 {
+                time.pass(RENEWED_BY_MS);
+                let deadline_ms = time.now_ms() + 10_000;
+                runtime.block_on(until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms));
+            }
+        });
+        // This thread is the only one of its executor, and does nothing else until then.
+        elsewhere.join().expect("renewed all the while");
+        assert_eq!(lease.state(), State::Held);
+        assert!(world.view("k").await.holder.is_some());
+    });
+}
+
+#[tokio::test]
+async fn many_leases_are_renewed_in_one_call() {
+    let world = World::new().await;
+    let mut leases = Vec::new();
+    for nth in 0..50 {
+        leases.push(world.acquire(&format!("k/{nth}"), 10_000).await);
+    }
+    world.pass(RENEWED_BY_MS);
+    let deadline_ms = world.now_ms() + 10_000;
+    for lease in &leases {
+        until(&mut lease.watch(), |snapshot| snapshot.deadline_ms == deadline_ms).await;
+    }
+    let renewals = world.gate.renewals();
+    assert_eq!(renewals.iter().map(Vec::len).collect::<Vec<_>>(), [50]);
+    assert!(world.gate.patience_ms(Verb::Renew).iter().all(|ms| *ms <= 10_000 / 6));
+}
+
+#[tokio::test]
+async fn a_lease_that_drains_can_recover() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    world.gate.next(Verb::Renew, Fate::LoseAnswer);
+    world.pass(RENEWED_BY_MS);
+    let drained = until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    assert_eq!(lease.state(), State::Draining);
+    assert!(!is_ready(lease.lost()));
+    world.pass_to_next(10_000 / 12).await;
+    let held = until(&mut watch, |snapshot| snapshot.state == State::Held).await;
+    assert!(held.deadline_ms > drained.deadline_ms);
+    lease.release().await.expect("held to the end");
+}
+
+#[tokio::test]
+async fn a_lease_that_does_not_recover_is_lost_exactly_at_nine_tenths() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let began_ms = world.now_ms();
+    assert_eq!((lease.deadline_ms(), lease.lost_at_ms()), (began_ms + 10_000, began_ms + 9_000));
+    let mut watch = lease.watch();
+    world.gate.close(Verb::Renew);
+    world.pass(RENEWED_BY_MS);
+    until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    // One more try that is seen to be made at this very moment: the thread has looked at the clock.
+    let tried = world.gate.calls(Verb::Renew);
+    world.pass_to(began_ms + 8_999);
+    world.gate.arrived(Verb::Renew, tried + 1).await;
+    assert!(!is_ready(lease.lost()));
+    assert_eq!(lease.state(), State::Draining);
+    world.pass(1);
+    let why = within(lease.lost()).await;
+    assert_eq!(world.now_ms(), began_ms + 9_000);
+    assert!(
+        matches!(&why, LostReason::NotRenewed { failure: Some(failure) } if failure.contains("the gate is closed"))
+    );
+    assert_eq!(within(lease.lost()).await, why, "it can be asked many times");
+    assert_eq!(lease.state(), State::Lost);
+    assert!(world.view("k").await.holder.is_some(), "the store has not given it to anybody yet");
+}
+
+#[tokio::test]
+async fn a_lease_is_lost_to_whoever_looks_even_if_its_thread_is_late() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    world.gate.close(Verb::Renew);
+    world.pass(9_000);
+    assert_eq!(lease.state(), State::Lost);
+}
+
+#[tokio::test]
+async fn a_lost_lease_stays_lost_whatever_arrives_later() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    world.gate.close(Verb::Renew);
+    world.pass(RENEWED_BY_MS);
+    until(&mut lease.watch(), |snapshot| snapshot.state == State::Draining).await;
+    // The last try is carried out in time, and its answer arrives a moment too late.
+    let tried = world.gate.calls(Verb::Renew);
+    let go = world.gate.delay_answer(Verb::Renew);
+    world.gate.open(Verb::Renew);
+    world.pass_to(lease.lost_at_ms() - 100);
+    world.gate.arrived(Verb::Renew, tried + 1).await;
+    world
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.remaining_ms == 10_000))
+        .await;
+    world.pass(100);
+    within(lease.lost()).await;
+    let other = world.acquire("other", 10_000).await;
+    let mut watch = other.watch();
+    watch.changed().await;
+    go.send(()).expect("the answer waits");
+    world.pass(RENEWED_BY_MS);
+    until(&mut watch, |snapshot| snapshot.deadline_ms == world.now_ms() + 10_000).await;
+    assert_eq!(lease.state(), State::Lost);
+    assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "and is renewed no more");
+}
+
+#[tokio::test]
+async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    world.revoke("k").await;
+    world.pass(RENEWED_BY_MS);
+    let why = within(lease.lost()).await;
+    assert!(matches!(why, LostReason::Ended { how: Some(How::Revoked), .. }));
+    assert_eq!(why.current_token().map(fencehold::Token::get), Some(lease.token().get() + 1));
+    assert!(world.now_ms() < lease.lost_at_ms(), "long before its time");
+    let why = within(lease.why_lost()).await;
+    assert_eq!(why.to_string(), "it was revoked by alice (it ran away)");
+    let error = within(lease.run(async { unreachable!("no work under a lost lease") }))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("revoked by alice (it ran away)"), "{error}");
+    assert!(!error.is_retryable());
+    assert_eq!(within(lease.release()).await.unwrap_err(), error);
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_holds_up_no_other_lease() {
+    let world = World::new().await;
+    let slow = world.acquire("slow", 10_000).await;
+    world.gate.next(Verb::Renew, Fate::Hang);
+    world.pass(RENEWED_BY_MS);
+    world.gate.arrived(Verb::Renew, 1).await;
+    let quick = world.acquire("quick", 3_000).await;
+    world.pass(1_150);
+    let deadline_ms = world.now_ms() + 3_000;
+    until(&mut quick.watch(), |snapshot| snapshot.deadline_ms == deadline_ms).await;
+    assert_eq!(slow.state(), State::Held);
+    // A sixth of the ttl is the store's time to answer, and half of that again is ours.
+    let mut watch = slow.watch();
+    watch.changed().await;
+    world.pass(10_000 / 6 * 3 / 2 - 1_150);
+    until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    world.pass(10_000 / 12);
+    until(&mut watch, |snapshot| snapshot.state == State::Held).await;
+}
+
+#[tokio::test]
+async fn a_store_that_panics_takes_no_lease_with_it() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    world.gate.next(Verb::Renew, Fate::Panic);
+    world.pass(RENEWED_BY_MS);
+    until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    world.pass_to_next(10_000 / 12).await;
+    until(&mut watch, |snapshot| snapshot.state == State::Held).await;
+}
+
+#[tokio::test]
+async fn a_deadline_counts_from_before_the_renewal_left() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    let go = world.gate.delay_request(Verb::Renew);
+    world.pass(RENEWED_BY_MS);
+    let sent_ms = world.now_ms();
+    world.gate.arrived(Verb::Renew, 1).await;
+    world.pass(1_000);
+    go.send(()).expect("the renewal waits");
+    let renewed = until(&mut watch, |snapshot| snapshot.deadline_ms > sent_ms + 8_000).await;
+    assert_eq!((renewed.deadline_ms, renewed.lost_at_ms), (sent_ms + 10_000, sent_ms + 9_000));
+    let remaining_ms = world.view("k").await.holder.expect("held").remaining_ms;
+    assert_eq!(remaining_ms, 10_000, "the store counts from when it decided, and is never behind the holder");
+}
+
+#[tokio::test]
+async fn a_hold_ends_by_itself_at_its_max_age() {
+    let world = World::new().await;
+    let lease = within(world.fh.lease("k").ttl(secs(10)).max_age(secs(25)).acquire())
+        .await
+        .expect("a lease");
+    let began_ms = world.now_ms();
+    let mut watch = lease.watch();
+    watch.changed().await;
+    while world.now_ms() + 4_000 < began_ms + 24_000 {
+        world.pass(RENEWED_BY_MS);
+        watch.changed().await;
+    }
+    assert_eq!(lease.deadline_ms(), began_ms + 25_000);
+    assert_eq!(lease.lost_at_ms(), began_ms + 24_000, "the time to stop in is a tenth of a whole ttl");
+    world.pass_to(began_ms + 24_000);
+    let why = within(lease.lost()).await;
+    assert!(matches!(why, LostReason::Ended { how: Some(How::AgedOut), .. }), "{why:?}");
+}
+
+#[tokio::test]
+async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    assert!(!is_ready(lease.yield_asked()));
+    let urgent = world.fh.lease("k").owner("urgent").task("run-9").priority(5);
+    let contender = tokio::spawn(async move { urgent.preempt(secs(60)).await });
+    world
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.notice.is_some()))
+        .await;
+    let asked_ms = world.now_ms();
+    world.pass(RENEWED_BY_MS);
+    let notice = within(lease.yield_asked()).await.expect("still held");
+    assert_eq!((notice.contender.as_str(), notice.priority), ("urgent", 5));
+    assert_eq!(notice.task.as_ref().map(fencehold::Task::as_str), Some("run-9"));
+    assert_eq!(notice.yield_at_ms, asked_ms + 60_000);
+    assert_eq!(lease.notice(), Some(notice));
+    contender.abort();
+    world
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.notice.is_none()))
+        .await;
+    world.pass(RENEWED_BY_MS);
+    until(&mut watch, |snapshot| snapshot.notice.is_none() && snapshot.deadline_ms > asked_ms + 14_000).await;
+    assert_eq!(lease.notice(), None);
+}
+
+#[tokio::test]
+async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renewed() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let asked_ms = world.now_ms();
+    let urgent = world.fh.lease("k").priority(5);
+    let contender = tokio::spawn(async move { urgent.preempt(secs(12)).await });
+    world
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.notice.is_some()))
+        .await;
+    world.pass(RENEWED_BY_MS);
+    within(lease.yield_asked()).await.expect("still held");
+    assert_eq!(lease.deadline_ms(), asked_ms + 12_000);
+    lease.release().await.expect("held until now");
+    let urgent = within(contender).await.expect("the contender").expect("its turn");
+    assert_eq!(urgent.token().get(), 2);
+}
+
+#[tokio::test]
+async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let renewed = fencehold::store::Renewed {
+        answers: vec![Err(fencehold::Refusal::StoreRewound {
+            shown: lease.token(),
+            current: fencehold::Token::NONE,
+        })],
+        waited_ms: 0,
+    };
+    world.gate.next(Verb::Renew, Fate::Renewed(renewed));
+    world.pass(RENEWED_BY_MS);
+    let why = within(lease.lost()).await;
+    assert_eq!(why, LostReason::StoreRewound { current_token: fencehold::Token::NONE });
+    assert!(why.to_string().contains("fencehold store advance"));
+}

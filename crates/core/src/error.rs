@@ -1,0 +1,109 @@
+//! What can be wrong with a request, and why a right one may be refused.
+//!
+//! This is the inner level: rich, exact, made of data. The library folds it into few kinds that say what the
+//! caller must do.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::key::{Owner, Task};
+use crate::lease::How;
+use crate::token::Token;
+
+/// A request that can never succeed as it stands: which field, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{field} {problem}")]
+pub struct BadInput {
+    /// The field at fault, in the words of the documentation.
+    pub field: Cow<'static, str>,
+    /// What is wrong with it, with the limit where there is one.
+    pub problem: String,
+}
+
+impl BadInput {
+    /// Names a field and its problem.
+    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        BadInput { field: Cow::Borrowed(field), problem: problem.into() }
+    }
+}
+
+/// Why a well-formed command was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Somebody else holds the key.
+    #[error("held by {owner} under token {token} for another {expires_in_ms} ms")]
+    Held {
+        /// Who holds it.
+        owner: Owner,
+        /// What for.
+        task: Option<Task>,
+        /// How long the holder has left unless it renews.
+        expires_in_ms: u64,
+        /// The holder's token.
+        token: Token,
+    },
+    /// This hold id has had its lease, and that lease is over. It is never granted again.
+    #[error("this hold has ended{}", ended_how(*.token, *.how))]
+    Ended {
+        /// The token that it had; `None` where the record no longer remembers.
+        token: Option<Token>,
+        /// How it ended; `None` where the record no longer remembers.
+        how: Option<How>,
+    },
+    /// The hold that this command speaks for is over, or somebody else's.
+    #[error("the hold under token {token} is over{}; the key's current token is {current}", lost_how(*.how))]
+    Lost {
+        /// The token that the command showed.
+        token: Token,
+        /// How that hold ended; `None` where the record no longer remembers, or never knew it.
+        how: Option<How>,
+        /// The key's newest token.
+        current: Token,
+    },
+    /// The key's current token came with a hold id that is not its holder's.
+    #[error("the hold id is not the one that token {token} was granted to")]
+    WrongHold {
+        /// The token that the command showed.
+        token: Token,
+    },
+    /// Nobody holds the key, so there is nothing to end.
+    #[error("nobody holds this key")]
+    NotHeld,
+    /// The lease is still live, so it cannot be expired.
+    #[error("the lease is live for another {remaining_ms} ms")]
+    StillLive {
+        /// How long it has left.
+        remaining_ms: u64,
+    },
+    /// Only a contender of higher priority may ask a holder to yield.
+    #[error("the holder has priority {held}; a contender needs more")]
+    NotHigher {
+        /// The holder's priority.
+        held: i16,
+    },
+    /// A request showed a token that this store has never given: the store was rewound.
+    #[error("token {shown} was shown, but this store has only given {current}: it was rewound")]
+    StoreRewound {
+        /// The token that was shown.
+        shown: Token,
+        /// The largest that the store knows of for this key.
+        current: Token,
+    },
+    /// The key's counter is at the cap: no token is left to give.
+    #[error("the key's tokens are used up")]
+    TokensExhausted,
+}
+
+fn ended_how(token: Option<Token>, how: Option<How>) -> String {
+    match (token, how) {
+        (Some(token), Some(how)) => format!(": token {token} was {how}"),
+        _ => ", or may have: the key's history no longer reaches back that far".to_owned(),
+    }
+}
+
+fn lost_how(how: Option<How>) -> String {
+    how.map(|how| format!(": it was {how}")).unwrap_or_default()
+}

@@ -1,0 +1,120 @@
+//! What happened, for people, metrics and audit. Never a hold id.
+
+use serde::{Deserialize, Serialize};
+
+use crate::key::{Key, Namespace, Owner, Reason, Task};
+use crate::lease::How;
+use crate::token::Token;
+
+/// One fact about one key, as the rules state it. The store adds where and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Fact {
+    /// The key was granted.
+    LeaseAcquired {
+        /// The new token.
+        token: Token,
+        /// To whom.
+        owner: Owner,
+        /// What for.
+        task: Option<Task>,
+        /// For how long at a time.
+        ttl_ms: u64,
+    },
+    /// A lease ended, one way or another.
+    LeaseEnded {
+        /// Its token.
+        token: Token,
+        /// Who had it.
+        owner: Owner,
+        /// What for.
+        task: Option<Task>,
+        /// How it ended.
+        how: How,
+        /// Who ended it, where somebody did.
+        by: Option<Owner>,
+        /// Why, where somebody did.
+        reason: Option<Reason>,
+    },
+    /// A holder whose hold is over tried to act, and was refused.
+    StaleWriteBlocked {
+        /// The token that it showed.
+        stale_token: Token,
+        /// The key's newest token.
+        current_token: Token,
+        /// What it tried.
+        attempted: Attempted,
+        /// How its hold had ended, as far as is known.
+        how: Option<How>,
+    },
+    /// A contender asked the holder to yield.
+    YieldAsked {
+        /// The holder's token.
+        token: Token,
+        /// Who asks.
+        contender: Owner,
+        /// The contender's task.
+        task: Option<Task>,
+        /// The contender's priority.
+        priority: i16,
+        /// In how many milliseconds the holder should be gone.
+        yield_in_ms: u64,
+    },
+    /// The contender gave up; the holder may stay.
+    YieldWithdrawn {
+        /// The holder's token.
+        token: Token,
+    },
+    /// Somebody showed a token that this store never gave. An alarm: see `fencehold store advance`.
+    StoreRewound {
+        /// The token that was shown.
+        shown_token: Token,
+        /// The largest that the store knows of for this key.
+        current_token: Token,
+    },
+    /// A long-free key's record was removed; the namespace's floor keeps its tokens from coming back.
+    KeyCollected {
+        /// The key's last token.
+        token: Token,
+    },
+    /// A kept row could not be read; it was set aside and the rest is served.
+    RowSetAside {
+        /// What was wrong with it.
+        problem: String,
+    },
+}
+
+/// What a stale holder tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Attempted {
+    /// To renew.
+    Renew,
+    /// To release.
+    Release,
+}
+
+/// A fact with its place in the store's story.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Event {
+    /// Its number: grows by one, for ever; also the cursor for watching.
+    pub seq: u64,
+    /// When, in wall time, for people.
+    pub at_wall_ms: u64,
+    /// Whose world it happened in.
+    pub namespace: Namespace,
+    /// Which key.
+    pub key: Key,
+    /// What happened.
+    pub fact: Fact,
+}
+
+impl Event {
+    /// Places a fact.
+    pub fn new(seq: u64, at_wall_ms: u64, namespace: Namespace, key: Key, fact: Fact) -> Self {
+        Event { seq, at_wall_ms, namespace, key, fact }
+    }
+}

@@ -1,0 +1,103 @@
+//! The hold id: the proof that a renewal or a release comes from the holder.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::BadInput;
+
+/// 128 random bits, chosen by the client for one acquisition and used once.
+///
+/// It is a secret: whoever knows it can end the hold. It prints as `HoldId(…)`; [`HoldId::reveal`] is the only
+/// way to its value, so that a leak can be found by searching for one word.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HoldId([u8; 16]);
+
+impl HoldId {
+    /// A hold id of these bits. They must be random and used for one acquisition only.
+    pub const fn from_random(bits: [u8; 16]) -> Self {
+        HoldId(bits)
+    }
+
+    /// What a store keeps instead of the hold id.
+    pub fn hash(&self) -> HoldHash {
+        let digest = Sha256::digest(self.0);
+        let mut short = [0; 16];
+        short.copy_from_slice(&digest[..16]);
+        HoldHash(short)
+    }
+
+    /// The secret itself, as 32 hexadecimal digits.
+    pub fn reveal(&self) -> String {
+        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    }
+
+    /// Reads what [`HoldId::reveal`] wrote.
+    pub fn parse(text: &str) -> Result<Self, BadInput> {
+        // The text may be a secret with a typing error: the error must not repeat it.
+        let bad =
+            || BadInput::new("hold id", "must be 32 hexadecimal digits, as `lease acquire` printed them");
+        let text = text.trim().as_bytes();
+        if text.len() != 32 {
+            return Err(bad());
+        }
+        let mut bits = [0; 16];
+        for (bit, pair) in bits.iter_mut().zip(text.chunks_exact(2)) {
+            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(bad()) };
+            *bit = high << 4 | low;
+        }
+        Ok(HoldId(bits))
+    }
+}
+
+impl fmt::Debug for HoldId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HoldId(…)")
+    }
+}
+
+/// The first 128 bits of the SHA-256 of a hold id: enough to recognise it, useless for renewing.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HoldHash([u8; 16]);
+
+impl HoldHash {
+    /// The hash as it was kept.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        HoldHash(bytes)
+    }
+
+    /// The bytes to keep.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for HoldHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HoldHash(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_id_never_prints_itself() {
+        let id = HoldId::from_random([0xab; 16]);
+        assert!(!format!("{id:?}{:?}", id.hash()).contains("ab"));
+        let typo = format!("{}zz", &id.reveal()[..30]);
+        assert!(!HoldId::parse(&typo).unwrap_err().to_string().contains("abab"));
+    }
+
+    #[test]
+    fn a_hold_id_survives_reveal_and_parse() {
+        let id = HoldId::from_random([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255, 0]);
+        assert_eq!(HoldId::parse(&format!(" {}\n", id.reveal())), Ok(id));
+    }
+}

@@ -1,0 +1,146 @@
+//! What must be true of every decision, by name. Checked in debug builds and tests wherever a decision is made,
+//! and again by whoever simulates or models the rules.
+
+use std::fmt;
+
+use crate::error::Refusal;
+use crate::lease::{Change, Command, Decision, Outcome, Record, Standing, Term};
+use crate::limits::{HISTORY_MAX, TOKEN_MAX};
+
+/// A rule that a decision broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// P1: a key was granted although somebody else's lease is live.
+    TwoHolders,
+    /// P2: a counter went down, or a grant's token is not larger than every token before.
+    TokenDidNotGrow,
+    /// P2: a token passed the cap.
+    TokenOverCap,
+    /// P3: a renewal changed the record of a live lease.
+    RenewalChangedTheRecord,
+    /// P3: a renewal was answered although the lease is not live.
+    RenewalRevived,
+    /// P4: a lease's deadline moved earlier without its holder's or an operator's doing.
+    DeadlineMovedEarlier,
+    /// P4: a live lease was expired.
+    LiveLeaseExpired,
+    /// P7: a hold id that had ended is held again.
+    EndedHoldRevived,
+    /// P4: the holder was told another deadline than the one that was set.
+    ToldAnotherDeadline,
+    /// P5: a hold was released by somebody who does not have its hold id.
+    ReleasedByAStranger,
+    /// P9: force did not consume a token.
+    ForceWithoutToken,
+    /// P10: a hold vanished without an ending on record.
+    EndingNotRecorded,
+    /// The record's history is too long or out of order.
+    HistoryMalformed,
+    /// A deadline was kept without a hold, or a hold without a deadline.
+    DeadlineWithoutHold,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant broken: {self:?}")
+    }
+}
+
+/// Checks one decision against all invariants.
+pub fn check(
+    standing: &Standing,
+    before: &Record,
+    command: &Command,
+    decision: &Decision,
+) -> Result<(), Violation> {
+    let after = decision.record.as_ref().unwrap_or(before);
+    let live_ms = match standing.term {
+        Term::Live { remaining_ms } => Some(remaining_ms),
+        Term::Free | Term::Over { .. } => None,
+    };
+    let must = |holds: bool, violation| if holds { Ok(()) } else { Err(violation) };
+
+    must(after.counter >= before.counter, Violation::TokenDidNotGrow)?;
+    must(after.counter.get() <= TOKEN_MAX, Violation::TokenOverCap)?;
+    must(well_formed(after), Violation::HistoryMalformed)?;
+
+    let same_hold = match (&before.hold, &after.hold) {
+        (Some(before), Some(after)) => before.hash == after.hash,
+        (None, None) => true,
+        _ => false,
+    };
+    if !same_hold {
+        must(live_ms.is_none() || after.hold.is_none(), Violation::TwoHolders)?;
+        if let Some(ended) = &before.hold {
+            let noted = after
+                .endings()
+                .iter()
+                .any(|e| e.hash == ended.hash && e.token == before.counter);
+            must(noted, Violation::EndingNotRecorded)?;
+        }
+    }
+    if let Some(hold) = &after.hold {
+        let ended = after.endings().iter().any(|ending| ending.hash == hold.hash);
+        must(!ended, Violation::EndedHoldRevived)?;
+    }
+    match decision.deadline {
+        Change::LastsMs(lasts_ms) => {
+            must(after.hold.is_some(), Violation::DeadlineWithoutHold)?;
+            let shortened = same_hold && live_ms.is_some_and(|live_ms| lasts_ms < live_ms);
+            must(!shortened, Violation::DeadlineMovedEarlier)?;
+        }
+        Change::Clear => must(after.hold.is_none(), Violation::DeadlineWithoutHold)?,
+        Change::Keep => must(same_hold, Violation::DeadlineWithoutHold)?,
+    }
+    let holder = before.hold.as_ref().map(|hold| hold.hash);
+    let asker = match command {
+        Command::Acquire(ask) => Some(ask.hash),
+        Command::Renew { hash, .. } | Command::Release { hash, .. } => Some(*hash),
+        _ => None,
+    };
+    match &decision.reply {
+        Ok(Outcome::Released { .. }) => {
+            let own = decision.record.is_none() || asker == holder;
+            must(own, Violation::ReleasedByAStranger)?;
+        }
+        Ok(Outcome::Granted(grant)) => {
+            must(grant.token == after.counter, Violation::TokenDidNotGrow)?;
+            if grant.resumed {
+                must(asker == holder, Violation::TwoHolders)?;
+                must(live_ms.is_some() && decision.record.is_none(), Violation::EndedHoldRevived)?;
+            } else {
+                must(live_ms.is_none(), Violation::TwoHolders)?;
+                let grew = grant.token > before.counter && grant.token > standing.floor;
+                must(grew, Violation::TokenDidNotGrow)?;
+                let told = decision.deadline == Change::LastsMs(grant.remaining_ms);
+                must(told, Violation::ToldAnotherDeadline)?;
+            }
+        }
+        Ok(Outcome::Renewed(renewal)) => {
+            must(live_ms.is_some() && asker == holder, Violation::RenewalRevived)?;
+            let told = decision.deadline == Change::LastsMs(renewal.remaining_ms);
+            must(told, Violation::ToldAnotherDeadline)?;
+            let unchanged = decision.record.is_none() && renewal.token == before.counter;
+            must(unchanged, Violation::RenewalChangedTheRecord)?;
+        }
+        Ok(Outcome::Revoked(revoked)) => {
+            must(revoked.consumed > revoked.token, Violation::ForceWithoutToken)?;
+            must(after.counter >= revoked.consumed, Violation::ForceWithoutToken)?;
+        }
+        Ok(Outcome::Expired { .. }) => must(live_ms.is_none(), Violation::LiveLeaseExpired)?,
+        Err(Refusal::StoreRewound { .. }) => must(decision.record.is_none(), Violation::EndingNotRecorded)?,
+        Ok(_) | Err(_) => {}
+    }
+    if matches!(command, Command::Expire) {
+        must(live_ms.is_none() || decision.record.is_none(), Violation::LiveLeaseExpired)?;
+    }
+    Ok(())
+}
+
+fn well_formed(record: &Record) -> bool {
+    let endings = record.endings();
+    endings.len() <= HISTORY_MAX
+        && endings.windows(2).all(|pair| pair[0].token < pair[1].token)
+        && endings.last().is_none_or(|last| last.token <= record.counter)
+}

@@ -1,0 +1,159 @@
+//! Names: keys, namespaces, owners, tasks and reasons, each checked once, when it is made.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::BadInput;
+use crate::limits::{KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, TASK_BYTES_MAX};
+
+/// Checks a text of people's making: not empty, not too long, nothing that could rewrite a terminal or a log.
+fn check_text(field: &'static str, text: &str, bytes_max: usize) -> Result<(), BadInput> {
+    if text.is_empty() {
+        return Err(BadInput::new(field, "must not be empty"));
+    }
+    if text.len() > bytes_max {
+        return Err(BadInput::new(field, format!("has {} bytes; the limit is {bytes_max}", text.len())));
+    }
+    if let Some(at) = text.char_indices().find_map(|(at, c)| c.is_control().then_some(at)) {
+        return Err(BadInput::new(field, format!("has a control character at byte {at}")));
+    }
+    Ok(())
+}
+
+macro_rules! text {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr $(, $extra:expr)?) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            #[doc = concat!("Checks a text and makes it a ", $field, ".")]
+            pub fn new(text: impl Into<String>) -> Result<Self, BadInput> {
+                let text = text.into();
+                check_text($field, &text, $max)?;
+                $($extra(&text)?;)?
+                Ok(Self(text.into_boxed_str()))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = BadInput;
+            fn try_from(text: String) -> Result<Self, BadInput> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = BadInput;
+            fn try_from(text: &str) -> Result<Self, BadInput> {
+                Self::new(text)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = BadInput;
+            fn from_str(text: &str) -> Result<Self, BadInput> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0.into_string()
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+fn simple_name(text: &str) -> Result<(), BadInput> {
+    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    match text.chars().find(|c| !fine(*c)) {
+        None => Ok(()),
+        Some(c) => Err(BadInput::new(
+            "namespace",
+            format!("has {c:?}; it takes lower-case letters, digits, '-', '_' and '.'"),
+        )),
+    }
+}
+
+text! {
+    /// The name of the thing that is held: `reports/daily`, `gpu/3`.
+    Key, "key", KEY_BYTES_MAX
+}
+text! {
+    /// The identity that may renew: `host/pid/…`, a pod, an agent's run.
+    Owner, "owner", OWNER_BYTES_MAX
+}
+text! {
+    /// What a hold serves: answers 'what was interrupted?'.
+    Task, "task", TASK_BYTES_MAX
+}
+text! {
+    /// Why somebody used force.
+    Reason, "reason", REASON_BYTES_MAX
+}
+text! {
+    /// A tenant: keys live in one.
+    Namespace, "namespace", NAMESPACE_BYTES_MAX, simple_name
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Namespace("default".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(result: Result<Key, BadInput>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_bad_key_is_refused_with_its_field_and_its_limit() {
+        assert_eq!(error(Key::new("")), "key must not be empty");
+        assert_eq!(error(Key::new("k".repeat(513))), "key has 513 bytes; the limit is 512");
+        assert_eq!(error(Key::new("a\u{7}b")), "key has a control character at byte 1");
+        assert!(Key::new("k".repeat(512)).is_ok());
+        assert!(Key::new("ключ/日本").is_ok());
+    }
+
+    #[test]
+    fn a_namespace_is_a_simple_name() {
+        assert!(Namespace::new("team-a.prod_1").is_ok());
+        assert!(Namespace::new("Team A").is_err());
+    }
+
+    #[test]
+    fn a_name_is_checked_when_it_is_read_back() {
+        assert!(serde_json::from_str::<Key>("\"a\\u0007\"").is_err());
+        assert_eq!(serde_json::from_str::<Key>("\"a\"").unwrap().as_str(), "a");
+    }
+}

@@ -1,0 +1,439 @@
+//! The decision: a pure function of how a key stands, what is kept of it, and what is asked.
+
+use crate::error::Refusal;
+use crate::event::{Attempted, Fact};
+use crate::hold::HoldHash;
+use crate::key::{Owner, Reason};
+use crate::lease::command::{Acquire, Command, Grant, Outcome, Preempt, Renewal, Revoked};
+use crate::lease::record::{Hold, How, Notice, Record};
+use crate::time::Stamp;
+use crate::token::Token;
+
+/// How a key stands in its store at the step that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The moment, by the store's clock.
+    pub now: Stamp,
+    /// The namespace's floor: every token given from now on is larger.
+    pub floor: Token,
+    /// Whether the recorded hold is live.
+    pub term: Term,
+}
+
+/// Whether the recorded hold is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// No hold is recorded.
+    Free,
+    /// The hold is live.
+    Live {
+        /// For how long; more than zero.
+        remaining_ms: u64,
+    },
+    /// The hold has run out, and nobody has noted it yet.
+    Over {
+        /// For how long.
+        since_ms: u64,
+    },
+}
+
+/// What follows from a command, as data. Whoever keeps the record carries it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The record to keep from now on; `None`: as it was.
+    pub record: Option<Record>,
+    /// What becomes of the deadline.
+    pub deadline: Change,
+    /// The answer.
+    pub reply: Result<Outcome, Refusal>,
+    /// What happened.
+    pub facts: Vec<Fact>,
+}
+
+/// What becomes of a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays.
+    Keep,
+    /// The lease lasts this long from now.
+    LastsMs(u64),
+    /// There is no hold any more, so no deadline.
+    Clear,
+}
+
+/// Decides one command. Total: every input has an answer.
+///
+/// # Panics
+///
+/// In debug builds, if the decision breaks an [invariant](crate::Violation): that is a bug in the rules.
+pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decision {
+    let case = Case { standing, record };
+    let decision = match command {
+        Command::Acquire(acquire) => case.acquire(acquire),
+        Command::Renew { hash, token } => case.renew(*hash, *token),
+        Command::Release { hash, token } => case.release(*hash, *token),
+        Command::Abandon { hash } => case.abandon(*hash),
+        Command::Revoke { by, reason, only_token } => case.revoke(by, reason, *only_token),
+        Command::Expire => case.expire(),
+        Command::Preempt(preempt) => case.preempt(preempt),
+        Command::Withdraw => case.withdraw(),
+        Command::Advance { lift, by } => case.advance(*lift, by),
+    };
+    #[cfg(debug_assertions)]
+    if let Err(violation) = crate::invariant::check(standing, record, command, &decision) {
+        panic!("{violation}: {command:?} on {record:?} at {standing:?} gave {decision:?}");
+    }
+    decision
+}
+
+/// One key at one moment: what every rule looks at.
+struct Case<'a> {
+    standing: &'a Standing,
+    record: &'a Record,
+}
+
+impl Case<'_> {
+    fn acquire(&self, ask: &Acquire) -> Decision {
+        if let Some(seen) = ask.seen_token
+            && let Some(alarm) = self.rewound(seen)
+        {
+            return alarm;
+        }
+        if let Some(hold) = &self.record.hold {
+            match self.standing.term {
+                Term::Live { remaining_ms } if hold.hash == ask.hash => {
+                    let grant = Grant { token: self.record.counter, remaining_ms, resumed: true };
+                    return answer(Ok(Outcome::Granted(grant)));
+                }
+                Term::Live { remaining_ms } => {
+                    if let Some(ending) = self.record.ending_of(ask.hash) {
+                        return answer(Err(Refusal::Ended {
+                            token: Some(ending.token),
+                            how: Some(ending.how),
+                        }));
+                    }
+                    if self.record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms) {
+                        return answer(Err(Refusal::Ended { token: None, how: None }));
+                    }
+                    return answer(Err(Refusal::Held {
+                        owner: hold.owner.clone(),
+                        task: hold.task.clone(),
+                        expires_in_ms: remaining_ms,
+                        token: self.record.counter,
+                    }));
+                }
+                Term::Over { .. } | Term::Free => {}
+            }
+        }
+        // Nobody holds it now. What has run out is noted first, so that the asker's own hold, if it was that one,
+        // is found among the ended.
+        let mut next = self.run_out();
+        let record = next.record.as_ref().unwrap_or(self.record);
+        if let Some(ending) = record.ending_of(ask.hash) {
+            next.reply = Err(Refusal::Ended { token: Some(ending.token), how: Some(ending.how) });
+            return next;
+        }
+        if record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms) {
+            next.reply = Err(Refusal::Ended { token: None, how: None });
+            return next;
+        }
+        let Some(token) = record.counter.max(self.standing.floor).next_to_grant() else {
+            next.reply = Err(Refusal::TokensExhausted);
+            return next;
+        };
+        let lasts_ms = ask.max_age_ms.map_or(ask.ttl_ms, |max_age_ms| ask.ttl_ms.min(max_age_ms.get()));
+        let mut record = record.clone();
+        record.counter = token;
+        record.hold = Some(Hold {
+            hash: ask.hash,
+            owner: ask.owner.clone(),
+            task: ask.task.clone(),
+            ttl_ms: ask.ttl_ms,
+            max_age_ms: ask.max_age_ms,
+            since: self.standing.now,
+            priority: ask.priority,
+            notice: None,
+        });
+        next.record = Some(record);
+        next.deadline = Change::LastsMs(lasts_ms);
+        next.reply = Ok(Outcome::Granted(Grant { token, remaining_ms: lasts_ms, resumed: false }));
+        next.facts.push(Fact::LeaseAcquired {
+            token,
+            owner: ask.owner.clone(),
+            task: ask.task.clone(),
+            ttl_ms: ask.ttl_ms,
+        });
+        next
+    }
+
+    fn renew(&self, hash: HoldHash, token: Token) -> Decision {
+        let (hold, remaining_ms) = match self.holder(hash, token, Attempted::Renew) {
+            Ok(found) => found,
+            Err(refused) => return *refused,
+        };
+        let lasts_ms = self.renewed_ms(hold, remaining_ms);
+        let now_ms = self.standing.now.store_ms;
+        let renewal = Renewal {
+            token,
+            remaining_ms: lasts_ms,
+            notice: hold.notice.as_deref().cloned(),
+            yield_in_ms: hold.notice.as_ref().map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
+        };
+        Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+    }
+
+    /// How long a renewal lasts: a ttl, less what `max_age` or a notice takes away; never less than what was
+    /// acknowledged before.
+    fn renewed_ms(&self, hold: &Hold, remaining_ms: u64) -> u64 {
+        let now_ms = self.standing.now.store_ms;
+        let mut lasts_ms = hold.ttl_ms;
+        if let Some(max_age_ms) = hold.max_age_ms {
+            let ends_at_ms = hold.since.store_ms.saturating_add(max_age_ms.get());
+            lasts_ms = lasts_ms.min(ends_at_ms.saturating_sub(now_ms));
+        }
+        if let Some(notice) = &hold.notice {
+            lasts_ms = lasts_ms.min(notice.yield_at_ms.saturating_sub(now_ms));
+        }
+        lasts_ms.max(remaining_ms)
+    }
+
+    fn release(&self, hash: HoldHash, token: Token) -> Decision {
+        if let Some(ending) = self.record.ending_of(hash)
+            && ending.token == token
+            && ending.how == How::Released
+        {
+            // The same request again: the same answer.
+            return answer(Ok(Outcome::Released { token }));
+        }
+        match self.holder(hash, token, Attempted::Release) {
+            Ok(_) => self.ended(How::Released, self.standing.now, None, None, Outcome::Released { token }),
+            Err(refused) => *refused,
+        }
+    }
+
+    fn abandon(&self, hash: HoldHash) -> Decision {
+        match (&self.record.hold, self.standing.term) {
+            (Some(hold), Term::Live { .. }) if hold.hash == hash => {
+                self.ended(How::Abandoned, self.standing.now, None, None, Outcome::Nothing)
+            }
+            _ => answer(Ok(Outcome::Nothing)),
+        }
+    }
+
+    fn revoke(&self, by: &Owner, reason: &Reason, only_token: Option<Token>) -> Decision {
+        if let Some(shown) = only_token
+            && let Some(alarm) = self.rewound(shown)
+        {
+            return alarm;
+        }
+        let Some(hold) = &self.record.hold else { return answer(Err(Refusal::NotHeld)) };
+        let token = self.record.counter;
+        if let Some(only) = only_token.filter(|only| *only != token) {
+            return answer(Err(Refusal::Lost { token: only, how: self.how_of_token(only), current: token }));
+        }
+        // A hold that has run out unnoticed is ended by force all the same: fences must refuse its holder from now on.
+        let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
+        let revoked = Revoked { token, consumed, owner: hold.owner.clone(), task: hold.task.clone() };
+        let outcome = Outcome::Revoked(revoked);
+        let mut decision =
+            self.ended(How::Revoked, self.standing.now, Some(by.clone()), Some(reason.clone()), outcome);
+        if let Some(record) = &mut decision.record {
+            record.counter = consumed;
+        }
+        decision
+    }
+
+    fn expire(&self) -> Decision {
+        match self.standing.term {
+            Term::Live { remaining_ms } => answer(Err(Refusal::StillLive { remaining_ms })),
+            Term::Over { .. } | Term::Free => self.run_out(),
+        }
+    }
+
+    fn preempt(&self, ask: &Preempt) -> Decision {
+        let (Some(hold), Term::Live { remaining_ms }) = (&self.record.hold, self.standing.term) else {
+            return answer(Err(Refusal::NotHeld));
+        };
+        if ask.priority <= hold.priority {
+            return answer(Err(Refusal::NotHigher { held: hold.priority }));
+        }
+        let now_ms = self.standing.now.store_ms;
+        if let Some(notice) = &hold.notice
+            && notice.priority >= ask.priority
+        {
+            // Somebody of that rank has asked already: their time stands.
+            let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
+            return answer(Ok(Outcome::Asked { free_in_ms }));
+        }
+        // Whoever was told when the key is free must not find it later than that.
+        let promised_ms = hold.notice.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
+        let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
+        let yield_in_ms = yield_at_ms.saturating_sub(now_ms);
+        let mut record = self.record.clone();
+        if let Some(hold) = &mut record.hold {
+            hold.notice = Some(Box::new(Notice {
+                contender: ask.contender.clone(),
+                task: ask.task.clone(),
+                priority: ask.priority,
+                yield_at_ms,
+            }));
+        }
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::YieldAsked {
+                token: self.record.counter,
+                contender: ask.contender.clone(),
+                task: ask.task.clone(),
+                priority: ask.priority,
+                yield_in_ms,
+            }],
+            ..answer(Ok(Outcome::Asked { free_in_ms: yield_in_ms.max(remaining_ms) }))
+        }
+    }
+
+    fn withdraw(&self) -> Decision {
+        let asked = self.record.hold.as_ref().is_some_and(|hold| hold.notice.is_some());
+        // Once its time is up, the notice is why: that is not taken back.
+        if !asked || !matches!(self.standing.term, Term::Live { .. }) {
+            return answer(Ok(Outcome::Nothing));
+        }
+        let mut record = self.record.clone();
+        if let Some(hold) = &mut record.hold {
+            hold.notice = None;
+        }
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::YieldWithdrawn { token: self.record.counter }],
+            ..answer(Ok(Outcome::Nothing))
+        }
+    }
+
+    fn advance(&self, lift: u64, by: &Owner) -> Decision {
+        let Some(lifted) = self.record.counter.max(self.standing.floor).lifted(lift) else {
+            return answer(Err(Refusal::TokensExhausted));
+        };
+        let mut decision =
+            self.ended(How::Advanced, self.standing.now, Some(by.clone()), None, Outcome::Nothing);
+        let record = decision.record.get_or_insert_with(|| self.record.clone());
+        record.counter = lifted;
+        // What ended in the time that was lost is not in the history: every hold id from before is treated as ended.
+        record.history.get_or_insert_default().forgotten_at_ms = Some(self.standing.now.store_ms);
+        decision
+    }
+
+    /// The live hold that this id and token speak for, or why they speak for none.
+    fn holder(
+        &self,
+        hash: HoldHash,
+        token: Token,
+        attempted: Attempted,
+    ) -> Result<(&Hold, u64), Box<Decision>> {
+        if let Some(alarm) = self.rewound(token) {
+            return Err(Box::new(alarm));
+        }
+        let own = self
+            .record
+            .hold
+            .as_ref()
+            .filter(|hold| hold.hash == hash && self.record.counter == token);
+        if let Some(hold) = own {
+            return match self.standing.term {
+                Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
+                Term::Over { .. } | Term::Free => {
+                    let mut refused = self.run_out();
+                    let how = Some(self.how_it_ran_out(hold));
+                    self.refuse_stale(&mut refused, token, how, attempted);
+                    Err(Box::new(refused))
+                }
+            };
+        }
+        let ending = self.record.ending_of(hash).filter(|ending| ending.token == token);
+        let how = ending.map(|ending| ending.how);
+        let mut refused = answer(Err(Refusal::WrongHold { token }));
+        // Any other token than the newest is of an earlier hold, also where the key was collected since.
+        if how.is_some() || token != self.record.counter {
+            self.refuse_stale(&mut refused, token, how, attempted);
+        }
+        Err(Box::new(refused))
+    }
+
+    fn refuse_stale(&self, refused: &mut Decision, token: Token, how: Option<How>, attempted: Attempted) {
+        let current = self.record.counter.max(token);
+        refused.reply = Err(Refusal::Lost { token, how, current });
+        refused.facts.push(Fact::StaleWriteBlocked {
+            stale_token: token,
+            current_token: current,
+            attempted,
+            how,
+        });
+    }
+
+    /// A token that was never given here proves that the store was rewound.
+    fn rewound(&self, shown: Token) -> Option<Decision> {
+        let current = self.record.counter.max(self.standing.floor);
+        (shown > current).then(|| Decision {
+            facts: vec![Fact::StoreRewound { shown_token: shown, current_token: current }],
+            ..answer(Err(Refusal::StoreRewound { shown, current }))
+        })
+    }
+
+    /// Notes a hold that has run out, if there is one.
+    fn run_out(&self) -> Decision {
+        let (Some(hold), Term::Over { since_ms }) = (&self.record.hold, self.standing.term) else {
+            return answer(Ok(Outcome::Nothing));
+        };
+        let how = self.how_it_ran_out(hold);
+        let outcome = Outcome::Expired { token: self.record.counter, how };
+        self.ended(how, self.standing.now.earlier(since_ms), None, None, outcome)
+    }
+
+    /// Why the time of a hold that is over was up.
+    fn how_it_ran_out(&self, hold: &Hold) -> How {
+        let since_ms = if let Term::Over { since_ms } = self.standing.term { since_ms } else { 0 };
+        let ended_at_ms = self.standing.now.store_ms.saturating_sub(since_ms);
+        let age_ms = ended_at_ms.saturating_sub(hold.since.store_ms);
+        if hold.max_age_ms.is_some_and(|max_age_ms| age_ms >= max_age_ms.get()) {
+            How::AgedOut
+        } else if hold.notice.as_ref().is_some_and(|notice| notice.yield_at_ms <= ended_at_ms) {
+            How::Yielded
+        } else {
+            How::Expired
+        }
+    }
+
+    fn how_of_token(&self, token: Token) -> Option<How> {
+        self.record
+            .endings()
+            .iter()
+            .find(|ending| ending.token == token)
+            .map(|ending| ending.how)
+    }
+
+    /// Ends the hold, if there is one.
+    fn ended(
+        &self,
+        how: How,
+        at: Stamp,
+        by: Option<Owner>,
+        reason: Option<Reason>,
+        outcome: Outcome,
+    ) -> Decision {
+        let Some(hold) = &self.record.hold else { return answer(Ok(outcome)) };
+        let facts = vec![Fact::LeaseEnded {
+            token: self.record.counter,
+            owner: hold.owner.clone(),
+            task: hold.task.clone(),
+            how,
+            by: by.clone(),
+            reason: reason.clone(),
+        }];
+        let mut record = self.record.clone();
+        record.end(how, at, by, reason);
+        Decision { record: Some(record), deadline: Change::Clear, reply: Ok(outcome), facts }
+    }
+}
+
+/// An answer that changes nothing.
+fn answer(reply: Result<Outcome, Refusal>) -> Decision {
+    Decision { record: None, deadline: Change::Keep, reply, facts: Vec::new() }
+}

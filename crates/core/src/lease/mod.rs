@@ -1,0 +1,9 @@
+//! The rules of one lease: what a store keeps of a key, what can be asked, what follows.
+
+mod command;
+mod decide;
+mod record;
+
+pub use command::{Acquire, Command, Grant, Outcome, Preempt, Renewal, Revoked};
+pub use decide::{Change, Decision, Standing, Term, decide};
+pub use record::{Ending, History, Hold, How, Notice, Record};

@@ -1,0 +1,178 @@
+//! What a store keeps of one key. Deadlines are not here: each store keeps them by its own clock, or judges by
+//! observation.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hold::HoldHash;
+use crate::key::{Owner, Reason, Task};
+use crate::limits::HISTORY_MAX;
+use crate::time::Stamp;
+use crate::token::Token;
+
+/// All that is kept of one key: its counter, who holds it, and how the last holds ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The newest token ever given or consumed for this key. While the key is held, the holder's token.
+    pub counter: Token,
+    /// The hold, if there is one. It may have run out without anybody having noticed yet.
+    pub hold: Option<Hold>,
+    /// The last endings. Boxed: a million keys that were never contended have none.
+    pub history: Option<Box<History>>,
+}
+
+/// One hold on a key. Its token is the record's counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Recognises the holder's hold id.
+    pub hash: HoldHash,
+    /// Who may renew.
+    pub owner: Owner,
+    /// What it serves.
+    pub task: Option<Task>,
+    /// How long a grant or a renewal lasts. Fixed at acquisition.
+    pub ttl_ms: u64,
+    /// How long it may be held in all, however often it is renewed.
+    pub max_age_ms: Option<NonZeroU64>,
+    /// When it was granted.
+    pub since: Stamp,
+    /// Its rank against contenders that preempt.
+    pub priority: i16,
+    /// Somebody has asked the holder to yield.
+    pub notice: Option<Box<Notice>>,
+}
+
+/// A contender's request that the holder yield.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Who asks.
+    pub contender: Owner,
+    /// What for.
+    pub task: Option<Task>,
+    /// The contender's priority.
+    pub priority: i16,
+    /// By when, in store time.
+    pub yield_at_ms: u64,
+}
+
+/// The last endings of a key, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// At most [`HISTORY_MAX`].
+    pub endings: Vec<Ending>,
+    /// Store time of the newest ending that had to be forgotten. A hold id older than this may have been one
+    /// of those.
+    pub forgotten_at_ms: Option<u64>,
+}
+
+/// How one hold ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Its token.
+    pub token: Token,
+    /// Recognises its hold id.
+    pub hash: HoldHash,
+    /// Who had it.
+    pub owner: Owner,
+    /// What for.
+    pub task: Option<Task>,
+    /// How it ended.
+    pub how: How,
+    /// When it ended.
+    pub at: Stamp,
+    /// Who ended it, where somebody did.
+    pub by: Option<Owner>,
+    /// Why, where somebody did.
+    pub reason: Option<Reason>,
+}
+
+/// The ways in which a hold can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum How {
+    /// Its holder gave it back.
+    Released,
+    /// Its time ran out: the holder died, stalled, or could not reach the store.
+    Expired,
+    /// Somebody ended it by force.
+    Revoked,
+    /// It was held for its whole `max_age`.
+    AgedOut,
+    /// It was asked to yield, and its time ran out.
+    Yielded,
+    /// It was granted to a waiter that had already gone, and was freed at once.
+    Abandoned,
+    /// `store advance` ended every lease.
+    Advanced,
+}
+
+impl How {
+    /// Every way, in the order of their tags.
+    pub const ALL: [How; 7] = [
+        How::Released,
+        How::Expired,
+        How::Revoked,
+        How::AgedOut,
+        How::Yielded,
+        How::Abandoned,
+        How::Advanced,
+    ];
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            How::Released => "released",
+            How::Expired => "expired",
+            How::Revoked => "revoked",
+            How::AgedOut => "aged out",
+            How::Yielded => "yielded",
+            How::Abandoned => "abandoned",
+            How::Advanced => "ended by store advance",
+        })
+    }
+}
+
+impl Record {
+    /// The endings that are remembered, oldest first.
+    pub fn endings(&self) -> &[Ending] {
+        self.history.as_ref().map_or(&[], |history| &history.endings)
+    }
+
+    /// Whether this hold id is the holder's, or is remembered among the ended.
+    pub fn knows(&self, hash: HoldHash) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.hash == hash) || self.ending_of(hash).is_some()
+    }
+
+    /// The ending of the hold with this id, if it is remembered.
+    pub(crate) fn ending_of(&self, hash: HoldHash) -> Option<&Ending> {
+        self.endings().iter().rev().find(|ending| ending.hash == hash)
+    }
+
+    /// Whether a hold id of this age may have ended here and been forgotten. One of no age was never sent before, so
+    /// it cannot have.
+    pub fn may_have_forgotten(&self, now_ms: u64, hold_age_ms: u64) -> bool {
+        // Either clock may have been read just before it ticked.
+        const ROUNDING_MS: u64 = 2;
+        let made_at_ms = now_ms.saturating_sub(hold_age_ms).saturating_sub(ROUNDING_MS);
+        let forgotten_at_ms = self.history.as_ref().and_then(|history| history.forgotten_at_ms);
+        hold_age_ms > 0 && forgotten_at_ms.is_some_and(|at_ms| at_ms >= made_at_ms)
+    }
+
+    /// Ends the hold, if there is one, and remembers how.
+    pub(crate) fn end(&mut self, how: How, at: Stamp, by: Option<Owner>, reason: Option<Reason>) {
+        let Some(hold) = self.hold.take() else { return };
+        let history = self.history.get_or_insert_default();
+        while history.endings.len() >= HISTORY_MAX {
+            let forgotten = history.endings.remove(0);
+            history.forgotten_at_ms = history.forgotten_at_ms.max(Some(forgotten.at.store_ms));
+        }
+        let Hold { hash, owner, task, .. } = hold;
+        history
+            .endings
+            .push(Ending { token: self.counter, hash, owner, task, how, at, by, reason });
+    }
+}

@@ -1,0 +1,32 @@
+//! The rules of Fencehold, pure.
+//!
+//! Nouns: a [`Key`] is held under a [`Hold`](lease::Hold), proved by a [`HoldId`], numbered by a [`Token`]
+//! that only grows. A [`Record`](lease::Record) is what a store keeps of one key; a
+//! [`Standing`](lease::Standing) is how that key stands by the store's own clock at this moment; and
+//! [`lease::decide`] says what a [`Command`](lease::Command) does to it.
+//!
+//! Deliberately absent: clocks, randomness, I/O, async. Time arrives as an argument, so the same rules run in
+//! every store, in a model checker and in a simulation.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
+
+mod error;
+mod event;
+mod hold;
+mod invariant;
+mod key;
+pub mod lease;
+pub mod limits;
+pub mod retry;
+mod time;
+mod token;
+pub mod ttl;
+
+pub use error::{BadInput, Refusal};
+pub use event::{Attempted, Event, Fact};
+pub use hold::{HoldHash, HoldId};
+pub use invariant::{Violation, check};
+pub use key::{Key, Namespace, Owner, Reason, Task};
+pub use time::Stamp;
+pub use token::Token;

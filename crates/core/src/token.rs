@@ -1,0 +1,59 @@
+//! The fencing token.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::TOKEN_MAX;
+
+/// A fencing token: grows with every acquisition of a key, for ever. Gaps are normal.
+///
+/// Zero is the token of a key that was never held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(u64);
+
+impl Token {
+    /// The token of a key that was never held.
+    pub const NONE: Token = Token(0);
+
+    /// A token of this value.
+    pub const fn new(value: u64) -> Self {
+        Token(value)
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The token `by` steps further, or `None` where that would pass the cap: refused, never wrapped.
+    pub fn lifted(self, by: u64) -> Option<Self> {
+        self.0.checked_add(by).filter(|value| *value <= TOKEN_MAX).map(Token)
+    }
+
+    /// The token that an acquisition takes. The last token below the cap is left for a revocation, so that even
+    /// the last holder can be fenced out.
+    pub(crate) fn next_to_grant(self) -> Option<Self> {
+        self.lifted(1).filter(|token| token.0 < TOKEN_MAX)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_refused_at_the_cap_and_never_wraps() {
+        assert_eq!(Token::new(TOKEN_MAX).lifted(1), None);
+        assert_eq!(Token::new(u64::MAX).lifted(1), None);
+        assert_eq!(Token::new(TOKEN_MAX - 1).next_to_grant(), None, "the last one is for a revocation");
+        assert_eq!(Token::new(TOKEN_MAX - 1).lifted(1), Some(Token::new(TOKEN_MAX)));
+    }
+}

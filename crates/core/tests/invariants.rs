@@ -1,0 +1,342 @@
+//! Every invariant bites: for each there is a wrong decision, made by hand, that it refuses by name.
+
+mod support;
+
+use fencehold_core::lease::{
+    Acquire, Change, Command, Decision, Ending, Grant, History, Hold, How, Outcome, Record, Renewal, Revoked,
+};
+use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
+use fencehold_core::{Token, Violation, check};
+use support::{OneKey, TTL_MS, ask, hold, owner, revocation};
+
+/// A holds the key under token 1 for another 20 s.
+fn held() -> (OneKey, Token) {
+    let mut key = OneKey::new();
+    let token = key.granted(ask("a", 1));
+    key.pass(10_000);
+    (key, token)
+}
+
+/// A's lease has run out, and nobody has noted it.
+fn over() -> (OneKey, Token) {
+    let (mut key, token) = held();
+    key.pass(TTL_MS);
+    (key, token)
+}
+
+/// A gave its lease back.
+fn released() -> (OneKey, Token) {
+    let (mut key, token) = held();
+    key.release(1, token).expect("a live lease");
+    (key, token)
+}
+
+fn acquire(id: u8) -> Command {
+    Command::Acquire(ask("b", id))
+}
+
+fn renewal(id: u8, token: Token) -> Command {
+    Command::Renew { hash: hold(id), token }
+}
+
+fn granted(token: Token, resumed: bool) -> Outcome {
+    Outcome::Granted(Grant { token, remaining_ms: TTL_MS, resumed })
+}
+
+fn renewed(token: Token) -> Outcome {
+    Outcome::Renewed(Renewal { token, remaining_ms: TTL_MS, notice: None, yield_in_ms: None })
+}
+
+/// What the check says of the right decision made wrong. Untouched it must pass.
+fn bites(key: &OneKey, command: &Command, spoil: impl FnOnce(&mut Decision)) -> Violation {
+    let right = key.decision(command);
+    assert_eq!(check(&key.standing(), &key.record, command, &right), Ok(()), "the right decision passes");
+    let mut wrong = right.clone();
+    spoil(&mut wrong);
+    assert_ne!(wrong, right, "nothing was spoilt");
+    check(&key.standing(), &key.record, command, &wrong).expect_err("a wrong decision passed")
+}
+
+/// What the decision keeps; where it keeps nothing new, the record as it was.
+fn record<'a>(key: &OneKey, decision: &'a mut Decision) -> &'a mut Record {
+    decision.record.get_or_insert_with(|| key.record.clone())
+}
+
+/// Ends the hold as the rules would, so that a decision is wrong in one thing only.
+fn end_by_hand(key: &OneKey, record: &mut Record) {
+    let Hold { hash, owner, task, .. } = record.hold.take().expect("something is held");
+    let (token, how, at) = (record.counter, How::Expired, key.now);
+    let ending = Ending { token, hash, owner, task, how, at, by: None, reason: None };
+    record.history.get_or_insert_default().endings.push(ending);
+}
+
+fn new_hold(key: &OneKey, id: u8) -> Hold {
+    let Acquire { hash, owner, task, ttl_ms, max_age_ms, priority, .. } = ask("b", id);
+    Hold { hash, owner, task, ttl_ms, max_age_ms, since: key.now, priority, notice: None }
+}
+
+#[test]
+fn a_live_lease_that_is_overwritten_makes_two_holders() {
+    let (key, _) = held();
+    let overwrite = |wrong: &mut Decision| {
+        let record = record(&key, wrong);
+        end_by_hand(&key, record);
+        record.counter = Token::new(2);
+        record.hold = Some(new_hold(&key, 2));
+        wrong.deadline = Change::LastsMs(TTL_MS);
+    };
+    assert_eq!(bites(&key, &acquire(2), overwrite), Violation::TwoHolders, "although it answers 'held'");
+    let violation = bites(&key, &acquire(2), |wrong| {
+        overwrite(wrong);
+        wrong.reply = Ok(granted(Token::new(2), false));
+    });
+    assert_eq!(violation, Violation::TwoHolders);
+}
+
+#[test]
+fn a_contender_that_is_told_it_was_granted_makes_two_holders() {
+    let (key, _) = held();
+    let violation = bites(&key, &acquire(2), |wrong| {
+        record(&key, wrong).counter = Token::new(2);
+        wrong.reply = Ok(granted(Token::new(2), false));
+    });
+    assert_eq!(violation, Violation::TwoHolders);
+}
+
+#[test]
+fn a_contender_that_is_handed_the_holders_own_lease_makes_two_holders() {
+    let (key, token) = held();
+    let violation = bites(&key, &acquire(2), |wrong| wrong.reply = Ok(granted(token, true)));
+    assert_eq!(violation, Violation::TwoHolders);
+}
+
+#[test]
+fn a_counter_that_went_down_is_a_token_that_did_not_grow() {
+    let (key, _) = released();
+    let violation = bites(&key, &Command::Expire, |wrong| record(&key, wrong).counter = Token::NONE);
+    assert_eq!(violation, Violation::TokenDidNotGrow);
+}
+
+#[test]
+fn a_token_given_twice_did_not_grow() {
+    let (key, token) = released();
+    let violation = bites(&key, &acquire(2), |wrong| {
+        record(&key, wrong).counter = token;
+        wrong.reply = Ok(granted(token, false));
+    });
+    assert_eq!(violation, Violation::TokenDidNotGrow);
+}
+
+#[test]
+fn a_token_at_the_floor_did_not_grow() {
+    let key = OneKey { floor: Token::new(9), ..OneKey::new() };
+    let violation = bites(&key, &acquire(2), |wrong| {
+        record(&key, wrong).counter = key.floor;
+        wrong.reply = Ok(granted(key.floor, false));
+    });
+    assert_eq!(violation, Violation::TokenDidNotGrow);
+}
+
+#[test]
+fn an_answer_with_another_token_than_the_record_did_not_grow() {
+    let (key, _) = released();
+    let violation = bites(&key, &acquire(2), |wrong| wrong.reply = Ok(granted(Token::new(7), false)));
+    assert_eq!(violation, Violation::TokenDidNotGrow);
+}
+
+#[test]
+fn a_token_past_the_cap_is_over_it() {
+    let (key, _) = released();
+    let violation = bites(&key, &acquire(2), |wrong| {
+        record(&key, wrong).counter = Token::new(TOKEN_MAX + 1);
+        wrong.reply = Ok(granted(Token::new(TOKEN_MAX + 1), false));
+    });
+    assert_eq!(violation, Violation::TokenOverCap);
+}
+
+#[test]
+fn a_renewal_that_writes_another_ttl_changed_the_record() {
+    let (key, token) = held();
+    let violation = bites(&key, &renewal(1, token), |wrong| {
+        record(&key, wrong).hold.as_mut().unwrap().ttl_ms = 5 * TTL_MS;
+    });
+    assert_eq!(violation, Violation::RenewalChangedTheRecord);
+}
+
+#[test]
+fn a_renewal_that_answers_another_token_changed_the_record() {
+    let (key, token) = held();
+    let other = Token::new(2);
+    let violation = bites(&key, &renewal(1, token), |wrong| wrong.reply = Ok(renewed(other)));
+    assert_eq!(violation, Violation::RenewalChangedTheRecord);
+}
+
+#[test]
+fn a_renewal_of_a_lease_that_ran_out_revived_it() {
+    let (key, token) = over();
+    let violation = bites(&key, &renewal(1, token), |wrong| {
+        wrong.record = None;
+        wrong.deadline = Change::LastsMs(TTL_MS);
+        wrong.reply = Ok(renewed(token));
+    });
+    assert_eq!(violation, Violation::RenewalRevived);
+}
+
+#[test]
+fn a_renewal_of_a_released_lease_revived_it() {
+    let (key, token) = released();
+    let violation = bites(&key, &renewal(1, token), |wrong| wrong.reply = Ok(renewed(token)));
+    assert_eq!(violation, Violation::RenewalRevived);
+}
+
+#[test]
+fn a_renewal_that_cuts_the_lease_short_moved_its_deadline() {
+    let (key, token) = held();
+    let left_ms = key.remaining_ms().unwrap();
+    let violation = bites(&key, &renewal(1, token), |wrong| wrong.deadline = Change::LastsMs(left_ms - 1));
+    assert_eq!(violation, Violation::DeadlineMovedEarlier);
+}
+
+#[test]
+fn a_notice_that_cuts_the_lease_short_moved_its_deadline() {
+    let (mut key, _) = held();
+    key.preempt("urgent", 5, 1_000).unwrap();
+    let violation = bites(&key, &Command::Withdraw, |wrong| wrong.deadline = Change::LastsMs(1_000));
+    assert_eq!(violation, Violation::DeadlineMovedEarlier);
+}
+
+#[test]
+fn a_sweep_that_ends_a_live_lease_expired_it() {
+    let (key, token) = held();
+    let spoilt = |outcome| {
+        bites(&key, &Command::Expire, |wrong| {
+            end_by_hand(&key, record(&key, wrong));
+            wrong.deadline = Change::Clear;
+            wrong.reply = Ok(outcome);
+        })
+    };
+    assert_eq!(spoilt(Outcome::Expired { token, how: How::Expired }), Violation::LiveLeaseExpired);
+    assert_eq!(spoilt(Outcome::Nothing), Violation::LiveLeaseExpired, "also when it does not say so");
+}
+
+#[test]
+fn a_live_lease_is_not_even_said_to_have_expired() {
+    let (key, token) = held();
+    let violation = bites(&key, &Command::Abandon { hash: hold(2) }, |wrong| {
+        wrong.reply = Ok(Outcome::Expired { token, how: How::Expired });
+    });
+    assert_eq!(violation, Violation::LiveLeaseExpired);
+}
+
+#[test]
+fn a_hold_that_ended_and_is_granted_again_is_revived() {
+    let (key, _) = released();
+    let violation = bites(&key, &acquire(1), |wrong| {
+        let record = record(&key, wrong);
+        record.counter = Token::new(2);
+        record.hold = Some(new_hold(&key, 1));
+        wrong.deadline = Change::LastsMs(TTL_MS);
+        wrong.reply = Ok(granted(Token::new(2), false));
+    });
+    assert_eq!(violation, Violation::EndedHoldRevived);
+}
+
+#[test]
+fn a_hold_that_ran_out_and_is_resumed_is_revived() {
+    let (key, token) = over();
+    let violation = bites(&key, &acquire(1), |wrong| {
+        wrong.record = None;
+        wrong.deadline = Change::Keep;
+        wrong.reply = Ok(granted(token, true));
+    });
+    assert_eq!(violation, Violation::EndedHoldRevived);
+}
+
+#[test]
+fn force_that_consumes_nothing_is_force_without_token() {
+    let (key, token) = held();
+    let command = revocation(None);
+    let nothing = Revoked { token, consumed: token, owner: owner("a"), task: None };
+    let violation = bites(&key, &command, |wrong| wrong.reply = Ok(Outcome::Revoked(nothing)));
+    assert_eq!(violation, Violation::ForceWithoutToken);
+
+    let violation = bites(&key, &command, |wrong| record(&key, wrong).counter = token);
+    assert_eq!(violation, Violation::ForceWithoutToken, "said to be consumed, and not");
+}
+
+#[test]
+fn an_end_that_leaves_no_trace_is_not_recorded() {
+    let (key, token) = held();
+    let release = Command::Release { hash: hold(1), token };
+    let violation = bites(&key, &release, |wrong| record(&key, wrong).history = None);
+    assert_eq!(violation, Violation::EndingNotRecorded);
+
+    let (key, _) = over();
+    let violation = bites(&key, &acquire(2), |wrong| record(&key, wrong).history = None);
+    assert_eq!(violation, Violation::EndingNotRecorded, "taken over, and the last holder is forgotten");
+}
+
+#[test]
+fn an_end_under_another_token_is_not_recorded() {
+    let mut key = OneKey::with_counter(4);
+    let token = key.granted(ask("a", 1));
+    let release = Command::Release { hash: hold(1), token };
+    let violation = bites(&key, &release, |wrong| {
+        record(&key, wrong).history.as_mut().unwrap().endings[0].token = Token::new(3);
+    });
+    assert_eq!(violation, Violation::EndingNotRecorded);
+}
+
+#[test]
+fn an_alarm_that_writes_is_caught() {
+    let (key, _) = over();
+    let violation = bites(&key, &renewal(1, Token::new(9)), |wrong| {
+        end_by_hand(&key, record(&key, wrong));
+        wrong.deadline = Change::Clear;
+    });
+    assert_eq!(violation, Violation::EndingNotRecorded);
+}
+
+#[test]
+fn a_history_that_is_too_long_or_out_of_order_is_malformed() {
+    let (mut key, _) = released();
+    for id in 2..=5 {
+        key.one_life(id);
+    }
+    let spoilt = |spoil: fn(&mut Vec<Ending>)| {
+        bites(&key, &acquire(9), |wrong| {
+            spoil(&mut record(&key, wrong).history.as_mut().unwrap().endings);
+        })
+    };
+    assert_eq!(spoilt(|endings| endings.reverse()), Violation::HistoryMalformed);
+    assert_eq!(spoilt(|endings| endings[1].token = Token::new(1)), Violation::HistoryMalformed);
+    assert_eq!(spoilt(|endings| endings[4].token = Token::new(99)), Violation::HistoryMalformed);
+
+    let mut full = OneKey::with_counter(100);
+    let one = key.last_ending().clone();
+    let endings = (1..=HISTORY_MAX as u64).map(|token| Ending { token: Token::new(token), ..one.clone() });
+    full.record.history = Some(Box::new(History { endings: endings.collect(), forgotten_at_ms: None }));
+    let violation = bites(&full, &acquire(9), |wrong| {
+        let endings = &mut record(&full, wrong).history.as_mut().unwrap().endings;
+        endings.push(Ending { token: Token::new(50), ..one });
+    });
+    assert_eq!(violation, Violation::HistoryMalformed);
+}
+
+#[test]
+fn a_deadline_without_a_hold_and_a_hold_without_a_deadline_are_caught() {
+    let (key, token) = held();
+    let release = Command::Release { hash: hold(1), token };
+    for deadline in [Change::Keep, Change::LastsMs(TTL_MS)] {
+        let violation = bites(&key, &release, |wrong| wrong.deadline = deadline);
+        assert_eq!(violation, Violation::DeadlineWithoutHold, "released, but {deadline:?}");
+    }
+    let violation = bites(&key, &renewal(1, token), |wrong| wrong.deadline = Change::Clear);
+    assert_eq!(violation, Violation::DeadlineWithoutHold, "renewed, but without a deadline");
+
+    let (key, _) = released();
+    for deadline in [Change::Keep, Change::Clear] {
+        let violation = bites(&key, &acquire(2), |wrong| wrong.deadline = deadline);
+        assert_eq!(violation, Violation::DeadlineWithoutHold, "granted, but {deadline:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! One key in the smallest store there can be: a record, a deadline, a floor and a clock that the test moves.
+
+#![allow(dead_code, reason = "every test file uses its own part of this one")]
+
+use std::num::NonZeroU64;
+
+use fencehold_core::lease::{
+    Acquire, Change, Command, Decision, Ending, Grant, Outcome, Preempt, Record, Renewal, Revoked, Standing,
+    Term, decide,
+};
+use fencehold_core::{Fact, HoldHash, HoldId, Owner, Reason, Refusal, Stamp, Task, Token};
+
+/// The ttl of every ask that names no other.
+pub(crate) const TTL_MS: u64 = 30_000;
+
+/// By how much the age of a hold id may be off, because two clocks were read in whole milliseconds.
+pub(crate) const ROUNDING_MS: u64 = 2;
+
+/// One key, as a store would keep it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OneKey {
+    pub(crate) record: Record,
+    pub(crate) deadline_ms: Option<u64>,
+    pub(crate) floor: Token,
+    pub(crate) now: Stamp,
+    /// What happened since the news were last read.
+    pub(crate) facts: Vec<Fact>,
+}
+
+impl OneKey {
+    /// A key that was never held, at a moment far from zero on both clocks.
+    pub(crate) fn new() -> Self {
+        let now = Stamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
+        OneKey { now, ..OneKey::default() }
+    }
+
+    /// A key whose last token was this one, free, with nothing remembered.
+    pub(crate) fn with_counter(counter: u64) -> Self {
+        let record = Record { counter: Token::new(counter), ..Record::default() };
+        OneKey { record, ..OneKey::new() }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now.store_ms += ms;
+        self.now.wall_ms += ms;
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        let now_ms = self.now.store_ms;
+        let term = match self.deadline_ms {
+            None => Term::Free,
+            Some(at_ms) if now_ms < at_ms => Term::Live { remaining_ms: at_ms - now_ms },
+            Some(at_ms) => Term::Over { since_ms: now_ms - at_ms },
+        };
+        Standing { now: self.now, floor: self.floor, term }
+    }
+
+    /// What would follow, without carrying it out.
+    pub(crate) fn decision(&self, command: &Command) -> Decision {
+        decide(&self.standing(), &self.record, command)
+    }
+
+    /// Carries a command out.
+    pub(crate) fn ask(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        let decision = self.decision(command);
+        if let Some(record) = decision.record {
+            self.record = record;
+        }
+        match decision.deadline {
+            Change::Keep => {}
+            Change::LastsMs(ms) => self.deadline_ms = Some(self.now.store_ms + ms),
+            Change::Clear => self.deadline_ms = None,
+        }
+        self.facts.extend(decision.facts);
+        decision.reply
+    }
+
+    pub(crate) fn acquire(&mut self, ask: Acquire) -> Result<Grant, Refusal> {
+        match self.ask(&Command::Acquire(ask))? {
+            Outcome::Granted(grant) => Ok(grant),
+            other => panic!("an acquire was answered {other:?}"),
+        }
+    }
+
+    /// Acquires, and must be granted.
+    pub(crate) fn granted(&mut self, ask: Acquire) -> Token {
+        self.acquire(ask).expect("the key is free").token
+    }
+
+    pub(crate) fn renew(&mut self, id: u8, token: Token) -> Result<Renewal, Refusal> {
+        match self.ask(&Command::Renew { hash: hold(id), token })? {
+            Outcome::Renewed(renewal) => Ok(renewal),
+            other => panic!("a renewal was answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn release(&mut self, id: u8, token: Token) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Release { hash: hold(id), token })
+    }
+
+    pub(crate) fn abandon(&mut self, id: u8) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Abandon { hash: hold(id) })
+    }
+
+    pub(crate) fn expire(&mut self) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Expire)
+    }
+
+    pub(crate) fn revoke(&mut self, only_token: Option<Token>) -> Result<Revoked, Refusal> {
+        match self.ask(&revocation(only_token))? {
+            Outcome::Revoked(revoked) => Ok(revoked),
+            other => panic!("a revocation was answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn advance(&mut self, lift: u64) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Advance { lift, by: owner("operator") })
+    }
+
+    pub(crate) fn preempt(
+        &mut self,
+        contender: &str,
+        priority: i16,
+        yield_in_ms: u64,
+    ) -> Result<u64, Refusal> {
+        let contender = owner(contender);
+        let ask = Preempt { contender, task: Some(task("urgent")), priority, yield_in_ms };
+        match self.ask(&Command::Preempt(ask))? {
+            Outcome::Asked { free_in_ms } => Ok(free_in_ms),
+            other => panic!("a preemption was answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn withdraw(&mut self) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Withdraw)
+    }
+
+    /// Takes the key under this hold id and gives it back at once.
+    pub(crate) fn one_life(&mut self, id: u8) -> Token {
+        let token = self.granted(ask("passer-by", id));
+        self.release(id, token).expect("it was just granted");
+        token
+    }
+
+    /// How long the lease has left, if it is live.
+    pub(crate) fn remaining_ms(&self) -> Option<u64> {
+        self.deadline_ms
+            .and_then(|at_ms| at_ms.checked_sub(self.now.store_ms))
+            .filter(|ms| *ms > 0)
+    }
+
+    /// Whether nothing of a hold is left, neither the hold nor a deadline.
+    pub(crate) fn is_free(&self) -> bool {
+        self.record.hold.is_none() && self.deadline_ms.is_none()
+    }
+
+    pub(crate) fn last_ending(&self) -> &Ending {
+        self.record.endings().last().expect("something has ended")
+    }
+
+    /// What happened since this was last asked.
+    pub(crate) fn news(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
+    }
+
+    /// The record, the deadline and the floor: what a refusal must leave alone.
+    pub(crate) fn state(&self) -> (Record, Option<u64>, Token) {
+        (self.record.clone(), self.deadline_ms, self.floor)
+    }
+}
+
+/// The hash of the hold id with this number.
+pub(crate) fn hold(id: u8) -> HoldHash {
+    HoldId::from_random([id; 16]).hash()
+}
+
+pub(crate) fn owner(name: &str) -> Owner {
+    Owner::new(name).expect("a good owner")
+}
+
+pub(crate) fn task(name: &str) -> Task {
+    Task::new(name).expect("a good task")
+}
+
+/// An ordinary ask: no task, no limits, a hold id made just now.
+pub(crate) fn ask(name: &str, id: u8) -> Acquire {
+    Acquire {
+        hash: hold(id),
+        hold_age_ms: 0,
+        owner: owner(name),
+        task: None,
+        ttl_ms: TTL_MS,
+        max_age_ms: None,
+        priority: 0,
+        seen_token: None,
+    }
+}
+
+/// An ask with a limit on its whole age.
+pub(crate) fn ask_with_max_age(name: &str, id: u8, max_age_ms: u64) -> Acquire {
+    Acquire { max_age_ms: NonZeroU64::new(max_age_ms), ..ask(name, id) }
+}
+
+pub(crate) fn revocation(only_token: Option<Token>) -> Command {
+    let reason = Reason::new("stuck since noon").expect("a good reason");
+    Command::Revoke { by: owner("operator"), reason, only_token }
+}

@@ -1,0 +1,94 @@
+//! Stores that carry every call as one question to an engine, wherever that runs.
+
+use crate::capability::Capabilities;
+use crate::engine::{Answer, Ask};
+use crate::error::StoreError;
+use crate::lease::Call;
+
+/// A way to an engine.
+pub(crate) trait Route: Send + Sync {
+    /// Takes a question there and the answer back.
+    fn route(&self, call: &Call, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+    /// What the store at the other end can do.
+    fn can(&self) -> Capabilities;
+    /// Ends this side's part.
+    fn shut(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// An answer that does not fit its question: only a peer of another make could send it.
+pub(crate) fn misfit() -> StoreError {
+    StoreError::Unknown { why: "the answer does not fit the question".to_owned() }
+}
+
+/// Implements the contract for a type that is a [`Route`]: ask, and unwrap the answer that fits.
+macro_rules! asking_store {
+    ($store:ty) => {
+        #[async_trait]
+        impl LeaseStore for $store {
+            fn capabilities(&self) -> Capabilities {
+                self.can()
+            }
+
+            async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Acquire(request), Acquired)
+            }
+
+            async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Renew(holds), Renewed)
+            }
+
+            async fn release(
+                &self,
+                call: &Call,
+                holds: Vec<HoldRef>,
+            ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Release(holds), Released)
+            }
+
+            async fn revoke(
+                &self,
+                call: &Call,
+                request: RevokeRequest,
+            ) -> Result<Vec<RevokedLease>, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Revoke(request), Revoked)
+            }
+
+            async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Get(key), Lease)
+            }
+
+            async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+                $crate::asking::answer!(self, call, Ask::List(request), Leases)
+            }
+
+            async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Events(request), Events)
+            }
+
+            async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Advance { by, lift }, Advanced)
+            }
+
+            async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+                let status: Result<StoreStatus, StoreError> =
+                    $crate::asking::answer!(self, call, Ask::Status, Status);
+                status.map(|status| StoreStatus { store: self.can().store.to_owned(), ..status })
+            }
+
+            async fn close(&self) {
+                self.shut().await;
+            }
+        }
+    };
+}
+
+macro_rules! answer {
+    ($route:expr, $call:expr, $ask:expr, $answer:ident) => {
+        match $route.route($call, $ask).await? {
+            Answer::$answer(answer) => Ok(answer),
+            _ => Err($crate::asking::misfit()),
+        }
+    };
+}
+
+pub(crate) use {answer, asking_store};

@@ -1,0 +1,111 @@
+//! Time, as an argument.
+//!
+//! Everything below the library takes its time from a [`Clock`], so that tests order events by moving it and a
+//! simulation can run years in seconds.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fencehold_core::Stamp;
+
+/// Where time comes from.
+pub trait Clock: fmt::Debug + Send + Sync {
+    /// The moment it is.
+    fn now(&self) -> Stamp;
+
+    /// How long a thread may wait, in real time, before store time reaches `until_ms`. `None`: until it is
+    /// nudged, because this clock moves only by hand.
+    fn real_time_until(&self, until_ms: u64) -> Option<Duration>;
+
+    /// Registers what to call whenever the clock is moved by hand.
+    fn on_move(&self, nudge: Box<dyn Fn() + Send + Sync>);
+}
+
+/// The machine's own clocks: the boot-time clock decides, the wall clock is for people.
+///
+/// The boot-time clock counts suspended time too, and no adjustment of the wall clock touches it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Stamp {
+        Stamp {
+            store_ms: read_ms(rustix::time::ClockId::Boottime),
+            wall_ms: read_ms(rustix::time::ClockId::Realtime),
+        }
+    }
+
+    fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
+        Some(Duration::from_millis(until_ms.saturating_sub(self.now().store_ms)))
+    }
+
+    fn on_move(&self, _: Box<dyn Fn() + Send + Sync>) {}
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place where time comes from")]
+fn read_ms(id: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(id);
+    // Both are after their epoch on every Linux; a wall clock set before 1970 reads as 0 and decides nothing.
+    let ms = i128::from(time.tv_sec) * 1000 + i128::from(time.tv_nsec) / 1_000_000;
+    u64::try_from(ms).unwrap_or(0)
+}
+
+/// A clock that a test moves by hand.
+#[derive(Clone, Default)]
+pub struct ManualClock(Arc<Manual>);
+
+#[derive(Default)]
+struct Manual {
+    store_ms: AtomicU64,
+    wall_ms: AtomicU64,
+    nudges: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+}
+
+impl ManualClock {
+    /// A clock that stands at an ordinary moment.
+    pub fn new() -> Self {
+        let clock = ManualClock::default();
+        clock.0.store_ms.store(1_000_000, Ordering::SeqCst);
+        clock.0.wall_ms.store(1_800_000_000_000, Ordering::SeqCst);
+        clock
+    }
+
+    /// Lets time pass, on both clocks.
+    pub fn pass(&self, ms: u64) {
+        self.0.store_ms.fetch_add(ms, Ordering::SeqCst);
+        self.0.wall_ms.fetch_add(ms, Ordering::SeqCst);
+        for nudge in self.0.nudges.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            nudge();
+        }
+    }
+
+    /// Sets the wall clock and leaves store time alone, as an operator or a time server does.
+    pub fn set_wall(&self, wall_ms: u64) {
+        self.0.wall_ms.store(wall_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Stamp {
+        Stamp {
+            store_ms: self.0.store_ms.load(Ordering::SeqCst),
+            wall_ms: self.0.wall_ms.load(Ordering::SeqCst),
+        }
+    }
+
+    fn real_time_until(&self, _: u64) -> Option<Duration> {
+        None
+    }
+
+    fn on_move(&self, nudge: Box<dyn Fn() + Send + Sync>) {
+        self.0.nudges.lock().unwrap_or_else(PoisonError::into_inner).push(nudge);
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.now()).finish()
+    }
+}

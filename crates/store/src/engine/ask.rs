@@ -1,0 +1,54 @@
+//! Everything that can be asked of the engine, and its answers, as plain data. The same types cross the socket
+//! between processes.
+
+use fencehold_core::{Key, Owner, Refusal, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::lease::{
+    AcquireRequest, Acquired, Advanced, EventPage, EventsRequest, HoldRef, LeasePage, LeaseView, ListRequest,
+    Renewed, RevokeRequest, RevokedLease, StoreStatus,
+};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    Acquire(AcquireRequest),
+    Renew(Vec<HoldRef>),
+    Release(Vec<HoldRef>),
+    Revoke(RevokeRequest),
+    Get(Key),
+    List(ListRequest),
+    Events(EventsRequest),
+    Advance { by: Owner, lift: u64 },
+    Status,
+}
+
+impl Ask {
+    /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
+    #[cfg(feature = "file")]
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self, Ask::Get(_) | Ask::List(_) | Ask::Events(_) | Ask::Status)
+    }
+
+    /// How long it may stand in line.
+    #[cfg(feature = "file")]
+    pub(crate) fn wait_ms(&self) -> u64 {
+        match self {
+            Ask::Acquire(request) => request.wait_ms,
+            Ask::Events(request) => request.wait_ms,
+            _ => 0,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Acquired(Acquired),
+    Renewed(Renewed),
+    Released(Vec<Result<Token, Refusal>>),
+    Revoked(Vec<RevokedLease>),
+    Lease(Option<LeaseView>),
+    Leases(LeasePage),
+    Events(EventPage),
+    Advanced(Advanced),
+    Status(StoreStatus),
+}

@@ -1,0 +1,325 @@
+//! Taking a key, standing in line for it, and being asked to make room.
+
+use std::num::NonZeroU64;
+
+use fencehold_core::lease::{Acquire, Command, Outcome, Preempt};
+use fencehold_core::limits::{
+    HOLD_AGE_MS_MAX, KEYS_PER_ACQUIRE_MAX, WAIT_MS_MAX, WAITERS_PER_KEY_MAX, YIELD_MS_MAX,
+};
+use fencehold_core::{BadInput, HoldHash, Key, Refusal, Stamp, ttl};
+
+use super::ask::Answer;
+use super::state::{Answered, Engine, Granted};
+use super::waiters::{Ticket, Waiter};
+use crate::error::StoreError;
+use crate::lease::{AcquireRequest, Acquired};
+
+impl Engine {
+    pub(super) fn acquire(&mut self, now: Stamp, ticket: Ticket, space: u32, mut request: AcquireRequest) {
+        if let Err(bad) = check_acquire(&request) {
+            return self.answer(ticket, Err(bad.into()));
+        }
+        if let Some(closed_ms) = self.closed_until_ms.checked_sub(now.store_ms).filter(|ms| *ms > 0) {
+            let why = format!("after `store advance` nobody is granted anything for another {closed_ms} ms");
+            return self.answer(ticket, Err(StoreError::Unavailable { why }));
+        }
+        let hash = request.hold.hash();
+        // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
+        let own = request.keys.iter().position(|key| {
+            let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
+            slot.is_some_and(|slot| slot.record.knows(hash))
+        });
+        if let Some(own) = own {
+            // What was seen of the first key says nothing of another.
+            request.seen_token = request.seen_token.filter(|_| own == 0);
+            request.keys = vec![request.keys.swap_remove(own)];
+        }
+        if own.is_none()
+            && self.waiters.with_hash(space, hash).is_none()
+            && let Some(key) = self.key_that_may_have_forgotten(now, space, &request)
+        {
+            let refusal = Refusal::Ended { token: None, how: None };
+            return self.answer(ticket, Err(StoreError::refused(&key, refusal)));
+        }
+        let earlier = self.waiters.with_hash(space, hash);
+        let earlier = earlier.and_then(|ticket| Some((ticket, self.waiters.remove(ticket)?)));
+        if let Some((ticket, waiter)) = &earlier {
+            // It stands in line already: the later sending takes the place of the earlier.
+            let stood_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
+            let stood_ms = stood_ms.saturating_add(waiter.request.waited_before_ms);
+            request.waited_before_ms = request.waited_before_ms.max(stood_ms);
+            // Whoever stands in line was never granted anything, whatever has been forgotten since.
+            request.hold_age_ms = 0;
+            let why = "the same request was sent again, and the later one stands in line".to_owned();
+            self.answer(*ticket, Err(StoreError::Unavailable { why }));
+        }
+        self.take_or_stand_in_line(now, ticket, space, hash, request);
+        if let Some((_, waiter)) = earlier {
+            // Unless the later sending stands there now, nobody asks for what the earlier one asked for.
+            self.refresh_notices(now, &waiter);
+        }
+    }
+
+    /// A key of the request on which its hold id may have ended long ago: then it must not be granted another either.
+    fn key_that_may_have_forgotten(&self, now: Stamp, space: u32, request: &AcquireRequest) -> Option<Key> {
+        let forgets = |key: &&Key| {
+            let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
+            slot.is_some_and(|slot| slot.record.may_have_forgotten(now.store_ms, request.hold_age_ms))
+        };
+        request.keys.iter().find(forgets).cloned()
+    }
+
+    fn take_or_stand_in_line(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        space: u32,
+        hash: HoldHash,
+        request: AcquireRequest,
+    ) {
+        let mut waiter = Waiter {
+            space,
+            slots: Vec::with_capacity(request.keys.len()),
+            hash,
+            arrived_ms: now.store_ms,
+            until_ms: now.store_ms.saturating_add(request.wait_ms),
+            request,
+        };
+        for nth in 0..waiter.request.keys.len() {
+            let key = &waiter.request.keys[nth];
+            if let Some(at) = self.table.find(space, key) {
+                self.settle_unless_own(now, at, &waiter);
+            }
+            let at = self.table.find_or_insert(space, key);
+            match self.try_grant(now, at, ticket, &waiter) {
+                Tried::Answered => {
+                    self.pass_on(now, at);
+                    return self.drop_if_unused(at);
+                }
+                Tried::Held => waiter.slots.push(at),
+            }
+        }
+        if waiter.request.wait_ms == 0 {
+            let refused = self.held(now, &waiter);
+            return self.answer(ticket, Err(refused));
+        }
+        if let Some(at) = waiter
+            .slots
+            .iter()
+            .find(|at| self.waiters.in_line_count(**at) >= WAITERS_PER_KEY_MAX)
+        {
+            let key = self.table.at(*at).map(|slot| slot.key.to_string()).unwrap_or_default();
+            let what = format!("{key}: requests in line for this key");
+            return self.answer(ticket, Err(StoreError::Full { what, limit: WAITERS_PER_KEY_MAX as u64 }));
+        }
+        let slots = waiter.slots.clone();
+        // Its age was looked at; from now on it is known not to have been granted.
+        waiter.request.hold_age_ms = 0;
+        self.waiters.add(ticket, waiter);
+        for at in slots {
+            self.refresh_notice(now, at);
+        }
+    }
+
+    /// Tries to give a key to somebody, and answers unless it is held.
+    fn try_grant(&mut self, now: Stamp, at: u32, ticket: Ticket, waiter: &Waiter) -> Tried {
+        let request = &waiter.request;
+        let waited_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
+        let Some(key) = self.table.at(at).map(|slot| slot.key.clone()) else { return Tried::Held };
+        let command = Command::Acquire(Acquire {
+            hash: waiter.hash,
+            hold_age_ms: request.hold_age_ms,
+            owner: request.owner.clone(),
+            task: request.task.clone(),
+            ttl_ms: request.ttl_ms,
+            max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
+            priority: request.priority,
+            seen_token: request.seen_token.filter(|_| request.keys.first() == Some(&key)),
+        });
+        match self.apply(now, at, &command) {
+            Ok(Outcome::Granted(grant)) => {
+                let granted = Some(Granted { slot: at, hash: waiter.hash, fresh: !grant.resumed });
+                let result = Ok(Answer::Acquired(Acquired { key, grant, waited_ms }));
+                self.batch.answers.push(Answered { ticket, result, granted });
+            }
+            Err(Refusal::Held { .. }) => return Tried::Held,
+            Err(refusal) => self.answer(ticket, Err(StoreError::refused(&key, refusal))),
+            Ok(_) => self.answer(ticket, Err(StoreError::refused(&key, Refusal::NotHeld))),
+        }
+        Tried::Answered
+    }
+
+    /// A refused asker leaves no record of a key that nobody ever held.
+    fn drop_if_unused(&mut self, at: u32) {
+        let unused = |slot: &super::table::Slot| slot.record == fencehold_core::lease::Record::default();
+        if self.table.at(at).is_some_and(unused) {
+            self.table.remove(at);
+        }
+    }
+
+    /// Notes a hold that has run out and passes the key on.
+    pub(super) fn settle(&mut self, now: Stamp, at: u32) {
+        // A live one is left alone: the rules refuse to expire it.
+        let _ = self.apply(now, at, &Command::Expire);
+        self.pass_on(now, at);
+    }
+
+    /// A key that has run out goes to those who stand in line before anybody who just came, except that a hold
+    /// id that comes back to its own key must be judged by the rules first.
+    fn settle_unless_own(&mut self, now: Stamp, at: u32, waiter: &Waiter) {
+        let own = self.table.at(at).is_some_and(|slot| slot.record.knows(waiter.hash));
+        if !own {
+            self.settle(now, at);
+        }
+    }
+
+    /// Gives a free key to the first in line who can still take it.
+    pub(super) fn pass_on(&mut self, now: Stamp, at: u32) {
+        while self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
+            let Some((ticket, _)) = self.waiters.first(at) else { return };
+            let Some(waiter) = self.waiters.remove(ticket) else { return };
+            if waiter.until_ms <= now.store_ms {
+                let refused = self.held(now, &waiter);
+                self.answer(ticket, Err(refused));
+            } else {
+                self.try_grant(now, at, ticket, &waiter);
+            }
+            self.refresh_notices(now, &waiter);
+        }
+    }
+
+    /// Turns away everybody whose time in line is up. First of all in every step: whoever is found in line after
+    /// this may be granted.
+    pub(super) fn time_outs(&mut self, now: Stamp) {
+        while let Some(ticket) = self.waiters.first_overdue(now.store_ms) {
+            let Some(waiter) = self.waiters.remove(ticket) else { return };
+            let refused = self.held(now, &waiter);
+            self.answer(ticket, Err(refused));
+            self.refresh_notices(now, &waiter);
+        }
+    }
+
+    /// The caller has gone: it no longer stands in line.
+    pub(crate) fn cancel(&mut self, now: Stamp, ticket: Ticket) {
+        self.watchers.waiting.remove(&ticket);
+        if let Some(waiter) = self.waiters.remove(ticket) {
+            self.refresh_notices(now, &waiter);
+        }
+    }
+
+    /// A grant found nobody to take it: the key is free again at once.
+    pub(crate) fn abandon(&mut self, now: Stamp, granted: Granted) {
+        let _ = self.apply(now, granted.slot, &Command::Abandon { hash: granted.hash });
+        self.pass_on(now, granted.slot);
+    }
+
+    pub(super) fn send_everybody_home(&mut self, why: &str) {
+        while let Some(ticket) = self.waiters.first_overdue(u64::MAX) {
+            self.waiters.remove(ticket);
+            self.answer(ticket, Err(StoreError::Unavailable { why: why.to_owned() }));
+        }
+    }
+
+    fn refresh_notices(&mut self, now: Stamp, waiter: &Waiter) {
+        for at in &waiter.slots {
+            self.refresh_notice(now, *at);
+        }
+    }
+
+    /// Makes the notice on a hold say what the line says: the highest that asks it to yield, or nobody.
+    fn refresh_notice(&mut self, now: Stamp, at: u32) {
+        let Some(slot) = self.table.at(at).filter(|slot| slot.is_live(now.store_ms)) else { return };
+        let Some(hold) = &slot.record.hold else { return };
+        // The line is in order of priority: the first that asks is the highest, and the many of no higher rank are
+        // not looked at.
+        let higher = |waiter: &Waiter| waiter.request.priority > hold.priority;
+        let line = self.waiters.in_line(at).map(|(_, waiter)| waiter);
+        let asking = line.take_while(|waiter| higher(waiter)).find_map(|waiter| {
+            let yield_in_ms = waiter.request.yield_within_ms?;
+            let stood_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
+            Some(Preempt {
+                contender: waiter.request.owner.clone(),
+                task: waiter.request.task.clone(),
+                priority: waiter.request.priority,
+                yield_in_ms: yield_in_ms.saturating_sub(stood_ms),
+            })
+        });
+        let stands = match (&hold.notice, &asking) {
+            (Some(notice), Some(ask)) => {
+                notice.contender == ask.contender
+                    && notice.task == ask.task
+                    && notice.priority == ask.priority
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        if stands {
+            return;
+        }
+        // One that outranks the notice takes it over with the time that was promised; anybody else starts anew.
+        let outranks =
+            |ask: &Preempt| hold.notice.as_ref().is_some_and(|notice| ask.priority > notice.priority);
+        if !asking.as_ref().is_some_and(outranks) {
+            let _ = self.apply(now, at, &Command::Withdraw);
+        }
+        if let Some(ask) = asking {
+            let _ = self.apply(now, at, &Command::Preempt(ask));
+        }
+    }
+
+    /// The refusal for somebody who cannot have any of its keys: the one that comes free first.
+    fn held(&self, now: Stamp, waiter: &Waiter) -> StoreError {
+        let holds = waiter.slots.iter().filter_map(|at| {
+            let slot = self.table.at(*at)?;
+            let hold = slot.record.hold.as_ref()?;
+            Some((slot.deadline_ms.saturating_sub(now.store_ms), slot, hold))
+        });
+        match holds.min_by_key(|(expires_in_ms, ..)| *expires_in_ms) {
+            Some((expires_in_ms, slot, hold)) => StoreError::refused(
+                &slot.key,
+                Refusal::Held {
+                    owner: hold.owner.clone(),
+                    task: hold.task.clone(),
+                    expires_in_ms,
+                    token: slot.record.counter,
+                },
+            ),
+            None => {
+                StoreError::Unavailable { why: "the time to wait was up before the key was free".to_owned() }
+            }
+        }
+    }
+}
+
+enum Tried {
+    Answered,
+    Held,
+}
+
+/// Whether a request can be granted at all.
+pub(crate) fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
+    let over = |field, ms: u64, max_ms: u64| {
+        if ms > max_ms {
+            return Err(BadInput::new(field, format!("is {ms} ms; the limit is {max_ms} ms")));
+        }
+        Ok(())
+    };
+    ttl::check(request.ttl_ms, super::TTL_MS_MIN)?;
+    if let Some(max_age_ms) = request.max_age_ms {
+        ttl::check_max_age(max_age_ms)?;
+    }
+    over("wait", request.wait_ms, WAIT_MS_MAX)?;
+    over("age of the hold id", request.hold_age_ms, HOLD_AGE_MS_MAX)?;
+    over("yield time", request.yield_within_ms.unwrap_or(0), YIELD_MS_MAX)?;
+    let keys = request.keys.len();
+    if keys == 0 || keys > KEYS_PER_ACQUIRE_MAX {
+        return Err(BadInput::new(
+            "keys",
+            format!("are {keys}; one acquire takes 1 to {KEYS_PER_ACQUIRE_MAX}"),
+        ));
+    }
+    if (1..keys).any(|nth| request.keys[..nth].contains(&request.keys[nth])) {
+        return Err(BadInput::new("keys", "name the same key twice"));
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What the engine hands over to be kept, as plain data, and who keeps it.
+
+use fencehold_core::lease::Record;
+use fencehold_core::{Event, Key, Namespace, Token};
+
+/// One change of one batch. Later changes of the same slot replace earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The whole of one key.
+    Put { slot: u32, namespace: Namespace, key: Key, record: Record, deadline_ms: u64 },
+    /// A renewal: only the deadline of the hold under this token moved.
+    Term { slot: u32, token: Token, deadline_ms: u64 },
+    /// A collected key.
+    Drop { slot: u32 },
+    /// A namespace's floor.
+    Floor { namespace: Namespace, floor: Token },
+    /// Nobody is granted anything before this moment.
+    ClosedUntil { until_ms: u64 },
+}
+
+/// The changes of one batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) rows: Vec<Change>,
+    pub(crate) events: Vec<Event>,
+    /// Whether an answer of this batch promises that they survive a power cut. A batch of renewals alone does
+    /// not: losing one may only lengthen a lease.
+    pub(crate) durable: bool,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.events.is_empty()
+    }
+}
+
+/// What was kept, as an engine starts from it.
+#[cfg(feature = "file")]
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) leases: Vec<KeptLease>,
+    pub(crate) floors: Vec<(Namespace, Token)>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) last_seq: u64,
+    pub(crate) closed_until_ms: u64,
+    pub(crate) set_aside: u64,
+}
+
+/// One key, as it was kept.
+#[cfg(feature = "file")]
+#[derive(Debug)]
+pub(crate) struct KeptLease {
+    pub(crate) slot: u32,
+    pub(crate) namespace: Namespace,
+    pub(crate) key: Key,
+    pub(crate) record: Record,
+    pub(crate) deadline_ms: u64,
+}
+
+/// Why a batch was not kept. Its answers must not go out.
+#[derive(Debug)]
+pub(crate) enum KeepError {
+    /// Somebody else is in the middle of a write: nothing was done, and the same batch can be tried again.
+    #[cfg(feature = "file")]
+    Busy(String),
+    /// Somebody else serves this store now.
+    #[cfg(feature = "file")]
+    Superseded,
+    /// The disk failed; what it holds is uncertain.
+    #[cfg(feature = "file")]
+    Failed(String),
+}
+
+/// Whoever keeps the batches.
+pub(crate) trait Keep: Send {
+    /// Whether it keeps anything at all. Where it does, batches are worth gathering: one sync serves many.
+    const KEEPS: bool;
+
+    /// Keeps one batch, as durably as it asks.
+    fn keep(&mut self, changes: &Changes) -> Result<(), KeepError>;
+
+    /// Makes sure that answers which change nothing still come from the one that serves this store.
+    fn confirm(&mut self) -> Result<(), KeepError>;
+
+    /// Called after the answers of a batch have gone, `idle` when nothing else waits.
+    fn tidy(&mut self, idle: bool) -> Result<(), KeepError>;
+}
+
+/// `memory:`: nothing is kept.
+#[derive(Debug)]
+pub(crate) struct KeepNothing;
+
+impl Keep for KeepNothing {
+    const KEEPS: bool = false;
+
+    fn keep(&mut self, _: &Changes) -> Result<(), KeepError> {
+        Ok(())
+    }
+
+    fn confirm(&mut self) -> Result<(), KeepError> {
+        Ok(())
+    }
+
+    fn tidy(&mut self, _: bool) -> Result<(), KeepError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! The engine behind `memory:` and `file:`: the working state of every lease, and the one thread that changes it.
+//!
+//! [`Engine`] is a deterministic machine: requests and moments go in, answers and changes come out as data.
+//! It does no I/O and reads no clock. [`Writer`] is the thread that feeds it, has the changes kept, and only
+//! then lets the answers go.
+
+mod ask;
+mod events;
+mod grant;
+mod keep;
+mod state;
+mod step;
+mod table;
+#[cfg(test)]
+mod tests;
+mod view;
+mod waiters;
+mod wheel;
+mod writer;
+
+pub(crate) use ask::{Answer, Ask};
+#[cfg(feature = "file")]
+pub(crate) use grant::check_acquire;
+pub(crate) use keep::KeepNothing;
+#[cfg(feature = "file")]
+pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};
+pub(crate) use state::Engine;
+#[cfg(feature = "file")]
+pub(crate) use writer::{Ended, Reply};
+pub(crate) use writer::{Handle, Writer};
+
+/// The shortest ttl of stores that run on the engine.
+pub(crate) const TTL_MS_MIN: u64 = fencehold_core::limits::TTL_MS_MIN;

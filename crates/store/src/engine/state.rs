@@ -1,0 +1,235 @@
+//! The engine's state, and the one way in which a decision changes it.
+
+use std::collections::BTreeMap;
+
+use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
+use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
+use fencehold_core::{Fact, HoldHash, Key, Refusal, Stamp};
+
+use super::ask::Answer;
+use super::events::Events;
+use super::keep::{Change, Changes};
+use super::table::Table;
+use super::waiters::{Ticket, Waiters, Watchers};
+use super::wheel::Wheel;
+use crate::error::StoreError;
+
+/// The working state of every lease of a store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(super) table: Table,
+    pub(super) wheel: Wheel,
+    pub(super) waiters: Waiters,
+    pub(super) watchers: Watchers,
+    pub(super) events: Events,
+    /// Nobody is granted anything before this moment.
+    pub(super) closed_until_ms: u64,
+    /// How many keys have a hold on record.
+    pub(super) held: u64,
+    pub(super) set_aside: u64,
+    /// The process and the epoch that serve, where there are such.
+    pub(crate) served_by: Option<(u32, u64)>,
+    pub(super) batch: Batch,
+}
+
+/// What the step under way has changed and answered so far.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Slots that changed, in order, so that what is near on disk is written together.
+    pub(super) touched: BTreeMap<u32, Touch>,
+    pub(super) others: Vec<Change>,
+    pub(super) durable: bool,
+    pub(super) answers: Vec<Answered>,
+}
+
+/// How a slot changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Touch {
+    Term,
+    Put,
+    Drop,
+}
+
+/// An answer on its way out.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) ticket: Ticket,
+    pub(crate) result: Result<Answer, StoreError>,
+    /// For a granted lease: where, to which hold, and whether it is a fresh one.
+    pub(crate) granted: Option<Granted>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) slot: u32,
+    pub(crate) hash: HoldHash,
+    pub(crate) fresh: bool,
+}
+
+impl Engine {
+    /// An engine that holds nothing.
+    pub(crate) fn new() -> Self {
+        Engine {
+            table: Table::default(),
+            wheel: Wheel::default(),
+            waiters: Waiters::default(),
+            watchers: Watchers::default(),
+            events: Events::default(),
+            closed_until_ms: 0,
+            held: 0,
+            set_aside: 0,
+            served_by: None,
+            batch: Batch::default(),
+        }
+    }
+
+    /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
+    #[cfg(feature = "file")]
+    pub(crate) fn from_kept(kept: super::keep::Kept) -> Self {
+        let mut engine = Engine::new();
+        for (namespace, floor) in kept.floors {
+            let space = engine.table.space(&namespace);
+            engine.table.spaces[space as usize].floor = floor;
+        }
+        for mut lease in kept.leases {
+            let space = engine.table.space(&lease.namespace);
+            if let Some(hold) = &mut lease.record.hold {
+                // The line starts empty: whoever still wants the holder to yield comes back and asks again.
+                hold.notice = None;
+            }
+            engine.held += u64::from(lease.record.hold.is_some());
+            engine
+                .table
+                .restore(lease.slot, space, lease.key, lease.record, lease.deadline_ms);
+            engine.reschedule(lease.slot);
+        }
+        engine.table.restored();
+        engine.events = Events::from_kept(kept.events, kept.last_seq);
+        engine.closed_until_ms = kept.closed_until_ms;
+        engine.set_aside = kept.set_aside;
+        engine
+    }
+
+    /// Decides one command on one key and carries it out. A key that is free afterwards is passed on at once.
+    pub(super) fn apply(&mut self, now: Stamp, at: u32, command: &Command) -> Result<Outcome, Refusal> {
+        let Some(slot) = self.table.at(at) else { return Err(Refusal::NotHeld) };
+        let standing = Standing { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
+        let decision = decide(&standing, &slot.record, command);
+        // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
+        let promises = !matches!(command, Command::Expire);
+        self.carry_out(now, at, decision, promises)
+    }
+
+    /// Decides a command on a key of which nothing is kept. Nothing comes of it but an answer and facts.
+    pub(super) fn apply_to_nothing(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        key: &Key,
+        command: &Command,
+    ) -> Result<Outcome, Refusal> {
+        let standing = Standing { now, floor: self.table.floor(space), term: Term::Free };
+        let decision = decide(&standing, &Record::default(), command);
+        self.note(now, space, key, decision.facts);
+        decision.reply
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Stamp,
+        at: u32,
+        decision: Decision,
+        promises: bool,
+    ) -> Result<Outcome, Refusal> {
+        let Some(slot) = self.table.at_mut(at) else { return Err(Refusal::NotHeld) };
+        if let Some(record) = decision.record {
+            self.held += u64::from(record.hold.is_some());
+            self.held -= u64::from(slot.record.hold.is_some());
+            slot.record = record;
+            self.batch.touched.insert(at, Touch::Put);
+            self.batch.durable |= promises;
+        }
+        match decision.deadline {
+            Deadline::Keep => {}
+            Deadline::LastsMs(lasts_ms) => {
+                slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
+                self.batch.touched.entry(at).or_insert(Touch::Term);
+            }
+            Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
+        }
+        self.reschedule(at);
+        if !decision.facts.is_empty()
+            && let Some(slot) = self.table.at(at)
+        {
+            let (space, key) = (slot.space, slot.key.clone());
+            self.note(now, space, &key, decision.facts);
+        }
+        decision.reply
+    }
+
+    /// Makes sure that the wheel looks at a slot in time.
+    pub(super) fn reschedule(&mut self, at: u32) {
+        if let Some(slot) = self.table.at_mut(at) {
+            let due_ms = slot.deadline_ms;
+            self.wheel.schedule(at, due_ms, &mut slot.scheduled);
+        }
+    }
+
+    /// Records facts as events.
+    pub(super) fn note(&mut self, now: Stamp, space: u32, key: &Key, facts: Vec<Fact>) {
+        for fact in facts {
+            let namespace = self.table.spaces[space as usize].name.clone();
+            self.events.add(now.wall_ms, namespace, key.clone(), fact);
+        }
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, result: Result<Answer, StoreError>) {
+        self.batch.answers.push(Answered { ticket, result, granted: None });
+    }
+
+    /// Hands over what the steps since the last call changed and answered. The answers may go out only when the
+    /// changes have been kept.
+    pub(crate) fn take_batch(&mut self, keeps: bool) -> (Changes, Vec<Answered>) {
+        self.answer_watchers();
+        let batch = std::mem::take(&mut self.batch);
+        let events = self.events.take_new();
+        if !keeps {
+            return (Changes::default(), batch.answers);
+        }
+        let mut rows: Vec<Change> = batch.others;
+        for (slot, touch) in batch.touched {
+            let change = match (touch, self.table.at(slot)) {
+                (Touch::Drop, _) | (_, None) => Change::Drop { slot },
+                (Touch::Term, Some(kept)) => {
+                    Change::Term { slot, token: kept.record.counter, deadline_ms: kept.deadline_ms }
+                }
+                (Touch::Put, Some(kept)) => Change::Put {
+                    slot,
+                    namespace: self.table.spaces[kept.space as usize].name.clone(),
+                    key: kept.key.clone(),
+                    record: kept.record.clone(),
+                    deadline_ms: kept.deadline_ms,
+                },
+            };
+            rows.push(change);
+        }
+        (Changes { rows, events, durable: batch.durable }, batch.answers)
+    }
+
+    /// The last deadline that anybody may believe in.
+    #[cfg(feature = "file")]
+    pub(crate) fn latest_deadline_ms(&self) -> u64 {
+        let held = (0..self.table.len())
+            .filter_map(|at| self.table.at(at))
+            .filter(|slot| slot.record.hold.is_some());
+        held.map(|slot| slot.deadline_ms).max().unwrap_or(0)
+    }
+
+    /// When the engine must be woken although nobody asks anything.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        [self.wheel.next_ms(), self.waiters.next_ms(), self.watchers.next_ms()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}

@@ -1,0 +1,218 @@
+//! One request at a time: parse, decide, answer. And the sweep that notes what has run out.
+
+use fencehold_core::lease::{Command, Outcome, Renewal};
+use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
+use fencehold_core::{BadInput, Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
+
+use super::ask::{Answer, Ask};
+use super::keep::Change;
+use super::state::{Engine, Touch};
+use super::waiters::Ticket;
+use crate::error::StoreError;
+use crate::lease::{Advanced, HoldRef, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which};
+
+impl Engine {
+    /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
+    pub(crate) fn ask(&mut self, now: Stamp, ticket: Ticket, namespace: &Namespace, ask: Ask) {
+        self.time_outs(now);
+        let space = self.table.space(namespace);
+        let result = match ask {
+            Ask::Acquire(request) => return self.acquire(now, ticket, space, request),
+            Ask::Events(request) => return self.watch(now, ticket, space, request),
+            Ask::Renew(holds) => self.renew(now, space, &holds),
+            Ask::Release(holds) => self.release(now, space, &holds),
+            Ask::Revoke(request) => self.revoke(now, space, &request),
+            Ask::Get(key) => Ok(Answer::Lease(self.view(now, space, &key))),
+            Ask::List(request) => self.list(now, space, &request),
+            Ask::Advance { by, lift } => self.advance(now, &by, lift),
+            Ask::Status => Ok(Answer::Status(self.status())),
+        };
+        self.answer(ticket, result);
+    }
+
+    fn renew(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Result<Answer, StoreError> {
+        check_batch("renewals", holds)?;
+        let answers = holds.iter().map(|hold| self.renew_one(now, space, hold)).collect();
+        Ok(Answer::Renewed(Renewed { answers, waited_ms: 0 }))
+    }
+
+    fn renew_one(&mut self, now: Stamp, space: u32, hold: &HoldRef) -> Result<Renewal, Refusal> {
+        let command = Command::Renew { hash: hold.hold.hash(), token: hold.token };
+        match self.apply_and_pass_on(now, space, &hold.key, &command)? {
+            Outcome::Renewed(renewal) => Ok(renewal),
+            _ => Err(Refusal::NotHeld),
+        }
+    }
+
+    fn release(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Result<Answer, StoreError> {
+        check_batch("releases", holds)?;
+        let answers = holds.iter().map(|hold| self.release_one(now, space, hold)).collect();
+        Ok(Answer::Released(answers))
+    }
+
+    fn release_one(&mut self, now: Stamp, space: u32, hold: &HoldRef) -> Result<Token, Refusal> {
+        let command = Command::Release { hash: hold.hold.hash(), token: hold.token };
+        match self.apply_and_pass_on(now, space, &hold.key, &command)? {
+            Outcome::Released { token } => Ok(token),
+            _ => Err(Refusal::NotHeld),
+        }
+    }
+
+    fn revoke(&mut self, now: Stamp, space: u32, request: &RevokeRequest) -> Result<Answer, StoreError> {
+        let revoke = |only_token| Command::Revoke {
+            by: request.by.clone(),
+            reason: request.reason.clone(),
+            only_token,
+        };
+        if let Which::Key { key, only_token } = &request.which {
+            let outcome = self.apply_and_pass_on(now, space, key, &revoke(*only_token));
+            let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
+            return Ok(Answer::Revoked(revoked(key.clone(), outcome).into_iter().collect()));
+        }
+        let chosen: Vec<Key> = (0..self.table.len())
+            .filter_map(|at| self.table.at(at))
+            .filter(|slot| slot.space == space)
+            .filter(|slot| {
+                slot.record.hold.as_ref().is_some_and(|hold| match &request.which {
+                    Which::Task(task) => hold.task.as_ref() == Some(task),
+                    Which::Owner(owner) => hold.owner == *owner,
+                    Which::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
+                    Which::Key { .. } => false,
+                })
+            })
+            .map(|slot| slot.key.clone())
+            .collect();
+        let mut ended = Vec::with_capacity(chosen.len());
+        for key in chosen {
+            // A refusal here means that its tokens are used up; the others are ended all the same.
+            if let Ok(outcome) = self.apply_and_pass_on(now, space, &key, &revoke(None)) {
+                ended.extend(revoked(key, outcome));
+            }
+        }
+        Ok(Answer::Revoked(ended))
+    }
+
+    /// Carries out a command on a key by name, and passes the key on if it came free.
+    fn apply_and_pass_on(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        key: &Key,
+        command: &Command,
+    ) -> Result<Outcome, Refusal> {
+        let Some(at) = self.table.find(space, key) else {
+            return self.apply_to_nothing(now, space, key, command);
+        };
+        let outcome = self.apply(now, at, command);
+        self.pass_on(now, at);
+        outcome
+    }
+
+    fn advance(&mut self, now: Stamp, by: &Owner, lift: u64) -> Result<Answer, StoreError> {
+        if lift == 0 {
+            return Err(BadInput::new("lift", "must be more than 0").into());
+        }
+        let held = |at| self.table.at(at).and_then(|slot| slot.record.hold.as_ref());
+        let longest_ms = (0..self.table.len())
+            .filter_map(held)
+            .map(|hold| hold.ttl_ms)
+            .max()
+            .unwrap_or(0);
+        let (keys, ended) = (self.table.keys(), self.held);
+        let slots: Vec<u32> = (0..self.table.len()).filter(|at| self.table.at(*at).is_some()).collect();
+        // All or nothing: whether every counter can rise so far is known before the first one does.
+        for slot in slots.iter().filter_map(|at| self.table.at(*at)) {
+            if slot.record.counter.max(self.table.floor(slot.space)).lifted(lift).is_none() {
+                return Err(StoreError::refused(&slot.key, Refusal::TokensExhausted));
+            }
+        }
+        self.send_everybody_home("every lease was ended by `store advance`");
+        for at in slots {
+            // It cannot be refused any more.
+            let _ = self.apply(now, at, &Command::Advance { lift, by: by.clone() });
+        }
+        for space in &mut self.table.spaces {
+            if let Some(floor) = space.floor.lifted(lift) {
+                space.floor = floor;
+                self.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
+            }
+        }
+        self.closed_until_ms = self.closed_until_ms.max(now.store_ms.saturating_add(longest_ms));
+        let closed_for_ms = self.closed_until_ms - now.store_ms;
+        self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
+        self.batch.durable = true;
+        Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms }))
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus {
+            owner_pid: self.served_by.map(|(pid, _)| pid),
+            epoch: self.served_by.map(|(_, epoch)| epoch),
+            keys: self.table.keys(),
+            held: self.held,
+            waiters: self.waiters.len(),
+            last_event: self.events.last_seq(),
+            set_aside: self.set_aside,
+            ..StoreStatus::default()
+        }
+    }
+
+    /// Notes what has run out, at most `budget` slots of it. True: there is more.
+    pub(crate) fn sweep(&mut self, now: Stamp, budget: usize) -> bool {
+        self.time_outs(now);
+        self.dismiss_watchers(now);
+        for _ in 0..budget {
+            let Some((at, due_ms)) = self.wheel.pop_due(now.store_ms) else { return false };
+            let Some(slot) = self.table.at_mut(at).filter(|slot| slot.scheduled == due_ms) else { continue };
+            slot.scheduled = super::wheel::NOT_SCHEDULED;
+            if now.store_ms < slot.deadline_ms {
+                // Renewed since. The wheel is lazy: only now does it learn.
+                self.reschedule(at);
+            } else if slot.record.hold.is_some() {
+                self.settle(now, at);
+            } else {
+                self.collect(now, at);
+            }
+        }
+        true
+    }
+
+    /// Removes a key that has been free for long, and raises the floor in the same step.
+    fn collect(&mut self, now: Stamp, at: u32) {
+        let Some(slot) = self.table.remove(at) else { return };
+        let space = &mut self.table.spaces[slot.space as usize];
+        let token = slot.record.counter;
+        if token > space.floor {
+            space.floor = token;
+            self.batch
+                .others
+                .push(Change::Floor { namespace: space.name.clone(), floor: token });
+        }
+        self.batch.touched.insert(at, Touch::Drop);
+        self.note(now, slot.space, &slot.key, vec![Fact::KeyCollected { token }]);
+    }
+}
+
+fn revoked(key: Key, outcome: Outcome) -> Option<RevokedLease> {
+    match outcome {
+        Outcome::Revoked(revoked) => Some(RevokedLease { key, revoked }),
+        _ => None,
+    }
+}
+
+fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
+    if holds.len() > BATCH_MAX {
+        return Err(BadInput::new(
+            what,
+            format!("are {}; the limit of one call is {BATCH_MAX}", holds.len()),
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn check_limit(limit: usize) -> Result<(), BadInput> {
+    if limit == 0 || limit > PAGE_MAX {
+        return Err(BadInput::new("limit", format!("is {limit}; a page takes 1 to {PAGE_MAX}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Every key of the store, in a slab, found by namespace and name.
+
+use std::hash::BuildHasher;
+
+use fencehold_core::lease::{Record, Term};
+use fencehold_core::{Key, Namespace, Token};
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::wheel::NOT_SCHEDULED;
+
+/// One key. Kept small: a million of them are in memory.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) key: Key,
+    pub(super) space: u32,
+    pub(super) record: Record,
+    /// While a hold is recorded: when it runs out. Otherwise: when the key may be collected.
+    pub(super) deadline_ms: u64,
+    /// The moment under which the wheel looks at this slot next.
+    pub(super) scheduled: u64,
+}
+
+impl Slot {
+    /// Whether the recorded hold is live at this moment.
+    pub(super) fn term(&self, now_ms: u64) -> Term {
+        if self.record.hold.is_none() {
+            Term::Free
+        } else if now_ms < self.deadline_ms {
+            Term::Live { remaining_ms: self.deadline_ms - now_ms }
+        } else {
+            Term::Over { since_ms: now_ms - self.deadline_ms }
+        }
+    }
+
+    pub(super) fn is_live(&self, now_ms: u64) -> bool {
+        matches!(self.term(now_ms), Term::Live { .. })
+    }
+}
+
+/// A namespace, by its number.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) name: Namespace,
+    pub(super) floor: Token,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    pub(super) spaces: Vec<Space>,
+}
+
+impl Table {
+    /// The number of a namespace; new ones get the next.
+    pub(super) fn space(&mut self, name: &Namespace) -> u32 {
+        let found = self.spaces.iter().position(|space| space.name == *name);
+        let at = found.unwrap_or_else(|| {
+            // A namespace that is new here may not have been new before this store was rewound. `advance` lifts every
+            // floor there is, so the lowest of them is above all that was given before.
+            let floor = self.spaces.iter().map(|space| space.floor).min().unwrap_or(Token::NONE);
+            self.spaces.push(Space { name: name.clone(), floor });
+            self.spaces.len() - 1
+        });
+        u32::try_from(at).expect("fewer than 2^32 namespaces")
+    }
+
+    pub(super) fn floor(&self, space: u32) -> Token {
+        self.spaces[space as usize].floor
+    }
+
+    pub(super) fn find(&self, space: u32, key: &Key) -> Option<u32> {
+        let hash = self.hasher.hash_one((space, key));
+        let same = |at: &u32| self.at(*at).is_some_and(|slot| slot.space == space && slot.key == *key);
+        self.index.find(hash, same).copied()
+    }
+
+    /// The slot of a key, made if it is new.
+    pub(super) fn find_or_insert(&mut self, space: u32, key: &Key) -> u32 {
+        if let Some(at) = self.find(space, key) {
+            return at;
+        }
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 keys")
+        });
+        self.fill(at, space, key.clone(), Record::default(), 0);
+        at
+    }
+
+    /// Fills an empty slot.
+    fn fill(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
+        let hash = self.hasher.hash_one((space, &key));
+        self.slots[at as usize] = Some(Slot { key, space, record, deadline_ms, scheduled: NOT_SCHEDULED });
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.index.insert_unique(hash, at, |at| {
+            slots[*at as usize]
+                .as_ref()
+                .map_or(0, |slot| hasher.hash_one((slot.space, &slot.key)))
+        });
+    }
+
+    /// Puts a kept key back where it was. Slots in between are free.
+    #[cfg(feature = "file")]
+    pub(super) fn restore(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
+        while self.slots.len() <= at as usize {
+            self.slots.push(None);
+        }
+        self.fill(at, space, key, record, deadline_ms);
+    }
+
+    /// Finds the free slots after keys were put back.
+    #[cfg(feature = "file")]
+    pub(super) fn restored(&mut self) {
+        let holes = self.slots.iter().enumerate().rev().filter(|(_, slot)| slot.is_none());
+        self.free = holes.filter_map(|(at, _)| u32::try_from(at).ok()).collect();
+    }
+
+    /// Removes a key and gives its slot back.
+    pub(super) fn remove(&mut self, at: u32) -> Option<Slot> {
+        let slot = self.slots[at as usize].take()?;
+        let hash = self.hasher.hash_one((slot.space, &slot.key));
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == at) {
+            entry.remove();
+        }
+        self.free.push(at);
+        Some(slot)
+    }
+
+    pub(super) fn at(&self, at: u32) -> Option<&Slot> {
+        self.slots.get(at as usize)?.as_ref()
+    }
+
+    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    /// How many slots there are, filled or not.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many keys there are.
+    pub(super) fn keys(&self) -> u64 {
+        self.index.len() as u64
+    }
+}

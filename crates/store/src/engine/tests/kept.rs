@@ -1,0 +1,215 @@
+//! P6: what the engine hands over to be kept is all that another engine needs to go on, and says how durable it must be.
+
+use std::collections::BTreeMap;
+
+use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
+use fencehold_core::{Event, Namespace, Owner, Reason, Token};
+use proptest::prelude::*;
+
+use super::super::keep::{Change, Changes, Kept, KeptLease};
+use super::super::state::Engine;
+use super::{Ask, Rig, TTL_MS, key, request};
+use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
+
+/// What a disk would hold.
+#[derive(Default)]
+struct Disk {
+    leases: BTreeMap<u32, Change>,
+    floors: BTreeMap<Namespace, Token>,
+    events: Vec<Event>,
+    closed_until_ms: u64,
+}
+
+impl Disk {
+    fn keep(&mut self, changes: Changes) {
+        for change in changes.rows {
+            match change {
+                Change::Put { slot, .. } => drop(self.leases.insert(slot, change)),
+                Change::Term { slot, token, deadline_ms } => match self.leases.get_mut(&slot) {
+                    Some(Change::Put { record, deadline_ms: kept_ms, .. }) => {
+                        assert_eq!(record.counter, token, "a term of the hold that is kept");
+                        *kept_ms = deadline_ms;
+                    }
+                    other => panic!("a term without its lease: {other:?}"),
+                },
+                Change::Drop { slot } => drop(self.leases.remove(&slot)),
+                Change::Floor { namespace, floor } => drop(self.floors.insert(namespace, floor)),
+                Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
+            }
+        }
+        self.events.extend(changes.events);
+    }
+
+    fn load(&self) -> Engine {
+        let lease = |change: &Change| match change.clone() {
+            Change::Put { slot, namespace, key, record, deadline_ms } => {
+                KeptLease { slot, namespace, key, record, deadline_ms }
+            }
+            other => panic!("not a lease: {other:?}"),
+        };
+        Engine::from_kept(Kept {
+            leases: self.leases.values().map(lease).collect(),
+            floors: self
+                .floors
+                .iter()
+                .map(|(namespace, floor)| (namespace.clone(), *floor))
+                .collect(),
+            events: self.events.clone(),
+            last_seq: self.events.last().map_or(0, |event| event.seq),
+            closed_until_ms: self.closed_until_ms,
+            set_aside: 0,
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take(usize),
+    Renew(usize),
+    Release(usize),
+    Revoke(usize),
+    Pass(u64),
+    Advance,
+    /// The process ends, and another goes on.
+    Restart,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..6_usize).prop_map(Step::Take),
+        3 => (0..8_usize).prop_map(Step::Renew),
+        4 => (0..8_usize).prop_map(Step::Release),
+        1 => (0..6_usize).prop_map(Step::Revoke),
+        3 => (0..TTL_MS).prop_map(Step::Pass),
+        1 => Just(Step::Pass(COLLECT_AFTER_FREE_MS)),
+        1 => Just(Step::Advance),
+        2 => Just(Step::Restart),
+    ]
+}
+
+fn play(steps: &[Step]) {
+    let mut rig = Rig::new();
+    let mut disk = Disk::default();
+    let mut holds: Vec<HoldRef> = Vec::new();
+    for (nth, step) in steps.iter().enumerate() {
+        match step {
+            Step::Take(name) => {
+                let request = request(&format!("k/{name}"), nth as u64);
+                let hold = request.hold;
+                let (changes, answers) = rig.ask(Ask::Acquire(request));
+                disk.keep(changes);
+                if let Ok(super::Answer::Acquired(acquired)) = &answers[0].result {
+                    holds.push(HoldRef { key: acquired.key.clone(), hold, token: acquired.grant.token });
+                }
+            }
+            Step::Renew(back) => renew_or_release(&mut rig, &mut disk, &holds, *back, Ask::Renew),
+            Step::Release(back) => renew_or_release(&mut rig, &mut disk, &holds, *back, Ask::Release),
+            Step::Revoke(name) => disk.keep(rig.ask(revoke(&format!("k/{name}"))).0),
+            Step::Pass(ms) => {
+                rig.pass(*ms);
+                while rig.engine.sweep(rig.now, 2) {
+                    disk.keep(rig.engine.take_batch(true).0);
+                }
+                disk.keep(rig.engine.take_batch(true).0);
+            }
+            Step::Advance => {
+                disk.keep(rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), lift: 1_000 }).0);
+            }
+            Step::Restart => rig.engine = disk.load(),
+        }
+        let mut other = Rig { engine: disk.load(), now: rig.now, next_ticket: 1 };
+        assert_eq!(seen(&mut rig), seen(&mut other), "after {step:?}");
+    }
+}
+
+fn renew_or_release(
+    rig: &mut Rig,
+    disk: &mut Disk,
+    holds: &[HoldRef],
+    back: usize,
+    ask: fn(Vec<HoldRef>) -> Ask,
+) {
+    if let Some(hold) = holds.iter().rev().nth(back) {
+        disk.keep(rig.ask(ask(vec![hold.clone()])).0);
+    }
+}
+
+fn revoke(name: &str) -> Ask {
+    let which = Which::Key { key: key(name), only_token: None };
+    Ask::Revoke(RevokeRequest {
+        which,
+        by: Owner::new("P").unwrap(),
+        reason: Reason::new("because").unwrap(),
+    })
+}
+
+/// Everything that can be seen without changing anything, and what the next grant of a new key would be.
+fn seen(rig: &mut Rig) -> String {
+    let list = ListRequest { include_free: true, limit: 100, ..ListRequest::default() };
+    let leases = rig.answer(Ask::List(list));
+    let events = rig.answer(Ask::Events(EventsRequest { limit: 1_000, ..EventsRequest::default() }));
+    let status = rig.answer(Ask::Status);
+    let floor = rig.engine.table.space(&Namespace::default());
+    let floor = rig.engine.table.floor(floor);
+    format!("{leases:?} {events:?} {status:?} {floor} {}", rig.engine.closed_until_ms)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_engine_goes_on_from_what_was_kept(steps in prop::collection::vec(any_step(), 1..50)) {
+        play(&steps);
+    }
+}
+
+#[test]
+fn only_what_promises_something_asks_to_survive_a_power_cut() {
+    let mut rig = Rig::new();
+    let (changes, _) = rig.ask(Ask::Acquire(request("k", 1)));
+    assert!(changes.durable, "a grant");
+    let hold = HoldRef { key: key("k"), hold: request("k", 1).hold, token: Token::new(1) };
+
+    let (changes, _) = rig.ask(Ask::Renew(vec![hold.clone()]));
+    assert!(!changes.durable && !changes.is_empty(), "a renewal is kept, and waits for no disk");
+    let (changes, _) = rig.ask(Ask::Get(key("k")));
+    assert!(changes.is_empty(), "a look changes nothing");
+    let (changes, _) = rig.ask(Ask::Acquire(request("k", 2)));
+    assert!(changes.is_empty(), "nor does a refusal");
+
+    let (changes, _) = rig.ask(Ask::Release(vec![hold]));
+    assert!(changes.durable, "a release");
+    rig.take(request("k", 3));
+    let (changes, _) = rig.ask(revoke("k"));
+    assert!(changes.durable, "a revocation");
+    rig.take(request("k", 4));
+    rig.pass(TTL_MS);
+    rig.engine.sweep(rig.now, 10);
+    let (changes, _) = rig.engine.take_batch(true);
+    assert!(!changes.durable && !changes.is_empty(), "an expiry promises nothing");
+    let (changes, _) = rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), lift: 1 });
+    assert!(changes.durable, "an advance");
+}
+
+#[test]
+fn a_batch_that_renews_and_grants_is_durable() {
+    let mut rig = Rig::new();
+    let held = rig.take(request("k", 1));
+    rig.send(Ask::Renew(vec![held]));
+    rig.send(Ask::Acquire(request("l", 2)));
+    assert!(rig.engine.take_batch(true).0.durable);
+}
+
+/// The line is not kept, so nobody in it asks anybody to yield.
+#[test]
+fn a_notice_does_not_outlive_the_line() {
+    let mut rig = Rig::new();
+    let mut disk = Disk::default();
+    disk.keep(rig.ask(Ask::Acquire(request("k", 1))).0);
+    let mut contender = request("k", 2);
+    (contender.priority, contender.yield_within_ms, contender.wait_ms) = (5, Some(1_000), 60_000);
+    disk.keep(rig.ask(Ask::Acquire(contender)).0);
+    assert!(rig.view("k").unwrap().holder.unwrap().notice.is_some());
+    rig.engine = disk.load();
+    assert_eq!(rig.view("k").unwrap().holder.unwrap().notice, None);
+}

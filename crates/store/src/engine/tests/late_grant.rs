@@ -1,0 +1,68 @@
+//! R14: a grant that found nobody there.
+
+use fencehold_core::lease::How;
+
+use super::super::state::Granted;
+use super::{Answer, Answered, Ask, Rig, request};
+use crate::lease::HoldRef;
+
+fn in_line(rig: &mut Rig, nth: u64) -> super::Ticket {
+    let mut waiter = request("k", nth);
+    waiter.wait_ms = 60_000;
+    let ticket = rig.send(Ask::Acquire(waiter));
+    let (_, answers) = rig.engine.take_batch(true);
+    assert!(answers.is_empty());
+    ticket
+}
+
+fn granted_to(answers: &[Answered], ticket: super::Ticket) -> Granted {
+    let answered = answers.iter().find(|answered| answered.ticket == ticket).expect("an answer");
+    assert!(matches!(answered.result, Ok(Answer::Acquired(_))), "{:?}", answered.result);
+    answered.granted.expect("a grant says where")
+}
+
+fn release(rig: &mut Rig, hold: &HoldRef) -> Vec<Answered> {
+    rig.ask(Ask::Release(vec![hold.clone()])).1
+}
+
+#[test]
+fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
+    let mut rig = Rig::new();
+    let holder = rig.take(request("k", 1));
+    let (gone, next) = (in_line(&mut rig, 2), in_line(&mut rig, 3));
+    let granted = granted_to(&release(&mut rig, &holder), gone);
+    assert!(granted.fresh);
+    rig.engine.abandon(rig.now, granted);
+    let (changes, answers) = rig.engine.take_batch(true);
+    granted_to(&answers, next);
+    assert!(changes.durable, "the next grant is a promise");
+    let view = rig.view("k").unwrap();
+    assert_eq!(view.holder.unwrap().owner.as_str(), "owner-3");
+    let endings: Vec<_> = view.endings.iter().map(|ending| (ending.owner.as_str(), ending.how)).collect();
+    assert_eq!(endings, [("owner-1", How::Released), ("owner-2", How::Abandoned)]);
+    assert!(view.token > view.endings[1].token);
+}
+
+/// By the time that it is known that nobody was there, somebody else may hold the key.
+#[test]
+fn abandoning_a_hold_that_is_over_does_nothing() {
+    let mut rig = Rig::new();
+    let holder = rig.take(request("k", 1));
+    let gone = in_line(&mut rig, 2);
+    let granted = granted_to(&release(&mut rig, &holder), gone);
+    rig.pass(super::TTL_MS);
+    let newer = rig.take(request("k", 3));
+    rig.engine.abandon(rig.now, granted);
+    assert_eq!(rig.renew(&newer), Ok(newer.token));
+}
+
+#[test]
+fn one_that_was_cancelled_before_its_turn_is_granted_nothing() {
+    let mut rig = Rig::new();
+    let holder = rig.take(request("k", 1));
+    let gone = in_line(&mut rig, 2);
+    rig.engine.cancel(rig.now, gone);
+    let answers = release(&mut rig, &holder);
+    assert!(answers.iter().all(|answered| answered.ticket != gone));
+    assert_eq!(rig.view("k").unwrap().holder, None);
+}

@@ -1,0 +1,159 @@
+//! The thread around the engine: answers go out after their batch was kept, and to somebody.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use fencehold_core::Namespace;
+use fencehold_core::lease::How;
+
+use super::super::keep::{Changes, Keep, KeepError, KeepNothing};
+use super::super::{Handle, Writer};
+use super::{Answer, Ask, Engine, key, request};
+use crate::clock::ManualClock;
+use crate::error::StoreError;
+use crate::lease::{AcquireRequest, HoldRef, LeaseView};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Longer than any answer takes: only a broken writer waits for it.
+const LONG: Duration = Duration::from_secs(20);
+
+fn start(keep: impl Keep + 'static) -> Writer {
+    Writer::start("test", Arc::new(ManualClock::new()), Engine::new(), keep, |_, _, _| {}).unwrap()
+}
+
+/// Sends a request whose answer is taken, or not.
+fn send(handle: &Handle, ask: Ask, taken: bool) -> Receiver<Result<Answer>> {
+    let (sender, answer) = mpsc::channel();
+    let reply = Box::new(move |result| {
+        let _ = sender.send(result);
+        taken
+    });
+    handle.send(Namespace::default(), ask, u64::MAX, reply).unwrap();
+    answer
+}
+
+fn view(handle: &Handle) -> LeaseView {
+    match send(handle, Ask::Get(key("k")), true).recv_timeout(LONG).unwrap() {
+        Ok(Answer::Lease(Some(view))) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn take(handle: &Handle, request: AcquireRequest) -> HoldRef {
+    let hold = request.hold;
+    match send(handle, Ask::Acquire(request), true).recv_timeout(LONG).unwrap() {
+        Ok(Answer::Acquired(acquired)) => HoldRef { key: acquired.key, hold, token: acquired.grant.token },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// R14: nobody takes the answer, so the key is free again before anybody is answered anything else.
+#[test]
+fn a_grant_that_nobody_takes_is_given_back() {
+    let writer = start(KeepNothing);
+    let handle = &writer.handle;
+    let held = take(handle, request("k", 1));
+    let waiter = AcquireRequest { wait_ms: 60_000, ..request("k", 2) };
+    let never_taken = send(handle, Ask::Acquire(waiter), false);
+    send(handle, Ask::Release(vec![held]), true)
+        .recv_timeout(LONG)
+        .unwrap()
+        .unwrap();
+    assert!(matches!(never_taken.recv_timeout(LONG).unwrap(), Ok(Answer::Acquired(_))));
+    let view = view(handle);
+    assert_eq!(view.holder, None);
+    let endings: Vec<_> = view.endings.iter().map(|ending| ending.how).collect();
+    assert_eq!(endings, [How::Released, How::Abandoned]);
+}
+
+/// R13: the same request was sent twice, and one of the two was answered: that one has the lease.
+#[test]
+fn a_grant_that_one_of_two_sendings_takes_is_kept() {
+    let writer = start(KeepNothing);
+    let handle = &writer.handle;
+    take(handle, request("k", 1));
+    // The answer to the second sending finds nobody, but it is not a fresh grant.
+    let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
+    send(handle, Ask::Acquire(again), false).recv_timeout(LONG).unwrap().unwrap();
+    assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
+}
+
+/// Keeps a batch when it is told to, and as it is told.
+struct Gate {
+    arrived: Sender<Changes>,
+    go_on: Receiver<std::result::Result<(), KeepError>>,
+}
+
+impl Keep for Gate {
+    const KEEPS: bool = true;
+
+    fn keep(&mut self, changes: &Changes) -> std::result::Result<(), KeepError> {
+        self.arrived.send(changes.clone()).unwrap();
+        self.go_on.recv().unwrap_or(Ok(()))
+    }
+
+    fn confirm(&mut self) -> std::result::Result<(), KeepError> {
+        self.arrived.send(Changes::default()).unwrap();
+        self.go_on.recv().unwrap_or(Ok(()))
+    }
+
+    fn tidy(&mut self, _: bool) -> std::result::Result<(), KeepError> {
+        Ok(())
+    }
+}
+
+/// P6: what is acknowledged was kept before.
+#[test]
+fn no_answer_goes_out_before_its_batch_was_kept() {
+    let (arrived, at_gate) = mpsc::channel();
+    let (open, go_on) = mpsc::channel();
+    let writer = start(Gate { arrived, go_on });
+    let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
+    let changes = at_gate.recv_timeout(LONG).unwrap();
+    assert!(changes.durable && !changes.rows.is_empty() && !changes.events.is_empty());
+    assert!(answer.try_recv().is_err(), "it has not been kept yet");
+    open.send(Ok(())).unwrap();
+    assert!(answer.recv_timeout(LONG).unwrap().is_ok());
+
+    // One that changes nothing waits until it is sure that this is still the one that serves.
+    let answer = send(&writer.handle, Ask::Get(key("k")), true);
+    assert!(at_gate.recv_timeout(LONG).unwrap().is_empty());
+    assert!(answer.try_recv().is_err());
+    open.send(Ok(())).unwrap();
+    assert!(answer.recv_timeout(LONG).unwrap().is_ok());
+}
+
+/// R26: nothing is acknowledged that may be gone.
+#[cfg(feature = "file")]
+#[test]
+fn a_batch_that_could_not_be_kept_is_never_answered() {
+    for error in [KeepError::Failed("no space".to_owned()), KeepError::Superseded] {
+        let (arrived, at_gate) = mpsc::channel();
+        let (open, go_on) = mpsc::channel();
+        let writer = start(Gate { arrived, go_on });
+        let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
+        at_gate.recv_timeout(LONG).unwrap();
+        open.send(Err(error)).unwrap();
+        // The reply is dropped unused: whoever waits learns that the engine has stopped.
+        assert_eq!(answer.recv_timeout(LONG).err(), Some(mpsc::RecvTimeoutError::Disconnected));
+        drop(writer);
+    }
+}
+
+/// A disk that is busy for a moment is asked again, with the same batch.
+#[cfg(feature = "file")]
+#[test]
+fn a_batch_that_met_a_busy_disk_is_kept_later() {
+    let (arrived, at_gate) = mpsc::channel();
+    let (open, go_on) = mpsc::channel();
+    let writer = start(Gate { arrived, go_on });
+    let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
+    let first = at_gate.recv_timeout(LONG).unwrap();
+    open.send(Err(KeepError::Busy("somebody writes".to_owned()))).unwrap();
+    let second = at_gate.recv_timeout(LONG).unwrap();
+    assert_eq!(first, second);
+    open.send(Ok(())).unwrap();
+    assert!(answer.recv_timeout(LONG).unwrap().is_ok());
+}

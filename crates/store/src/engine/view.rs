@@ -1,0 +1,97 @@
+//! What people may see of a key: everything but the proof of a hold.
+
+use fencehold_core::lease::Ending;
+use fencehold_core::{Key, Stamp};
+
+use super::ask::Answer;
+use super::state::Engine;
+use super::step::check_limit;
+use super::table::Slot;
+use crate::error::StoreError;
+use crate::lease::{EndingView, HolderView, LeasePage, LeaseView, ListRequest};
+
+/// How many slots one page of a list looks at, so that listing a million keys never holds up a renewal.
+const LOOK_AT_MAX: u32 = 10_000;
+
+impl Engine {
+    pub(super) fn view(&self, now: Stamp, space: u32, key: &Key) -> Option<LeaseView> {
+        let at = self.table.find(space, key)?;
+        self.table.at(at).map(|slot| self.view_slot(now, at, slot))
+    }
+
+    pub(super) fn list(&self, now: Stamp, space: u32, request: &ListRequest) -> Result<Answer, StoreError> {
+        check_limit(request.limit)?;
+        // The cursor is a slot: a key keeps its slot for as long as it is kept, so nothing is skipped or seen twice.
+        let from = u32::try_from(request.cursor.unwrap_or(0)).unwrap_or(u32::MAX);
+        let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
+        let mut page =
+            LeasePage { leases: Vec::new(), next: (to < self.table.len()).then_some(u64::from(to)) };
+        for at in from..to {
+            let Some(slot) = self.table.at(at).filter(|slot| slot.space == space) else { continue };
+            if !matches(slot, now, request) {
+                continue;
+            }
+            if page.leases.len() == request.limit {
+                page.next = Some(u64::from(at));
+                break;
+            }
+            page.leases.push(self.view_slot(now, at, slot));
+        }
+        Ok(Answer::Leases(page))
+    }
+
+    fn view_slot(&self, now: Stamp, at: u32, slot: &Slot) -> LeaseView {
+        let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
+        let holder = hold.map(|hold| HolderView {
+            owner: hold.owner.clone(),
+            task: hold.task.clone(),
+            ttl_ms: hold.ttl_ms,
+            max_age_ms: hold.max_age_ms.map(std::num::NonZeroU64::get),
+            priority: hold.priority,
+            age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
+            since_wall_ms: hold.since.wall_ms,
+            remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
+            notice: hold.notice.as_deref().cloned(),
+            yield_in_ms: hold
+                .notice
+                .as_ref()
+                .map(|notice| notice.yield_at_ms.saturating_sub(now.store_ms)),
+        });
+        LeaseView {
+            key: slot.key.clone(),
+            token: slot.record.counter,
+            holder,
+            waiters: self.waiters.in_line_count(at) as u64,
+            endings: slot.record.endings().iter().map(view_ending).collect(),
+        }
+    }
+}
+
+fn view_ending(ending: &Ending) -> EndingView {
+    EndingView {
+        token: ending.token,
+        owner: ending.owner.clone(),
+        task: ending.task.clone(),
+        how: ending.how,
+        at_wall_ms: ending.at.wall_ms,
+        by: ending.by.clone(),
+        reason: ending.reason.clone(),
+    }
+}
+
+fn matches(slot: &Slot, now: Stamp, request: &ListRequest) -> bool {
+    let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
+    let owner = request
+        .owner
+        .as_ref()
+        .is_none_or(|owner| hold.is_some_and(|hold| hold.owner == *owner));
+    let task = request
+        .task
+        .as_ref()
+        .is_none_or(|task| hold.is_some_and(|hold| hold.task.as_ref() == Some(task)));
+    let prefix = request
+        .prefix
+        .as_ref()
+        .is_none_or(|prefix| slot.key.as_str().starts_with(prefix.as_str()));
+    (hold.is_some() || request.include_free) && owner && task && prefix
+}

@@ -1,0 +1,128 @@
+//! Who stands in line for which key. First come, first served, within one priority; a waiter may stand in several
+//! lines at once and leaves them all with its first grant.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use fencehold_core::HoldHash;
+
+use crate::lease::AcquireRequest;
+
+/// A request's number, for finding its caller again.
+pub(crate) type Ticket = u64;
+
+/// One that waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) space: u32,
+    pub(super) slots: Vec<u32>,
+    pub(super) hash: HoldHash,
+    pub(super) request: AcquireRequest,
+    /// When it came here.
+    pub(super) arrived_ms: u64,
+    /// When its time is up. From then on it is never granted anything.
+    pub(super) until_ms: u64,
+}
+
+impl Waiter {
+    /// Its place in line: rank, then how long it has stood in line in all, then order of arrival.
+    fn place(&self, ticket: Ticket) -> Place {
+        let since_ms = self.arrived_ms.saturating_sub(self.request.waited_before_ms);
+        (Reverse(self.request.priority), since_ms, ticket)
+    }
+}
+
+type Place = (Reverse<i16>, u64, Ticket);
+
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    waiting: HashMap<Ticket, Waiter>,
+    lines: HashMap<u32, BTreeSet<Place>>,
+    by_until: BTreeSet<(u64, Ticket)>,
+    /// By namespace too: a hold id means nothing in another.
+    by_hash: HashMap<(u32, [u8; 16]), Ticket>,
+}
+
+impl Waiters {
+    pub(super) fn add(&mut self, ticket: Ticket, waiter: Waiter) {
+        let place = waiter.place(ticket);
+        for slot in &waiter.slots {
+            self.lines.entry(*slot).or_default().insert(place);
+        }
+        self.by_until.insert((waiter.until_ms, ticket));
+        self.by_hash.insert((waiter.space, *waiter.hash.as_bytes()), ticket);
+        self.waiting.insert(ticket, waiter);
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&ticket)?;
+        let place = waiter.place(ticket);
+        for slot in &waiter.slots {
+            if let Some(line) = self.lines.get_mut(slot) {
+                line.remove(&place);
+                if line.is_empty() {
+                    self.lines.remove(slot);
+                }
+            }
+        }
+        self.by_until.remove(&(waiter.until_ms, ticket));
+        self.by_hash.remove(&(waiter.space, *waiter.hash.as_bytes()));
+        Some(waiter)
+    }
+
+    /// The first in line for a key.
+    pub(super) fn first(&self, slot: u32) -> Option<(Ticket, &Waiter)> {
+        self.in_line(slot).next()
+    }
+
+    /// Everybody in line for a key, first to last.
+    pub(super) fn in_line(&self, slot: u32) -> impl Iterator<Item = (Ticket, &Waiter)> {
+        let tickets = self.lines.get(&slot).into_iter().flatten().map(|(_, _, ticket)| *ticket);
+        tickets.filter_map(|ticket| self.waiting.get(&ticket).map(|waiter| (ticket, waiter)))
+    }
+
+    pub(super) fn in_line_count(&self, slot: u32) -> usize {
+        self.lines.get(&slot).map_or(0, BTreeSet::len)
+    }
+
+    /// Somebody whose time is up.
+    pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
+        self.by_until
+            .first()
+            .filter(|(until_ms, _)| *until_ms <= now_ms)
+            .map(|(_, ticket)| *ticket)
+    }
+
+    /// The waiter that stands in line with this hold id already.
+    pub(super) fn with_hash(&self, space: u32, hash: HoldHash) -> Option<Ticket> {
+        self.by_hash.get(&(space, *hash.as_bytes())).copied()
+    }
+
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.by_until.first().map(|(until_ms, _)| *until_ms)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+}
+
+/// Those that wait for something to happen.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    pub(super) waiting: BTreeMap<Ticket, Watcher>,
+}
+
+/// One that waits for events.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    pub(super) space: u32,
+    pub(super) request: crate::lease::EventsRequest,
+    pub(super) until_ms: u64,
+}
+
+impl Watchers {
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.waiting.values().map(|watcher| watcher.until_ms).min()
+    }
+}

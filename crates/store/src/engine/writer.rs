@@ -1,0 +1,363 @@
+//! The one thread that changes an engine: it drains all waiting requests, decides them, has the changes kept, and
+//! only then lets the answers go.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fencehold_core::{HoldId, Namespace};
+use futures_channel::oneshot;
+
+use super::ask::{Answer, Ask};
+use super::keep::{Keep, KeepError};
+use super::state::{Answered, Engine};
+use super::waiters::Ticket;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::lease::HoldRef;
+
+/// The most requests of one batch: a bound on how long the first of them waits for the last to be decided.
+const BATCH_REQUESTS_MAX: usize = 4_096;
+/// The most slots of one sweep, so that a mass expiry never holds up a renewal for long.
+const SWEEP_MAX: usize = 512;
+/// How long to wait for a batch to fill, at most, and only while it is smaller than the recent ones.
+const GATHER_MAX: Duration = Duration::from_micros(300);
+
+/// Takes an answer to whoever asked. False: nobody is there any more.
+pub(crate) type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
+
+enum Message {
+    Ask {
+        ticket: Ticket,
+        namespace: Namespace,
+        ask: Ask,
+        caller: Caller,
+    },
+    Cancel(Ticket),
+    /// Whether the engine still runs.
+    #[cfg(feature = "file")]
+    Ping(Box<dyn FnOnce() + Send>),
+    /// The clock was moved by hand.
+    Nudge,
+    Stop,
+}
+
+/// Whoever waits for an answer.
+struct Caller {
+    reply: Reply,
+    /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
+    give_up_ms: u64,
+}
+
+/// The way to ask a running engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    sender: Sender<Message>,
+    next_ticket: AtomicU64,
+}
+
+/// How a writer came to its end.
+pub(crate) type Ended = Result<(), KeepError>;
+
+/// A running engine.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread. `ended` is called on it, once, when it stops; answers that have not gone by then never do,
+    /// and whoever waits for one finds its reply dropped.
+    pub(crate) fn start<K: Keep + 'static>(
+        name: &str,
+        clock: Arc<dyn Clock>,
+        engine: Engine,
+        keep: K,
+        ended: impl FnOnce(Ended, K, Engine) + Send + 'static,
+    ) -> std::io::Result<Writer> {
+        let (sender, receiver) = mpsc::channel();
+        let shared = Arc::new(Shared { sender, next_ticket: AtomicU64::new(1) });
+        let weak: Weak<Shared> = Arc::downgrade(&shared);
+        clock.on_move(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                let _ = shared.sender.send(Message::Nudge);
+            }
+        }));
+        let mut work = Work {
+            clock,
+            engine,
+            keep,
+            receiver,
+            backlog: VecDeque::new(),
+            callers: HashMap::new(),
+            recent: 0,
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let end = work.run();
+            let Work { engine, keep, callers, receiver, backlog, .. } = work;
+            // Nobody can ask any more before anybody learns that nobody answers.
+            drop(receiver);
+            ended(end, keep, engine);
+            drop((callers, backlog));
+        })?;
+        Ok(Writer { handle: Handle(shared), thread: Some(thread) })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.handle.0.sender.send(Message::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Handle {
+    /// Sends a request; its answer goes to `reply`. `None`: the engine has stopped.
+    pub(crate) fn send(
+        &self,
+        namespace: Namespace,
+        ask: Ask,
+        give_up_ms: u64,
+        reply: Reply,
+    ) -> Option<Ticket> {
+        let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let caller = Caller { reply, give_up_ms };
+        self.0
+            .sender
+            .send(Message::Ask { ticket, namespace, ask, caller })
+            .ok()
+            .map(|()| ticket)
+    }
+
+    /// The caller of this request has gone.
+    pub(crate) fn cancel(&self, ticket: Ticket) {
+        let _ = self.0.sender.send(Message::Cancel(ticket));
+    }
+
+    /// Has the engine's thread call back when it comes to it.
+    #[cfg(feature = "file")]
+    pub(crate) fn ping(&self, pong: Box<dyn FnOnce() + Send>) {
+        let _ = self.0.sender.send(Message::Ping(pong));
+    }
+
+    /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
+    pub(crate) fn ask(&self, namespace: Namespace, ask: Ask, give_up_ms: u64) -> Asked {
+        let hold = match &ask {
+            Ask::Acquire(request) => Some(request.hold),
+            _ => None,
+        };
+        let (sender, receiver) = oneshot::channel();
+        let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
+        let ticket = self.send(namespace.clone(), ask, give_up_ms, reply);
+        Asked { handle: self.clone(), namespace, hold, ticket, receiver }
+    }
+}
+
+/// An answer to come. Dropping it leaves the line, and gives back a lease that was granted but never picked up.
+pub(crate) struct Asked {
+    handle: Handle,
+    namespace: Namespace,
+    hold: Option<HoldId>,
+    /// `None` once there is nothing left to cancel.
+    ticket: Option<Ticket>,
+    receiver: oneshot::Receiver<Result<Answer, StoreError>>,
+}
+
+impl Future for Asked {
+    type Output = Option<Result<Answer, StoreError>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.receiver).poll(context).map(Result::ok);
+        if polled.is_ready() {
+            self.ticket = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        self.receiver.close();
+        match self.receiver.try_recv() {
+            Ok(Some(Ok(Answer::Acquired(acquired)))) if !acquired.grant.resumed => {
+                let Some(hold) = self.hold else { return };
+                let hold = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+                self.handle.send(
+                    self.namespace.clone(),
+                    Ask::Release(vec![hold]),
+                    u64::MAX,
+                    Box::new(|_| true),
+                );
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => self.handle.cancel(ticket),
+        }
+    }
+}
+
+struct Work<K> {
+    clock: Arc<dyn Clock>,
+    engine: Engine,
+    keep: K,
+    receiver: Receiver<Message>,
+    /// What came while a batch could not be kept.
+    backlog: VecDeque<Message>,
+    callers: HashMap<Ticket, Caller>,
+    /// How large the last batches were, as a moving average.
+    recent: usize,
+}
+
+impl<K: Keep> Work<K> {
+    fn run(&mut self) -> Ended {
+        let mut more_to_sweep = false;
+        loop {
+            let mut batch: Vec<Message> = self.backlog.drain(..).collect();
+            if batch.is_empty() {
+                batch.extend(if more_to_sweep { self.receiver.try_recv().ok() } else { self.wait() });
+            }
+            self.gather(&mut batch);
+            let now = self.clock.now();
+            let mut stop = false;
+            for message in batch {
+                match message {
+                    Message::Ask { ticket, namespace, ask, caller } => {
+                        self.callers.insert(ticket, caller);
+                        self.engine.ask(now, ticket, &namespace, ask);
+                    }
+                    Message::Cancel(ticket) => {
+                        self.callers.remove(&ticket);
+                        self.engine.cancel(now, ticket);
+                    }
+                    #[cfg(feature = "file")]
+                    Message::Ping(pong) => pong(),
+                    Message::Nudge => {}
+                    Message::Stop => stop = true,
+                }
+            }
+            // Whoever asked comes first, also after a gap in which this process did not run.
+            more_to_sweep = self.engine.sweep(now, SWEEP_MAX);
+            self.settle()?;
+            if stop {
+                return Ok(());
+            }
+            self.keep.tidy(!more_to_sweep)?;
+        }
+    }
+
+    /// Waits for something to do.
+    fn wait(&mut self) -> Option<Message> {
+        let limit = self.engine.next_due_ms().map(|due_ms| self.clock.real_time_until(due_ms));
+        match limit {
+            None | Some(None) => self.receiver.recv().ok().or(Some(Message::Stop)),
+            Some(Some(limit)) => match self.receiver.recv_timeout(limit) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Message::Stop),
+            },
+        }
+    }
+
+    /// Takes everything that waits, and waits a little for more while this batch is smaller than the recent ones:
+    /// those who were answered together tend to come back together, and one sync can serve them all.
+    #[expect(clippy::disallowed_methods, reason = "a batch gathers in the machine's time, not the store's")]
+    fn gather(&mut self, batch: &mut Vec<Message>) {
+        batch.extend(self.receiver.try_iter().take(BATCH_REQUESTS_MAX.saturating_sub(batch.len())));
+        if K::KEEPS && !batch.is_empty() {
+            let target = self.recent.min(BATCH_REQUESTS_MAX);
+            let started = std::time::Instant::now();
+            while batch.len() < target {
+                let Some(left) = GATHER_MAX.checked_sub(started.elapsed()) else { break };
+                match self.receiver.recv_timeout(left) {
+                    Ok(message) => batch.push(message),
+                    Err(_) => break,
+                }
+                batch.extend(self.receiver.try_iter().take(BATCH_REQUESTS_MAX.saturating_sub(batch.len())));
+            }
+        }
+        if !batch.is_empty() {
+            self.recent = (self.recent * 3 + batch.len()) / 4;
+        }
+    }
+
+    /// Keeps what the engine changed, then lets the answers go. Grants that find nobody are given back at once.
+    fn settle(&mut self) -> Ended {
+        loop {
+            let (changes, answers) = self.engine.take_batch(K::KEEPS);
+            if !changes.is_empty() {
+                self.insist(|keep| keep.keep(&changes))?;
+            } else if !answers.is_empty() {
+                self.insist(Keep::confirm)?;
+            }
+            let abandoned = self.deliver(answers);
+            if abandoned.is_empty() {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            for granted in abandoned {
+                self.engine.abandon(now, granted);
+            }
+        }
+    }
+
+    /// Tries until it is kept, or never will be. Whoever cannot wait that long is told so.
+    fn insist(&mut self, attempt: impl Fn(&mut K) -> Ended) -> Ended {
+        loop {
+            match attempt(&mut self.keep) {
+                #[cfg(feature = "file")]
+                Err(KeepError::Busy(why)) => self.turn_away(&why),
+                end => return end,
+            }
+        }
+    }
+
+    /// Answers everybody whose patience is at an end while the store is blocked.
+    #[cfg(feature = "file")]
+    fn turn_away(&mut self, why: &str) {
+        let now_ms = crate::clock::SystemClock.now().store_ms;
+        // Those that were asked already may be carried out yet.
+        for (ticket, caller) in self.callers.extract_if(|_, caller| caller.give_up_ms <= now_ms) {
+            (caller.reply)(Err(StoreError::Unknown { why: why.to_owned() }));
+            self.backlog.push_back(Message::Cancel(ticket));
+        }
+        self.backlog.extend(self.receiver.try_iter());
+        for message in std::mem::take(&mut self.backlog) {
+            match message {
+                Message::Ask { caller, .. } if caller.give_up_ms <= now_ms => {
+                    (caller.reply)(Err(StoreError::Unavailable { why: why.to_owned() }));
+                }
+                message => self.backlog.push_back(message),
+            }
+        }
+    }
+
+    fn deliver(&mut self, answers: Vec<Answered>) -> Vec<super::state::Granted> {
+        let mut abandoned = Vec::new();
+        let mut delivered = HashSet::new();
+        for Answered { ticket, result, granted } in answers {
+            let caller = self.callers.remove(&ticket);
+            let arrived = caller.is_some_and(|caller| (caller.reply)(result));
+            match granted {
+                Some(granted) if arrived => drop(delivered.insert(*granted.hash.as_bytes())),
+                Some(granted) if granted.fresh => abandoned.push(granted),
+                _ => {}
+            }
+        }
+        // The same hold id may have been answered twice in this batch: one arrival is enough.
+        abandoned.retain(|granted| !delivered.contains(granted.hash.as_bytes()));
+        abandoned
+    }
+}

@@ -1,0 +1,74 @@
+//! What a store can answer instead of doing what was asked. Rich; the library folds it into what to do next.
+
+use fencehold_core::{BadInput, Key, Refusal};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A store's refusal, or its inability.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The request can never succeed as it stands.
+    #[error(transparent)]
+    BadInput(#[from] BadInput),
+    /// The rules refuse it.
+    #[error("{key}: {refusal}")]
+    Refused {
+        /// Which key.
+        key: Key,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A bound of the store is reached. Trying again later may work.
+    #[error("{what}: the limit of {limit} is reached")]
+    Full {
+        /// What there is too much of.
+        what: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// This store cannot do that.
+    #[error("the store {store} cannot {what}")]
+    Unsupported {
+        /// Which store.
+        store: String,
+        /// What it cannot do.
+        what: String,
+    },
+    /// Events between the cursor and the oldest one kept are gone.
+    #[error(
+        "the cursor {cursor} is too old: the oldest event kept is {oldest}; list what is held and start from there"
+    )]
+    CursorTooOld {
+        /// The cursor that was given.
+        cursor: u64,
+        /// The oldest event that is still kept.
+        oldest: u64,
+    },
+    /// The store could not be reached in time, and nothing was done.
+    #[error("the store is unavailable: {why}")]
+    Unavailable {
+        /// What stands in the way.
+        why: String,
+    },
+    /// The request was sent and no answer came: it may have been carried out. Sending it again is safe.
+    #[error("the outcome is unknown: {why}; the same request can safely be sent again")]
+    Unknown {
+        /// What happened to the answer.
+        why: String,
+    },
+    /// What is there cannot be used as a store, and was left untouched.
+    #[error("{place} cannot be used as a store: {why}")]
+    Unusable {
+        /// Where.
+        place: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn refused(key: &Key, refusal: Refusal) -> Self {
+        StoreError::Refused { key: key.clone(), refusal }
+    }
+}

@@ -1,0 +1,44 @@
+//! Points at which a test can hold this process or make its disk fail, by files in the folder `gates` of the store's
+//! directory. Not part of a shipped build.
+
+#[cfg(feature = "gates")]
+use std::path::PathBuf;
+
+use super::place::Place;
+
+/// Waits while `NAME.closed` is there, after writing `NAME.reached`.
+#[cfg(feature = "gates")]
+#[expect(clippy::disallowed_methods, reason = "a held process has nothing to do but to look again")]
+pub(super) fn pass(place: &Place, name: &str) {
+    let closed = file(place, name, "closed");
+    if closed.exists() {
+        let _ = std::fs::write(file(place, name, "reached"), std::process::id().to_string());
+        while closed.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+}
+
+/// Whether the disk is to fail here: while `NAME.fails` is there.
+#[cfg(feature = "gates")]
+pub(super) fn fail(place: &Place, name: &str) -> rusqlite::Result<()> {
+    if file(place, name, "fails").exists() {
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
+        return Err(rusqlite::Error::SqliteFailure(error, Some("the test says so".to_owned())));
+    }
+    Ok(())
+}
+
+#[cfg(feature = "gates")]
+fn file(place: &Place, name: &str, ending: &str) -> PathBuf {
+    place.path().join("gates").join(format!("{name}.{ending}"))
+}
+
+#[cfg(not(feature = "gates"))]
+pub(super) fn pass(_: &Place, _: &str) {}
+
+#[cfg(not(feature = "gates"))]
+#[expect(clippy::unnecessary_wraps, reason = "a shipped build has no gates")]
+pub(super) fn fail(_: &Place, _: &str) -> rusqlite::Result<()> {
+    Ok(())
+}

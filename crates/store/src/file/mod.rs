@@ -1,0 +1,255 @@
+//! `file:DIR`: the engine, kept in SQLite, shared by every process of the machine that opens the directory.
+//!
+//! Whoever opens it first *owns* it and serves the others through a socket in it. Ownership is an epoch in the
+//! database, checked in the transaction of every commit and again before answers that change nothing; so an owner that
+//! was stopped and superseded can answer nothing when it wakes. Callers see a pause when an owner goes, not an error:
+//! their questions are sent again, which is always safe.
+
+mod boot;
+mod codec;
+mod frame;
+mod gate;
+mod link;
+mod load;
+mod owner;
+mod place;
+mod schema;
+mod service;
+mod sqlite;
+mod takeover;
+mod tools;
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Token};
+use tokio::sync::{mpsc, oneshot};
+
+use self::place::Place;
+use self::service::{Order, Question, Shared, Told};
+use crate::asking::{Route, asking_store};
+use crate::capability::Capabilities;
+use crate::clock::{Clock, SystemClock};
+use crate::engine::{Answer, Ask, TTL_MS_MIN, check_acquire};
+use crate::error::StoreError;
+use crate::lease::{
+    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
+    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
+};
+
+pub use self::tools::{CheckReport, backup, check, restore};
+
+/// A store in a directory of this machine.
+#[derive(Debug)]
+pub struct FileStore {
+    shared: Arc<Shared>,
+    orders: mpsc::UnboundedSender<Order>,
+    next_id: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl FileStore {
+    /// Opens the store in a directory, made (for this user alone) if it is missing.
+    ///
+    /// The clock decides when leases end; every process that opens the same directory must use the same one.
+    pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let place = Arc::new(Place::open(directory)?);
+        let shared = Arc::new(Shared::default());
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let unavailable = |error: std::io::Error| StoreError::Unavailable {
+            why: format!("the thread of {} could not be started: {error}", directory.display()),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(2)
+            .thread_name("fencehold-file")
+            .build()
+            .map_err(unavailable)?;
+        let service = service::run(place, clock, Arc::clone(&shared), inbox);
+        let thread = std::thread::Builder::new()
+            .name("fencehold-file".to_owned())
+            .spawn(move || {
+                runtime.block_on(service);
+                // An attempt to take over may still wait for somebody; it must not hold this process up.
+                runtime.shutdown_background();
+            })
+            .map_err(unavailable)?;
+        Ok(FileStore { shared, orders, next_id: AtomicU64::new(1), thread: Mutex::new(Some(thread)) })
+    }
+
+    fn stop(&self) {
+        let _ = self.orders.send(Order::Close);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Has the service thread find whoever serves the directory, and ask it. `None`: the handle was closed.
+    fn ask_elsewhere(&self, question: Elsewhere) -> Telling {
+        let (reply, told) = oneshot::channel();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let Elsewhere { namespace, ask, asked_at_ms, give_up_ms, uncertain } = question;
+        let hold = match &ask {
+            Ask::Acquire(request) => Some((namespace.clone(), request.hold)),
+            _ => None,
+        };
+        let question = Question { namespace, ask, asked_at_ms, give_up_ms, uncertain, reply };
+        // A closed handle drops the question, and with it the reply.
+        let _ = self.orders.send(Order::Ask(id, Box::new(question)));
+        Telling { orders: self.orders.clone(), id: Some(id), hold, told }
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Route for FileStore {
+    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+        if let Ask::Acquire(request) = &ask {
+            // Here, not only where it is decided: on the way it grows older.
+            check_acquire(request)?;
+        }
+        let asked_at_ms = SystemClock.now().store_ms;
+        let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
+        let mut uncertain = false;
+        loop {
+            if let Some(engine) = self.shared.here() {
+                let sent_at_ms = SystemClock.now().store_ms;
+                let aged = aged(&ask, sent_at_ms - asked_at_ms, uncertain);
+                if let Some(result) = engine.ask(call.namespace.clone(), aged, give_up_ms).await {
+                    return result.map(|answer| waited_longer(answer, sent_at_ms - asked_at_ms));
+                }
+                uncertain = true;
+            }
+            let told = self.ask_elsewhere(Elsewhere {
+                namespace: call.namespace.clone(),
+                ask: ask.clone(),
+                asked_at_ms,
+                give_up_ms,
+                uncertain,
+            });
+            match told.await {
+                Some(Told::Answer { result, sent_at_ms }) => {
+                    return (*result)
+                        .map(|answer| waited_longer(answer, sent_at_ms.saturating_sub(asked_at_ms)));
+                }
+                Some(Told::AskHere) => {}
+                None if uncertain && !ask.only_reads() => {
+                    return Err(StoreError::Unknown { why: "this store was closed".to_owned() });
+                }
+                None => return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }),
+            }
+        }
+    }
+
+    fn can(&self) -> Capabilities {
+        Capabilities {
+            store: "file:",
+            fair: true,
+            waits: true,
+            preempts: true,
+            durable: true,
+            ttl_ms_min: TTL_MS_MIN,
+        }
+    }
+
+    async fn shut(&self) {
+        self.stop();
+    }
+}
+
+asking_store!(FileStore);
+
+/// A question before it has a way back.
+struct Elsewhere {
+    namespace: Namespace,
+    ask: Ask,
+    asked_at_ms: u64,
+    give_up_ms: u64,
+    uncertain: bool,
+}
+
+/// What will become of a question. Dropping it leaves the line, and gives back a lease that was granted but never
+/// picked up.
+struct Telling {
+    orders: mpsc::UnboundedSender<Order>,
+    /// `None` once there is nothing left to leave.
+    id: Option<u64>,
+    hold: Option<(Namespace, HoldId)>,
+    told: oneshot::Receiver<Told>,
+}
+
+impl Future for Telling {
+    type Output = Option<Told>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.told).poll(context).map(Result::ok);
+        if polled.is_ready() {
+            self.id = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        self.told.close();
+        match self.told.try_recv() {
+            Ok(Told::Answer { result, .. }) => {
+                if let (Ok(Answer::Acquired(acquired)), Some((namespace, hold))) = (*result, self.hold.take())
+                    && !acquired.grant.resumed
+                {
+                    let release = vec![HoldRef { key: acquired.key, hold, token: acquired.grant.token }];
+                    let _ = self.orders.send(Order::GiveBack { namespace, release });
+                }
+            }
+            Ok(Told::AskHere) => {}
+            Err(_) => drop(self.orders.send(Order::Cancel(id))),
+        }
+    }
+}
+
+/// How long a question may be on its way before that is taken off the time it has for standing in line.
+const ON_THE_WAY_MS: u64 = 100;
+
+/// The same question, some time later: what it says about time has moved on. A hold id that was never sent stays new,
+/// and one that may have been received before is never called new.
+fn aged(ask: &Ask, by_ms: u64, again: bool) -> Ask {
+    let mut ask = ask.clone();
+    match &mut ask {
+        Ask::Acquire(request) => {
+            if again || request.hold_age_ms > 0 {
+                request.hold_age_ms = request.hold_age_ms.saturating_add(by_ms).max(1);
+            }
+            if again {
+                // It stood in line elsewhere; the way to its first place in line is nobody's doing but its own.
+                request.waited_before_ms = request.waited_before_ms.saturating_add(by_ms);
+            }
+            if again || by_ms > ON_THE_WAY_MS {
+                request.wait_ms = request.wait_ms.saturating_sub(by_ms);
+            }
+        }
+        Ask::Events(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
+        _ => {}
+    }
+    ask
+}
+
+/// The time on the way to the sending that was answered counts as time in line: the asker counts from its call.
+fn waited_longer(mut answer: Answer, by_ms: u64) -> Answer {
+    match &mut answer {
+        Answer::Acquired(acquired) => acquired.waited_ms = acquired.waited_ms.saturating_add(by_ms),
+        Answer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
+        _ => {}
+    }
+    answer
+}

@@ -1,0 +1,212 @@
+//! The owner's side of the socket: every process of the machine that uses this directory talks to it here.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use fencehold_core::Namespace;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
+use super::link::BEAT;
+use crate::clock::{Clock, SystemClock};
+use crate::engine::{Ask, Handle, Reply};
+use crate::error::StoreError;
+
+/// What the owner does for those who connect.
+#[derive(Clone)]
+pub(super) enum Service {
+    /// It has taken over and is not ready.
+    Starting,
+    /// It serves.
+    Serving { handle: Handle, epoch: u64 },
+    /// The disk failed, and nobody may serve yet.
+    Refusing { epoch: u64, why: Arc<str> },
+}
+
+/// Accepts connections until it is dropped, and with it every connection.
+pub(super) struct Door {
+    connections: JoinSet<()>,
+    listener: UnixListener,
+    service: watch::Sender<Service>,
+}
+
+impl Door {
+    /// A door that tells everybody to wait.
+    pub(super) fn open(listener: std::os::unix::net::UnixListener) -> io::Result<Door> {
+        let listener = UnixListener::from_std(listener)?;
+        Ok(Door { connections: JoinSet::new(), listener, service: watch::Sender::new(Service::Starting) })
+    }
+
+    pub(super) fn serve(&self, service: Service) {
+        self.service.send_replace(service);
+    }
+
+    /// Ends every connection; new ones may come.
+    pub(super) fn turn_out(&mut self) {
+        self.connections.abort_all();
+    }
+
+    /// Lets one more in. Cancelling it loses nothing.
+    pub(super) async fn admit(&mut self) {
+        match self.listener.accept().await {
+            Ok((stream, _)) => {
+                let service = self.service.subscribe();
+                self.connections.spawn(async move {
+                    if let Err(error) = attend(stream, service).await {
+                        tracing::debug!(%error, "a connection ended");
+                    }
+                });
+                while self.connections.try_join_next().is_some() {}
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no further process can connect at the moment");
+                pause().await;
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "descriptors ran out: only real time can bring some back")]
+async fn pause() {
+    tokio::time::sleep(BEAT).await;
+}
+
+/// One connection, from hello to goodbye.
+async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut frames = Frames::new(read);
+    let Some(ToOwner::Hello { protocol, pid }) = frames.next().await? else { return Ok(()) };
+    if protocol != PROTOCOL {
+        let why = format!(
+            "pid {} serves this directory with protocol {PROTOCOL}, and this process speaks {protocol}: \
+             use the same version of fencehold in both",
+            std::process::id()
+        );
+        return write.write_all(&frame::bytes_of(&FromOwner::Refuse { why })?).await;
+    }
+    let service = ready(&mut service, &mut write).await?;
+    tracing::debug!(pid, "a process connected");
+    let epoch = match &service {
+        Service::Serving { epoch, .. } | Service::Refusing { epoch, .. } => *epoch,
+        Service::Starting => return Ok(()),
+    };
+    let welcome = FromOwner::Welcome { protocol: PROTOCOL, pid: std::process::id(), epoch };
+    write.write_all(&frame::bytes_of(&welcome)?).await?;
+    let (answers, outbox) = mpsc::unbounded_channel();
+    let mut desk = Desk { service, answers, tickets: HashMap::new() };
+    let ended = tokio::select! {
+        ended = desk.take_in(&mut frames) => ended,
+        ended = send_out(outbox, write) => ended,
+    };
+    desk.leave();
+    ended
+}
+
+/// Tells an early visitor to wait, again and again, until the owner is ready.
+async fn ready(service: &mut watch::Receiver<Service>, write: &mut OwnedWriteHalf) -> io::Result<Service> {
+    loop {
+        let current = service.borrow_and_update().clone();
+        if !matches!(current, Service::Starting) {
+            return Ok(current);
+        }
+        write.write_all(&frame::bytes_of(&FromOwner::Starting)?).await?;
+        let changed = tokio::time::timeout(BEAT, service.changed()).await;
+        if matches!(changed, Ok(Err(_))) {
+            return Ok(Service::Starting);
+        }
+    }
+}
+
+/// One visitor's open requests.
+struct Desk {
+    service: Service,
+    answers: mpsc::UnboundedSender<FromOwner>,
+    /// Its number for a request, and ours. Those that were answered are forgotten by and by.
+    tickets: HashMap<u64, u64>,
+}
+
+impl Desk {
+    async fn take_in(&mut self, frames: &mut Frames<OwnedReadHalf>) -> io::Result<()> {
+        while let Some(frame) = frames.next().await? {
+            match frame {
+                ToOwner::Ask { id, namespace, ask, patience_ms } => {
+                    let reply: Reply = {
+                        let answers = self.answers.clone();
+                        Box::new(move |result| {
+                            answers.send(FromOwner::Answer { id, result: Box::new(result) }).is_ok()
+                        })
+                    };
+                    self.ask(id, namespace, *ask, patience_ms, reply);
+                }
+                ToOwner::Cancel { id } => {
+                    if let (Some(ticket), Service::Serving { handle, .. }) =
+                        (self.tickets.remove(&id), &self.service)
+                    {
+                        handle.cancel(ticket);
+                    }
+                }
+                ToOwner::Ping => self.ping(),
+                ToOwner::Hello { .. } => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, id: u64, namespace: Namespace, ask: Ask, patience_ms: u64, reply: Reply) {
+        match &self.service {
+            Service::Serving { handle, .. } => {
+                let waits = ask.wait_ms() > 0;
+                let give_up_ms = SystemClock.now().store_ms.saturating_add(patience_ms);
+                let ticket = handle.send(namespace, ask, give_up_ms, reply);
+                // Only what waits can be left.
+                if let Some(ticket) = ticket.filter(|_| waits) {
+                    self.tickets.insert(id, ticket);
+                }
+            }
+            Service::Refusing { why, .. } => {
+                reply(Err(StoreError::Unavailable { why: why.to_string() }));
+            }
+            Service::Starting => {}
+        }
+    }
+
+    /// The answer to a ping comes from the engine: a thread that accepts frames while the engine hangs is not alive.
+    fn ping(&self) {
+        let answers = self.answers.clone();
+        match &self.service {
+            Service::Serving { handle, .. } => {
+                handle.ping(Box::new(move || drop(answers.send(FromOwner::Pong))));
+            }
+            _ => drop(answers.send(FromOwner::Pong)),
+        }
+    }
+
+    /// The visitor has gone: nothing of it stands in line any more.
+    fn leave(&mut self) {
+        if let Service::Serving { handle, .. } = &self.service {
+            self.tickets.drain().for_each(|(_, ticket)| handle.cancel(ticket));
+        }
+    }
+}
+
+/// Writes answers as they come, many at a time.
+async fn send_out(
+    mut outbox: mpsc::UnboundedReceiver<FromOwner>,
+    mut write: OwnedWriteHalf,
+) -> io::Result<()> {
+    let mut ready = Vec::with_capacity(256);
+    let mut buffer = Vec::with_capacity(64 << 10);
+    while outbox.recv_many(&mut ready, 256).await > 0 {
+        for frame in ready.drain(..) {
+            frame::put(&frame, &mut buffer)?;
+        }
+        write.write_all(&buffer).await?;
+        buffer.clear();
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! The directory of a store: what may be in it, and what must not be touched.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use super::gate;
+use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
+use crate::error::StoreError;
+
+const DATABASE: &str = "fencehold.db";
+const MARK: &str = "uncertain";
+
+/// SQLite's own limit on the length of a path, less room for the names beside the database.
+const PATH_BYTES_MAX: usize = 480;
+
+/// A store's directory, opened.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// Reached through its descriptor: a socket's path may have only 108 bytes.
+    directory: OwnedFd,
+}
+
+impl Place {
+    /// Opens a directory, made if it is missing, and looks whether it can be a store. Changes nothing in one that
+    /// cannot.
+    pub(super) fn open(path: &Path) -> Result<Place, StoreError> {
+        let path = std::path::absolute(path).map_err(|error| unusable(path, &error.to_string()))?;
+        let make = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        make.map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
+        let path = fs::canonicalize(&path).map_err(|error| unusable(&path, &error.to_string()))?;
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            let why = format!("its path has {} bytes; the limit is {PATH_BYTES_MAX}", path.as_os_str().len());
+            return Err(unusable(&path, &why));
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty())
+            .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
+        let place = Place { path, directory };
+        place.refuse_network()?;
+        refuse_foreign(&place.database())?;
+        rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+            .map_err(|error| unusable(&place.path, &format!("this user may not write there: {error}")))?;
+        Ok(place)
+    }
+
+    /// Opens the directory of a store that must be there.
+    pub(super) fn open_existing(path: &Path) -> Result<Place, StoreError> {
+        if !path.join(DATABASE).exists() {
+            return Err(unusable(path, "there is no store in it"));
+        }
+        Place::open(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
+
+    /// The short way to a socket in the directory.
+    pub(super) fn socket(&self, epoch: u64) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/owner-{epoch}.sock", self.directory.as_raw_fd()))
+    }
+
+    fn lock_path(&self, epoch: u64) -> PathBuf {
+        self.path.join(format!("owner-{epoch}.lock"))
+    }
+
+    /// The epochs whose sockets are in the directory, newest first.
+    pub(super) fn epochs(&self) -> Vec<u64> {
+        let mut epochs: Vec<u64> = self.numbered(".sock").map(|(epoch, _)| epoch).collect();
+        epochs.sort_unstable_by(|a, b| b.cmp(a));
+        epochs
+    }
+
+    fn numbered(&self, ending: &'static str) -> impl Iterator<Item = (u64, PathBuf)> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        entries.filter_map(move |entry| {
+            let name = entry.file_name();
+            let number = name.to_str()?.strip_prefix("owner-")?.strip_suffix(ending)?;
+            Some((number.parse().ok()?, entry.path()))
+        })
+    }
+
+    /// Takes the lock of an epoch. It lasts as long as the file is open, so it tells that its owner has died.
+    pub(super) fn lock(&self, epoch: u64) -> io::Result<File> {
+        let file = open_private(&self.lock_path(epoch))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.set_len(0)?;
+        io::Write::write_all(&mut &file, std::process::id().to_string().as_bytes())?;
+        Ok(file)
+    }
+
+    /// Whether the owner of an epoch still runs.
+    pub(super) fn is_locked(&self, epoch: u64) -> bool {
+        let Ok(file) = File::open(self.lock_path(epoch)) else { return false };
+        // A shared lock for a moment: those who look do not get into each other's way.
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+    }
+
+    /// The process that last said it was the owner, for people.
+    pub(super) fn last_owner_pid(&self) -> Option<u32> {
+        let (_, newest) = self.numbered(".lock").max_by_key(|(epoch, _)| *epoch)?;
+        fs::read_to_string(newest).ok()?.trim().parse().ok()
+    }
+
+    /// Who stands in the way of a write, for people.
+    pub(super) fn blocked_by(&self) -> String {
+        let path = self.path.display();
+        match self.last_owner_pid() {
+            Some(pid) => format!(
+                "{path} is in the middle of a write by another process; the last owner is pid {pid}: \
+                 if it is stopped, continue it (kill -CONT {pid}) or end it"
+            ),
+            None => format!("{path} is in the middle of a write by another process"),
+        }
+    }
+
+    /// Removes what earlier owners left.
+    pub(super) fn forget_before(&self, epoch: u64) {
+        let old = self.numbered(".sock").chain(self.numbered(".lock"));
+        for (_, path) in old.filter(|(number, _)| *number < epoch) {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Removes what this owner leaves, when it ends in good order.
+    pub(super) fn forget(&self, epoch: u64) {
+        let _ = fs::remove_file(self.socket(epoch));
+        let _ = fs::remove_file(self.lock_path(epoch));
+    }
+
+    /// Notes that the disk failed: renewals that were acknowledged may be lost.
+    pub(super) fn mark(&self) -> io::Result<()> {
+        gate::fail(self, "mark").map_err(io::Error::other)?;
+        open_private(&self.path.join(MARK))?.sync_all()?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    pub(super) fn is_marked(&self) -> bool {
+        self.path.join(MARK).exists()
+    }
+
+    pub(super) fn unmark(&self) -> io::Result<()> {
+        match fs::remove_file(self.path.join(MARK)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Locks and shared memory do not work across machines: on a network file system two owners could serve.
+    fn refuse_network(&self) -> Result<(), StoreError> {
+        let known = [
+            (0x6969, "NFS"),
+            (0x517b, "SMB"),
+            (0xff53_4d42, "CIFS"),
+            (0xfe53_4d42, "SMB2"),
+            (0x0102_1997, "9P"),
+            (0x00c3_6400, "Ceph"),
+            (0x5346_414f, "AFS"),
+            (0x7375_7245, "Coda"),
+            (0x0bd0_0bd0, "Lustre"),
+            (0x0116_1970, "GFS2"),
+            (0x7461_636f, "OCFS2"),
+            (0x6573_5546, "FUSE"),
+        ];
+        let system =
+            rustix::fs::statfs(&self.path).map_err(|error| unusable(&self.path, &error.to_string()))?;
+        // The field's type differs between machines; the magic numbers all fit into 32 bits.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "magic numbers have 32 bits"
+        )]
+        let magic = system.f_type as u32;
+        match known.iter().find(|(number, _)| *number == magic) {
+            None => Ok(()),
+            Some((_, name)) => Err(unusable(
+                &self.path,
+                &format!(
+                    "it is on {name}, and a network file system cannot keep two machines apart; \
+                          use a local directory and reach it from elsewhere through a server"
+                ),
+            )),
+        }
+    }
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
+    StoreError::Unusable { place: place.display().to_string(), why: why.to_owned() }
+}
+
+/// Somebody else's file, or one of a newer version, is recognised by its header before anything is opened.
+pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+    let mut header = Vec::with_capacity(100);
+    match File::open(path) {
+        Ok(file) => file.take(100).read_to_end(&mut header),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => Err(error),
+    }
+    .map_err(|error| unusable(path, &error.to_string()))?;
+    if header.is_empty() {
+        return Ok(());
+    }
+    let number = |at: usize| header.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+    let (Some(cookie), Some(version), Some(application)) = (number(40), number(60), number(68)) else {
+        return Err(unusable(path, "it is too short for a database; it was left untouched"));
+    };
+    if !header.starts_with(b"SQLite format 3\0") || (application != APPLICATION_ID && application != 0) {
+        return Err(unusable(path, "it is not a Fencehold database; it was left untouched"));
+    }
+    // Without our mark it can only be ours if it is still empty: its tables may be in the log beside it.
+    if application == 0 && (version != 0 || cookie != 0) {
+        return Err(unusable(path, "it is somebody else's database; it was left untouched"));
+    }
+    if version > SCHEMA_VERSION {
+        return Err(newer(path, version));
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The database: its tables, its version, and how it is opened.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::place::{Place, unusable};
+use crate::error::StoreError;
+
+/// `FENC`, in the file's header: recognises our files before they are opened.
+pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
+/// The newest schema that this program knows.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// How long one attempt waits for somebody else's transaction. Whoever must wait longer tries again, and can say
+/// in between what it waits for.
+pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
+
+/// Leases are found by their slot, which the engine keeps stable: neighbours in memory are neighbours on disk, and no
+/// second index has to be kept. Renewals go to a narrow table of their own, so that a batch of them touches few pages.
+/// A row of `terms` counts only for the token that it names.
+const VERSION_1: &str = "
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    epoch INTEGER NOT NULL,
+    owner_pid INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    closed_until_ms INTEGER NOT NULL
+);
+INSERT INTO meta VALUES (1, 0, 0, '', 0);
+CREATE TABLE floors (namespace TEXT PRIMARY KEY, floor INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE leases (
+    slot INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    counter INTEGER NOT NULL,
+    deadline_ms INTEGER NOT NULL,
+    record BLOB NOT NULL
+);
+CREATE TABLE terms (slot INTEGER PRIMARY KEY, token INTEGER NOT NULL, deadline_ms INTEGER NOT NULL);
+CREATE TABLE events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);
+CREATE TABLE aside (id INTEGER PRIMARY KEY, problem TEXT NOT NULL, namespace, key, counter, deadline_ms, record);
+";
+
+/// Opens the database, made if it is missing.
+pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_PRIVATE_CACHE;
+    let path = place.database();
+    let fail = |error: rusqlite::Error| sorry(place, &error);
+    let connection = Connection::open_with_flags(&path, flags).map_err(fail)?;
+    connection.busy_timeout(BUSY_WAIT).map_err(fail)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    let wal: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(fail)?;
+    if wal != "wal" {
+        return Err(unusable(&path, &format!("its journal mode is {wal}, and cannot be changed to wal")));
+    }
+    // Checkpoints are made by hand, between batches. The cache is small: the working state is in the engine.
+    connection
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -4096;")
+        .map_err(fail)?;
+    Ok(connection)
+}
+
+/// Makes the tables, inside the transaction under way, unless they are there.
+pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreError> {
+    let fail = |error: rusqlite::Error| sorry(place, &error);
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map_err(fail);
+    match number("PRAGMA user_version")? {
+        0 if number("SELECT count(*) FROM sqlite_schema")? > 0 => {
+            Err(unusable(&place.database(), "it is somebody else's database; it was left untouched"))
+        }
+        0 => {
+            connection.execute_batch(VERSION_1).map_err(fail)?;
+            let marks =
+                format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};");
+            connection.execute_batch(&marks).map_err(fail)
+        }
+        version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
+        _ => Ok(()),
+    }
+}
+
+/// A schema that this program does not know yet.
+pub(super) fn newer(database: &Path, version: u32) -> StoreError {
+    let why = format!(
+        "its schema is version {version}, and this program knows up to {SCHEMA_VERSION}: use a newer one"
+    );
+    unusable(database, &why)
+}
+
+/// Whether an error means that somebody else is in the middle of something, so that trying again may work.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)
+    )
+}
+
+/// What an error of the database means for whoever wants to use the store.
+pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode;
+    let path = place.database();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => unusable(&path, "it is not a database; it was left untouched"),
+        Some(ErrorCode::DatabaseCorrupt) => unusable(
+            &path,
+            &format!(
+                "it is damaged ({error}); `fencehold store check` says where, and a backup can be restored"
+            ),
+        ),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            unusable(&path, &format!("it cannot be written: {error}"))
+        }
+        Some(ErrorCode::DiskFull) => {
+            StoreError::Unavailable { why: format!("the disk of {} is full", path.display()) }
+        }
+        _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
+    }
+}

@@ -1,0 +1,502 @@
+//! The thread behind a `file:` handle: it finds whoever owns the directory, or becomes the owner itself, and carries
+//! every question to an answer across owners that end, are killed or fall silent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use fencehold_core::Namespace;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+
+use super::frame::{FromOwner, ToOwner};
+use super::link::{BEAT, Link, Reached, SILENCE, wait};
+use super::owner::{Door, Service as Offer};
+use super::place::{Place, unusable};
+use super::takeover::{self, Attempt, Ownership};
+use crate::clock::{Clock, SystemClock};
+use crate::engine::{Answer, Ask, Ended, Engine, Handle, KeepError, Writer};
+use crate::error::StoreError;
+use crate::lease::HoldRef;
+
+/// What a handle asks of its thread.
+pub(super) enum Order {
+    Ask(u64, Box<Question>),
+    Cancel(u64),
+    /// A lease was granted to somebody who had gone.
+    GiveBack {
+        namespace: Namespace,
+        release: Vec<HoldRef>,
+    },
+    Close,
+}
+
+/// A question on its way to whoever owns the directory.
+pub(super) struct Question {
+    pub(super) namespace: Namespace,
+    pub(super) ask: Ask,
+    /// When it was first asked, and when its asker gives up, on the machine's own boot-time clock.
+    pub(super) asked_at_ms: u64,
+    pub(super) give_up_ms: u64,
+    /// Whether an earlier sending may have been carried out.
+    pub(super) uncertain: bool,
+    pub(super) reply: oneshot::Sender<Told>,
+}
+
+/// What becomes of a question.
+pub(super) enum Told {
+    /// Answered; the sending that was answered left at this moment.
+    Answer { result: Box<Result<Answer, StoreError>>, sent_at_ms: u64 },
+    /// This process owns the directory now: ask its own engine.
+    AskHere,
+}
+
+/// What the handle and its thread share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The engine, while this process owns the directory.
+    pub(super) here: RwLock<Option<Handle>>,
+    /// What stands in the way, for people.
+    obstacle: Mutex<String>,
+}
+
+impl Shared {
+    fn set_here(&self, handle: Option<Handle>) {
+        *self.here.write().unwrap_or_else(PoisonError::into_inner) = handle;
+    }
+
+    pub(super) fn here(&self) -> Option<Handle> {
+        self.here.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_obstacle(&self, why: String) {
+        *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    fn obstacle(&self) -> String {
+        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Runs until the handle is closed.
+pub(super) async fn run(
+    place: Arc<Place>,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    orders: mpsc::UnboundedReceiver<Order>,
+) {
+    let mut service = Service {
+        place,
+        clock,
+        shared,
+        orders,
+        pending: BTreeMap::new(),
+        left: HashMap::new(),
+        closed: false,
+    };
+    let mut silent = None;
+    loop {
+        let next = match service.seek(silent.take()).await {
+            Sought::Owner(link) => service.use_owner(*link).await,
+            Sought::Own(ownership, door) => service.own(*ownership, door).await,
+            Sought::Unusable(error) => service.refuse_all(&error).await,
+            Sought::Closed => Next::Close,
+        };
+        match next {
+            Next::Seek { silent: epoch } if !service.closed => silent = epoch,
+            _ => return,
+        }
+    }
+}
+
+/// What to do when a role has ended.
+enum Next {
+    /// Look for the owner. An epoch whose owner fell silent may be taken over.
+    Seek {
+        silent: Option<u64>,
+    },
+    Close,
+}
+
+enum Sought {
+    Owner(Box<Link>),
+    Own(Box<Ownership>, Door),
+    Unusable(StoreError),
+    Closed,
+}
+
+struct Service {
+    place: Arc<Place>,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    pending: BTreeMap<u64, Pending>,
+    /// Those whose asker has gone while they were on their way: what they are granted is given back.
+    left: HashMap<u64, Box<Question>>,
+    /// Whether the handle has been closed: whatever goes on then comes to an end.
+    closed: bool,
+}
+
+struct Pending {
+    question: Box<Question>,
+    sent_at_ms: u64,
+}
+
+impl Service {
+    /// Looks for the owner, taking questions meanwhile.
+    async fn seek(&mut self, silent: Option<u64>) -> Sought {
+        let found = find(Arc::clone(&self.place), Arc::clone(&self.clock), Arc::clone(&self.shared), silent);
+        tokio::pin!(found);
+        let mut beat = beat();
+        loop {
+            tokio::select! {
+                found = &mut found => return found,
+                order = self.orders.recv() => if self.take(order).is_none() { return Sought::Closed },
+                _ = beat.tick() => self.give_up_overdue(),
+            }
+        }
+    }
+
+    /// Takes an order into the pending ones. `None`: the handle is closed.
+    fn take(&mut self, order: Option<Order>) -> Option<Taken> {
+        match order.unwrap_or(Order::Close) {
+            Order::Ask(id, question) => {
+                let sent_at_ms = question.asked_at_ms;
+                self.pending.insert(id, Pending { question, sent_at_ms });
+                Some(Taken::Asked(id))
+            }
+            Order::Cancel(id) => match self.pending.remove(&id) {
+                Some(pending) => {
+                    self.left.insert(id, pending.question);
+                    Some(Taken::Left(id))
+                }
+                None => Some(Taken::Nothing),
+            },
+            Order::GiveBack { namespace, release } => {
+                if let Some(engine) = self.shared.here() {
+                    engine.send(namespace, Ask::Release(release), u64::MAX, Box::new(|_| true));
+                    return Some(Taken::Nothing);
+                }
+                Some(Taken::GiveBack(namespace, release))
+            }
+            Order::Close => {
+                self.closed = true;
+                None
+            }
+        }
+    }
+
+    /// Asks the owner until it ends, falls silent, or the handle is closed.
+    async fn use_owner(&mut self, mut link: Link) -> Next {
+        let pid = link.pid;
+        let path = self.place.path().display().to_string();
+        self.shared.set_obstacle(format!("pid {pid} owns {path} and does not answer"));
+        link.expect_an_answer();
+        let ids: Vec<u64> = self.pending.keys().copied().collect();
+        let mut sent = ids.into_iter().try_for_each(|id| self.put(&mut link, id));
+        let mut beat = beat();
+        loop {
+            if sent.is_ok() {
+                sent = link.flush().await;
+            }
+            if let Err(error) = sent {
+                let silent = error.kind() == std::io::ErrorKind::TimedOut;
+                return Next::Seek { silent: silent.then_some(link.epoch) };
+            }
+            sent = tokio::select! {
+                order = self.orders.recv() => {
+                    let mut order = order;
+                    loop {
+                        let was_idle = self.pending.is_empty();
+                        let put = match self.take(order) {
+                            Some(Taken::Asked(id)) => {
+                                if was_idle {
+                                    link.expect_an_answer();
+                                }
+                                self.put(&mut link, id)
+                            }
+                            Some(Taken::Left(id)) => link.queue(&ToOwner::Cancel { id }),
+                            Some(Taken::GiveBack(namespace, release)) => give_back(&mut link, namespace, release),
+                            Some(Taken::Nothing) => Ok(()),
+                            None => return Next::Close,
+                        };
+                        match (put, self.orders.try_recv()) {
+                            (Ok(()), Ok(next)) => order = Some(next),
+                            (put, _) => break put,
+                        }
+                    }
+                }
+                frame = link.next() => match frame {
+                    Ok(Some(FromOwner::Answer { id, result })) => {
+                        self.hand_over(&mut link, id, result)
+                    }
+                    Ok(Some(_)) => Ok(()),
+                    Ok(None) | Err(_) => return Next::Seek { silent: None },
+                },
+                _ = beat.tick() => {
+                    self.give_up_overdue();
+                    if self.pending.is_empty() {
+                        Ok(())
+                    } else if link.silent_for() > SILENCE {
+                        tracing::warn!(pid, place = path, "the owner of this directory has fallen silent");
+                        return Next::Seek { silent: Some(link.epoch) };
+                    } else {
+                        link.queue(&ToOwner::Ping)
+                    }
+                }
+            };
+        }
+    }
+
+    /// Hands an answer to whoever asked. A lease that finds its asker gone is given back at once.
+    fn hand_over(
+        &mut self,
+        link: &mut Link,
+        id: u64,
+        result: Box<Result<Answer, StoreError>>,
+    ) -> std::io::Result<()> {
+        let (question, result) = match self.pending.remove(&id) {
+            Some(Pending { question, sent_at_ms }) => {
+                let Question { namespace, ask, reply, .. } = *question;
+                match reply.send(Told::Answer { result, sent_at_ms }) {
+                    Err(Told::Answer { result, .. }) => ((namespace, ask), result),
+                    _ => return Ok(()),
+                }
+            }
+            None => match self.left.remove(&id) {
+                Some(question) => ((question.namespace, question.ask), result),
+                None => return Ok(()),
+            },
+        };
+        match (question, *result) {
+            ((namespace, Ask::Acquire(request)), Ok(Answer::Acquired(acquired)))
+                if !acquired.grant.resumed =>
+            {
+                let hold = HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token };
+                give_back(link, namespace, vec![hold])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a pending question into the next sending, aged by the time it has been pending.
+    fn put(&mut self, link: &mut Link, id: u64) -> std::io::Result<()> {
+        let Some(pending) = self.pending.get_mut(&id) else { return Ok(()) };
+        let now_ms = SystemClock.now().store_ms;
+        let question = &mut pending.question;
+        let again = std::mem::replace(&mut question.uncertain, true);
+        pending.sent_at_ms = now_ms;
+        let ask = super::aged(&question.ask, now_ms.saturating_sub(question.asked_at_ms), again);
+        let patience_ms = question.give_up_ms.saturating_sub(now_ms);
+        let namespace = question.namespace.clone();
+        link.queue(&ToOwner::Ask { id, namespace, ask: Box::new(ask), patience_ms })
+    }
+
+    /// Serves the directory until somebody else does, the disk fails, or the handle is closed.
+    async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
+        let Ownership { epoch, engine, keep, lock } = ownership;
+        let (ended, mut end) = oneshot::channel::<(Ended, Engine)>();
+        let started =
+            Writer::start("fencehold-engine", Arc::clone(&self.clock), engine, keep, |end, keep, engine| {
+                drop(keep);
+                let _ = ended.send((end, engine));
+            });
+        let writer = match started {
+            Ok(writer) => writer,
+            Err(error) => {
+                self.shared.set_obstacle(format!("no thread could be started: {error}"));
+                wait(BEAT).await;
+                return Next::Seek { silent: None };
+            }
+        };
+        tracing::debug!(epoch, place = %self.place.path().display(), "this process owns the directory");
+        self.shared.set_here(Some(writer.handle.clone()));
+        door.serve(Offer::Serving { handle: writer.handle.clone(), epoch });
+        self.send_all_here();
+        let end = loop {
+            tokio::select! {
+                () = door.admit() => {}
+                order = self.orders.recv() => {
+                    if self.take(order).is_none() {
+                        break None;
+                    }
+                    self.send_all_here();
+                }
+                end = &mut end => break end.ok(),
+            }
+        };
+        self.shared.set_here(None);
+        // Waits for the batch under way.
+        drop(writer);
+        let next = match end {
+            None | Some((Ok(()), _)) => Next::Close,
+            Some((Err(KeepError::Failed(why)), engine)) => {
+                self.after_failure(&why, &engine, &mut door, epoch).await;
+                Next::Seek { silent: None }
+            }
+            Some((Err(KeepError::Superseded | KeepError::Busy(_)), _)) => {
+                tracing::warn!(epoch, "another process took this directory over; asking it from now on");
+                return Next::Seek { silent: None };
+            }
+        };
+        drop(door);
+        self.place.forget(epoch);
+        drop(lock);
+        next
+    }
+
+    fn send_all_here(&mut self) {
+        for (_, pending) in std::mem::take(&mut self.pending) {
+            let _ = pending.question.reply.send(Told::AskHere);
+        }
+    }
+
+    /// The disk failed: renewals that were acknowledged may be lost. The next owner is told by a mark to give every
+    /// live lease a full ttl. Where no mark can be made, nobody may serve until the last acknowledged deadline is past.
+    async fn after_failure(&mut self, why: &str, engine: &Engine, door: &mut Door, epoch: u64) {
+        tracing::error!(why, place = %self.place.path().display(), "the disk failed; recovering from what it holds");
+        self.shared.set_obstacle(format!("{}: {why}", self.place.path().display()));
+        let Err(error) = self.place.mark() else { return };
+        let until_ms = engine.latest_deadline_ms();
+        let why = format!("{}: {why}; nor could that be noted ({error})", self.place.path().display());
+        door.turn_out();
+        door.serve(Offer::Refusing { epoch, why: why.as_str().into() });
+        let refusal = StoreError::Unavailable { why };
+        let mut beat = beat();
+        while self.clock.now().store_ms < until_ms && self.place.mark().is_err() {
+            tokio::select! {
+                () = door.admit() => {}
+                order = self.orders.recv() => if self.take(order).is_none() { return },
+                _ = beat.tick() => {}
+            }
+            self.answer_all(&refusal);
+        }
+    }
+
+    /// The store cannot be used: everybody is told, and the next question makes this process look again.
+    async fn refuse_all(&mut self, error: &StoreError) -> Next {
+        while self.pending.is_empty() {
+            let order = self.orders.recv().await;
+            if self.take(order).is_none() {
+                return Next::Close;
+            }
+        }
+        self.answer_all(error);
+        Next::Seek { silent: None }
+    }
+
+    fn answer_all(&mut self, error: &StoreError) {
+        for (_, Pending { question, sent_at_ms }) in std::mem::take(&mut self.pending) {
+            let _ = question
+                .reply
+                .send(Told::Answer { result: Box::new(Err(error.clone())), sent_at_ms });
+        }
+    }
+
+    /// Tells those who can wait no longer what stands in the way.
+    fn give_up_overdue(&mut self) {
+        let now_ms = SystemClock.now().store_ms;
+        self.left.retain(|_, question| question.give_up_ms > now_ms);
+        let overdue: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| {
+                pending.question.give_up_ms <= now_ms || pending.question.reply.is_closed()
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in overdue {
+            let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) else { continue };
+            let why = self.shared.obstacle();
+            let error = if question.uncertain && !question.ask.only_reads() {
+                StoreError::Unknown { why }
+            } else {
+                StoreError::Unavailable { why }
+            };
+            let _ = question.reply.send(Told::Answer { result: Box::new(Err(error)), sent_at_ms });
+        }
+    }
+}
+
+enum Taken {
+    Asked(u64),
+    Left(u64),
+    GiveBack(Namespace, Vec<HoldRef>),
+    Nothing,
+}
+
+/// Gives back what nobody is there to take. If this does not arrive, the lease runs out by itself.
+fn give_back(link: &mut Link, namespace: Namespace, release: Vec<HoldRef>) -> std::io::Result<()> {
+    let ask = Box::new(Ask::Release(release));
+    // Nobody waits for its answer, so its number may be anybody's.
+    link.queue(&ToOwner::Ask { id: u64::MAX, namespace, ask, patience_ms: 1_000 })
+}
+
+#[expect(clippy::disallowed_methods, reason = "other processes live in real time")]
+fn beat() -> tokio::time::Interval {
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beat
+}
+
+/// Finds whoever serves the directory, or takes it over where nobody does.
+async fn find(
+    place: Arc<Place>,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    mut silent: Option<u64>,
+) -> Sought {
+    let path = place.path().display().to_string();
+    loop {
+        for epoch in place.epochs() {
+            if silent == Some(epoch) {
+                continue;
+            }
+            match Link::reach(&place, epoch).await {
+                Reached::Linked(link) => return Sought::Owner(link),
+                Reached::Nobody => {}
+                Reached::Silent => silent = Some(epoch),
+                Reached::Refused(why) => return Sought::Unusable(unusable(place.path(), &why)),
+            }
+        }
+        let (listening, mut listener) = oneshot::channel();
+        let attempt = tokio::task::spawn_blocking({
+            let (place, clock) = (Arc::clone(&place), Arc::clone(&clock));
+            move || takeover::attempt(&place, &*clock, silent, |socket| drop(listening.send(socket)))
+        });
+        tokio::pin!(attempt);
+        let mut door: Option<Door> = None;
+        let attempt = loop {
+            tokio::select! {
+                attempt = &mut attempt => break attempt,
+                socket = &mut listener, if door.is_none() => match socket.map(Door::open) {
+                    Ok(Ok(opened)) => door = Some(opened),
+                    // It ended without a socket, or no one can connect to it: what came of it says why.
+                    _ => break attempt.await,
+                },
+                () = admit(&mut door), if door.is_some() => {}
+            }
+        };
+        match attempt {
+            Ok(Attempt::Became(ownership)) => match door {
+                Some(door) => return Sought::Own(ownership, door),
+                None => shared.set_obstacle(format!("{path}: its socket cannot be listened on")),
+            },
+            Ok(Attempt::OwnerLives) => {}
+            Ok(Attempt::Blocked(why)) => {
+                shared.set_obstacle(why);
+                // It may be on its way again by now.
+                silent = None;
+            }
+            Ok(Attempt::Unusable(error @ StoreError::Unusable { .. })) => return Sought::Unusable(error),
+            Ok(Attempt::Unusable(error)) => shared.set_obstacle(error.to_string()),
+            Err(panic) => shared.set_obstacle(format!("{path}: taking over failed: {panic}")),
+        }
+        wait(BEAT / 20).await;
+    }
+}
+
+async fn admit(door: &mut Option<Door>) {
+    if let Some(door) = door {
+        door.admit().await;
+    }
+}

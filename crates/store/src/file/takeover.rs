@@ -1,0 +1,169 @@
+//! Becoming the owner: raise the epoch, load what is kept, and make sure that all of it is on disk.
+//!
+//! Everything up to the commit happens in one write transaction of the database, so two contenders cannot both
+//! succeed, and an owner of an earlier epoch that wakes up finds itself superseded at its next commit or answer.
+
+use std::fs::File;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::boot;
+use super::gate;
+use super::load::{Trust, load};
+use super::place::Place;
+use super::schema::{self, is_busy, sorry};
+use super::sqlite::{SqliteKeep, from_sql, to_sql};
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::error::StoreError;
+
+/// What an owner has.
+pub(super) struct Ownership {
+    pub(super) epoch: u64,
+    pub(super) engine: Engine,
+    pub(super) keep: SqliteKeep,
+    /// Tells others, by being locked, that this process lives.
+    pub(super) lock: File,
+}
+
+/// How an attempt to take over came out.
+pub(super) enum Attempt {
+    Became(Box<Ownership>),
+    /// The owner of this epoch lives and has not been silent.
+    OwnerLives,
+    /// Somebody is in the middle of a write, or of a read that keeps the log from being copied back.
+    Blocked(String),
+    /// The store cannot be used.
+    Unusable(StoreError),
+}
+
+/// Tries once. `silent` is the epoch of an owner that was asked and has not answered for too long; `listening` gets
+/// the socket as soon as there is one, so that others can be told to wait.
+pub(super) fn attempt(
+    place: &Arc<Place>,
+    clock: &dyn Clock,
+    silent: Option<u64>,
+    listening: impl FnOnce(UnixListener),
+) -> Attempt {
+    match try_attempt(place, clock, silent, listening) {
+        Ok(attempt) => attempt,
+        Err(Failure::Database(error)) if is_busy(&error) => Attempt::Blocked(place.blocked_by()),
+        Err(Failure::Database(error)) => Attempt::Unusable(sorry(place, &error)),
+        Err(Failure::Store(error)) => Attempt::Unusable(error),
+        Err(Failure::File(error)) => {
+            Attempt::Unusable(StoreError::Unavailable { why: format!("{}: {error}", place.path().display()) })
+        }
+    }
+}
+
+enum Failure {
+    Database(rusqlite::Error),
+    Store(StoreError),
+    File(std::io::Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Failure::Database(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::File(error)
+    }
+}
+
+fn try_attempt(
+    place: &Arc<Place>,
+    clock: &dyn Clock,
+    silent: Option<u64>,
+    listening: impl FnOnce(UnixListener),
+) -> Result<Attempt, Failure> {
+    let connection = match schema::open(place) {
+        Ok(connection) => connection,
+        Err(StoreError::Unavailable { .. }) if place.last_owner_pid().is_some() => {
+            return Ok(Attempt::Blocked(place.blocked_by()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    schema::make(place, &connection)?;
+    let (epoch, boot): (i64, String) =
+        connection.query_row("SELECT epoch, boot FROM meta", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let epoch = from_sql(epoch);
+    if epoch > 0 && place.is_locked(epoch) && silent != Some(epoch) {
+        return Ok(Attempt::OwnerLives);
+    }
+    let next = epoch + 1;
+    let lock = match place.lock(next) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Attempt::OwnerLives),
+        Err(error) => return Err(error.into()),
+    };
+    // What an owner-to-be of this very epoch left when it died before its commit.
+    let socket = place.socket(next);
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket)?;
+    listener.set_nonblocking(true)?;
+    listening(listener);
+
+    let identity = boot::identity();
+    let marked = place.is_marked();
+    let trust = match (boot == identity, marked) {
+        (false, _) => Trust::NewBoot,
+        (true, true) => Trust::Lengthen,
+        (true, false) => Trust::Exact,
+    };
+    let pid = std::process::id();
+    connection.execute(
+        "UPDATE meta SET epoch = ?1, owner_pid = ?2, boot = ?3",
+        rusqlite::params![to_sql(next), pid, identity],
+    )?;
+    let kept = load(&connection, clock.now(), trust)?;
+    gate::pass(place, "takeover");
+    connection.execute_batch("COMMIT")?;
+    copy_back_all(place, &connection)?;
+    if marked {
+        place.unmark()?;
+    }
+    place.forget_before(next);
+    let oldest_seq = kept.events.first().map_or(0, |event| event.seq);
+    let mut engine = Engine::from_kept(kept);
+    engine.served_by = Some((pid, next));
+    let keep = SqliteKeep::new(connection, Arc::clone(place), next, oldest_seq);
+    Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))
+}
+
+/// Copies the whole log back before the first answer: what an owner that was killed had written but not synced must
+/// not be built upon before it is on disk. Whoever is in the way is waited for, while this owner still owns.
+fn copy_back_all(place: &Place, connection: &Connection) -> Result<(), Failure> {
+    let epoch_sql = "SELECT epoch FROM meta";
+    let own: i64 = connection.query_row(epoch_sql, [], |row| row.get(0))?;
+    loop {
+        let done = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
+            let (busy, log, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(busy == 0 && log == copied)
+        });
+        match done {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) if is_busy(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tracing::debug!(place = %place.path().display(), "waiting for a reader before the log can be copied back");
+        let current: i64 = connection.query_row(epoch_sql, [], |row| row.get(0))?;
+        if current != own {
+            let why = "somebody else took over while this process waited to".to_owned();
+            return Err(StoreError::Unavailable { why }.into());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What an operator does with a directory beside serving it: copy it, put a copy back, look for damage.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
+use rusqlite::{Connection, OpenFlags};
+
+use super::load;
+use super::place::{Place, unusable};
+use super::schema::{SCHEMA_VERSION, sorry};
+use crate::error::StoreError;
+
+/// Copies a directory's database into one file, as it is at one moment, while others go on using it. The file must
+/// not exist.
+pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
+    let place = Place::open_existing(directory)?;
+    if to.exists() {
+        return Err(unusable(to, "it exists already; a backup goes into a new file"));
+    }
+    let name = to.to_str().ok_or_else(|| unusable(to, "its name is not UTF-8"))?;
+    let fail = |error: rusqlite::Error| sorry(&place, &error);
+    let connection = open_readable(&place.database()).map_err(fail)?;
+    // Written beside its name first: a backup that was cut short never looks like a whole one.
+    let part = format!("{name}.part");
+    let _ = fs::remove_file(&part);
+    connection.execute("VACUUM INTO ?1", [&part]).map_err(fail)?;
+    let finish = || {
+        File::open(&part)?.sync_all()?;
+        // Refuses where a file of that name has appeared meanwhile.
+        rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            &*part,
+            rustix::fs::CWD,
+            name,
+            rustix::fs::RenameFlags::NOREPLACE,
+        )?;
+        sync_directory_of(to)
+    };
+    finish().map_err(|error: io::Error| unusable(to, &error.to_string()))
+}
+
+/// Puts a backup into a directory that holds no database yet. Its counters are those of the day of the backup: the
+/// store must be advanced before it is used.
+pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
+    let report = check(from)?;
+    if !report.problems.is_empty() {
+        return Err(unusable(from, &format!("it is damaged: {}", report.problems.join("; "))));
+    }
+    let place = Place::open(directory)?;
+    let target = place.database();
+    let part = target.with_extension("db.part");
+    let put = || {
+        let mut source = File::open(from)?;
+        let mut copy = File::create(&part)?;
+        io::copy(&mut source, &mut copy)?;
+        copy.sync_all()?;
+        rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            &part,
+            rustix::fs::CWD,
+            &target,
+            rustix::fs::RenameFlags::NOREPLACE,
+        )?;
+        sync_directory_of(&target)
+    };
+    put().map_err(|error: io::Error| {
+        let _ = fs::remove_file(&part);
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => unusable(
+                &target,
+                "it exists already, and was left untouched; restore into an empty directory, then put that in its place",
+            ),
+            _ => unusable(&target, &error.to_string()),
+        }
+    })
+}
+
+/// What a look at a database found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Its schema's version.
+    pub schema: u32,
+    /// The epoch of its last owner.
+    pub epoch: u64,
+    /// How many keys it keeps.
+    pub keys: u64,
+    /// How many of them are held on record.
+    pub held: u64,
+    /// How many rows were set aside earlier because they could not be read.
+    pub set_aside: u64,
+    /// What is wrong with it; empty: nothing.
+    pub problems: Vec<String>,
+}
+
+/// Looks for damage in a directory's database, or in a backup, without changing anything.
+pub fn check(path: &Path) -> Result<CheckReport, StoreError> {
+    if path.is_dir() {
+        let place = Place::open_existing(path)?;
+        return look(&place.database());
+    }
+    if !path.exists() {
+        return Err(unusable(path, "there is no such file or directory"));
+    }
+    super::place::refuse_foreign(path)?;
+    look(path)
+}
+
+fn look(path: &Path) -> Result<CheckReport, StoreError> {
+    let connection = open_readable(path).map_err(|error| unusable(path, &error.to_string()))?;
+    let mut report = CheckReport::default();
+    if let Err(error) = examine(&connection, &mut report) {
+        report.problems.push(error.to_string());
+    }
+    Ok(report)
+}
+
+fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
+    // One read transaction: everything is seen at one moment.
+    connection.execute_batch("BEGIN")?;
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let line: String = row.get(0)?;
+        if line != "ok" {
+            report.problems.push(line);
+        }
+    }
+    report.schema = u32::try_from(number("PRAGMA user_version")?).unwrap_or(u32::MAX);
+    if report.schema != SCHEMA_VERSION {
+        report
+            .problems
+            .push(format!("schema version {} is not {SCHEMA_VERSION}", report.schema));
+        return Ok(());
+    }
+    report.epoch = u64::try_from(number("SELECT epoch FROM meta")?).unwrap_or(0);
+    report.set_aside = u64::try_from(number("SELECT count(*) FROM aside")?).unwrap_or(0);
+    let mut seen = HashMap::new();
+    load::each_lease(connection, |slot, lease| {
+        report.keys += 1;
+        let lease = match lease {
+            Ok(lease) => lease,
+            Err(problem) => return report.problems.push(format!("slot {slot}: {problem}")),
+        };
+        report.held += u64::from(lease.record.hold.is_some());
+        let name = format!("{}: {}", lease.namespace, lease.key);
+        if lease.record.counter.get() > TOKEN_MAX {
+            report.problems.push(format!("{name}: the counter is over its cap"));
+        }
+        let endings = lease.record.endings();
+        if endings.len() > HISTORY_MAX || !endings.is_sorted_by(|a, b| a.token < b.token) {
+            report.problems.push(format!("{name}: its history is out of order"));
+        }
+        if endings.last().is_some_and(|last| last.token > lease.record.counter) {
+            report.problems.push(format!("{name}: an ending is newer than its counter"));
+        }
+        if let Some(other) = seen.insert((lease.namespace, lease.key), slot) {
+            report
+                .problems
+                .push(format!("{name}: stands in slot {other} and in slot {slot}"));
+        }
+    })?;
+    connection.execute_batch("COMMIT")
+}
+
+/// Opens for reading. Not 'read-only': a database whose last owner was killed may need its log's index rebuilt, which
+/// changes nothing of what it says.
+fn open_readable(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
+    Ok(connection)
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}

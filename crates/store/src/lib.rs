@@ -1,0 +1,30 @@
+//! Where Fencehold's leases live.
+//!
+//! [`LeaseStore`] is the contract; [`open`] gives the store that a [`StoreUrl`] names. `memory:` and `file:` run on
+//! one engine: a single thread that decides with the pure rules of `fencehold-core`. The conformance suite (feature
+//! `conformance`) is what every store passes.
+//!
+//! Deliberately absent: anything a caller would build on top (renewal, waiting across restarts, elections): that is
+//! the library's.
+
+mod asking;
+mod capability;
+pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod engine;
+mod error;
+#[cfg(feature = "file")]
+pub mod file;
+mod lease;
+mod memory;
+mod url;
+
+pub use capability::Capabilities;
+pub use error::StoreError;
+pub use lease::{
+    AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
+    LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
+};
+pub use memory::MemoryStore;
+pub use url::{StoreUrl, open};

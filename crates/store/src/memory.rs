@@ -1,0 +1,60 @@
+//! `memory:`: the engine with nothing kept. For tests and for one process.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fencehold_core::{Key, Owner, Refusal, Token};
+
+use crate::asking::{Route, asking_store};
+use crate::capability::Capabilities;
+use crate::clock::Clock;
+use crate::engine::{Answer, Ask, Engine, KeepNothing, TTL_MS_MIN, Writer};
+use crate::error::StoreError;
+use crate::lease::{
+    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
+    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
+};
+
+/// A store in this process's memory. It is gone with its last handle.
+#[derive(Debug)]
+pub struct MemoryStore {
+    writer: std::sync::Mutex<Option<Writer>>,
+    handle: crate::engine::Handle,
+}
+
+impl MemoryStore {
+    /// A fresh store on this clock.
+    pub fn open(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let writer = Writer::start("fencehold-memory", clock, Engine::new(), KeepNothing, |_, _, _| {})
+            .map_err(|error| StoreError::Unavailable {
+                why: format!("no thread could be started: {error}"),
+            })?;
+        let handle = writer.handle.clone();
+        Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle })
+    }
+}
+
+impl Route for MemoryStore {
+    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+        let answer = self.handle.ask(call.namespace.clone(), ask, u64::MAX).await;
+        answer.unwrap_or_else(|| Err(StoreError::Unavailable { why: "this store was closed".to_owned() }))
+    }
+
+    fn can(&self) -> Capabilities {
+        Capabilities {
+            store: "memory:",
+            fair: true,
+            waits: true,
+            preempts: true,
+            durable: false,
+            ttl_ms_min: TTL_MS_MIN,
+        }
+    }
+
+    async fn shut(&self) {
+        let writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        drop(writer);
+    }
+}
+
+asking_store!(MemoryStore);

@@ -1,0 +1,127 @@
+//! Store URLs: which store, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use fencehold_core::BadInput;
+
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::lease::LeaseStore;
+
+/// Which store, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreUrl {
+    /// `memory:`: in this process.
+    Memory,
+    /// `file:DIR`: in a directory on this machine.
+    File(PathBuf),
+}
+
+/// Schemes of the design that this build does not have yet, so that the error can say so.
+const PLANNED: [&str; 7] = ["postgres", "s3", "gs", "az", "etcd", "http", "https"];
+
+impl FromStr for StoreUrl {
+    type Err = BadInput;
+
+    fn from_str(text: &str) -> Result<Self, BadInput> {
+        let bad = |problem: String| BadInput::new("store URL", problem);
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return Err(bad(format!("{text:?} has no scheme; it looks like file:DIR or memory:")));
+        };
+        let (place, options) = match rest.split_once('?') {
+            Some((place, options)) => (place, Some(options)),
+            None => (rest, None),
+        };
+        // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
+        let no_options = || match options.map(|options| options.split(['=', '&']).next().unwrap_or_default())
+        {
+            None => Ok(()),
+            Some(option) => Err(bad(format!("has an option {option:?}, and {scheme}: takes none"))),
+        };
+        match scheme {
+            "memory" if place.is_empty() => no_options().map(|()| StoreUrl::Memory),
+            "memory" => Err(bad(format!("names {place:?}, and memory: takes no place"))),
+            "file" => {
+                no_options()?;
+                let path = place.strip_prefix("//").unwrap_or(place);
+                if path.is_empty() {
+                    return Err(bad("names no directory; it looks like file:DIR".to_owned()));
+                }
+                if path.contains('\0') {
+                    return Err(bad("has a NUL character in its directory".to_owned()));
+                }
+                Ok(StoreUrl::File(path.into()))
+            }
+            // Nothing after the scheme is repeated: it may contain a password.
+            planned if PLANNED.contains(&planned) => {
+                Err(bad(format!("has the scheme {planned}:, which this version does not have yet")))
+            }
+            _ => {
+                Err(bad(format!("has the unknown scheme {:?}; there are file:DIR and memory:", clip(scheme))))
+            }
+        }
+    }
+}
+
+/// Enough of a text to recognise it in an error.
+fn clip(text: &str) -> String {
+    text.chars().take(20).collect()
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Memory => f.write_str("memory:"),
+            StoreUrl::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// Opens the store that a URL names.
+pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError> {
+    match url {
+        StoreUrl::Memory => Ok(Arc::new(crate::memory::MemoryStore::open(clock)?)),
+        #[cfg(feature = "file")]
+        StoreUrl::File(path) => Ok(Arc::new(crate::file::FileStore::open(path, clock)?)),
+        #[cfg(not(feature = "file"))]
+        StoreUrl::File(_) => Err(StoreError::Unsupported {
+            store: "file:".to_owned(),
+            what: "be used: this build lacks the feature `file`".to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<StoreUrl>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_url_names_a_store_and_a_place() {
+        assert_eq!("memory:".parse(), Ok(StoreUrl::Memory));
+        assert_eq!("file:state/x".parse(), Ok(StoreUrl::File("state/x".into())));
+        assert_eq!("file:///var/lib/x".parse(), Ok(StoreUrl::File("/var/lib/x".into())));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_named() {
+        assert_eq!(error("/var/x"), "store URL \"/var/x\" has no scheme; it looks like file:DIR or memory:");
+        assert_eq!(error("file:"), "store URL names no directory; it looks like file:DIR");
+        assert_eq!(error("file:x?sync=off"), "store URL has an option \"sync\", and file: takes none");
+        assert_eq!(error("memory:x"), "store URL names \"x\", and memory: takes no place");
+        assert!(error("redis://h").contains("unknown scheme \"redis\""));
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_never_repeated() {
+        assert!(!error("postgres://me:secret@host/db").contains("secret"));
+        assert!(!error("mysql://me:secret@host/db").contains("secret"));
+    }
+}

@@ -1,0 +1,269 @@
+//! What a directory may contain: torn, foreign, newer or damaged files, and a disk that fails.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use fencehold_core::limits::TTL_MS_MAX;
+use fencehold_core::{Fact, Namespace};
+use fencehold_store::file::{backup, check, restore};
+use fencehold_store::{Call, EventsRequest, LeaseStore, StoreError};
+use support::{
+    Ground, TTL_MS, acquire, block_on, call, key, release, remaining_ms, renew, request, take, view,
+};
+
+/// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
+fn refused(ground: &Ground, content: &[u8]) -> String {
+    std::fs::write(ground.database(), content).unwrap();
+    let error = ground.try_open().err().map_or_else(
+        || panic!("a store was opened on {:?}", String::from_utf8_lossy(content)),
+        |error| error.to_string(),
+    );
+    assert_eq!(std::fs::read(ground.database()).unwrap(), content);
+    assert_eq!(std::fs::read_dir(ground.path()).unwrap().count(), 1);
+    error
+}
+
+#[test]
+fn somebody_elses_file_is_left_untouched() {
+    assert!(refused(&Ground::new(), b"my diary").contains("too short for a database"));
+    assert!(refused(&Ground::new(), &[7; 4096]).contains("not a Fencehold database"));
+}
+
+#[test]
+fn somebody_elses_database_is_left_untouched() {
+    let ground = Ground::new();
+    ground.tamper("CREATE TABLE diary (page TEXT); INSERT INTO diary VALUES ('dear')");
+    let theirs = std::fs::read(ground.database()).unwrap();
+    assert!(refused(&ground, &theirs).contains("somebody else's database"));
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_named() {
+    let ground = Ground::new();
+    take(&ground.open(), "k", 1);
+    ground.tamper("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
+    let content = std::fs::read(ground.database()).unwrap();
+    std::fs::read_dir(ground.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .for_each(|path| {
+            let _ = std::fs::remove_file(path);
+        });
+    assert!(refused(&ground, &content).contains("schema is version 99"));
+}
+
+#[test]
+fn a_torn_database_gives_an_error_and_loses_nothing() {
+    let ground = Ground::new();
+    let store = ground.open();
+    for nth in 0..100 {
+        take(&store, &format!("key-{nth}"), 1);
+    }
+    drop(store);
+    let whole = std::fs::read(ground.database()).unwrap();
+    let torn = &whole[..whole.len() / 2];
+    std::fs::write(ground.database(), torn).unwrap();
+    let error = ground
+        .try_open()
+        .map(|store| acquire(&store, "k", 1))
+        .and_then(|answer| answer)
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+    assert_eq!(std::fs::read(ground.database()).unwrap(), torn);
+}
+
+#[test]
+fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    // As it lies on disk when the power is cut in the middle of the next batch.
+    let copy = Ground::new();
+    for name in ["fencehold.db", "fencehold.db-wal"] {
+        std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let log = copy.path().join("fencehold.db-wal");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let half_a_frame = bytes[bytes.len() - 4120..bytes.len() - 2000].to_vec();
+    bytes.extend(half_a_frame);
+    std::fs::write(&log, bytes).unwrap();
+    let store = copy.open();
+    assert_eq!(view(&store, "k").token, token);
+    copy.clock.pass(2 * TTL_MS);
+    assert!(take(&store, "k", 2) > token, "no token is issued twice");
+}
+
+#[test]
+fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
+    drop(store);
+    ground.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
+    assert_eq!(check(ground.path()).unwrap().problems.len(), 1);
+
+    let store = ground.open();
+    assert_eq!(renew(&store, "good", 1, good), TTL_MS);
+    let held = acquire(&store, "bad", 3).unwrap_err().to_string();
+    assert!(held.contains("unreadable"), "its holder may still be at work: {held}");
+    let events = EventsRequest { limit: 100, ..EventsRequest::default() };
+    let page = block_on(store.events(&call(), events)).unwrap();
+    let told = page
+        .events
+        .iter()
+        .any(|e| e.key == key("bad") && matches!(e.fact, Fact::RowSetAside { .. }));
+    assert!(told, "{page:?}");
+    ground.clock.pass(TTL_MS);
+    assert!(take(&store, "bad", 3) > bad, "its tokens go on growing");
+    let status = block_on(store.status(&call())).unwrap();
+    assert_eq!(status.set_aside, 1);
+    drop(store);
+    assert_eq!(check(ground.path()).unwrap().set_aside, 1);
+    assert_eq!(view(&ground.open(), "bad").token.get(), bad.get() + 1, "it is kept like any other again");
+}
+
+#[test]
+fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "other", 1);
+    take(&store, "lost", 2);
+    drop(store);
+    ground.tamper("UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'");
+    let store = ground.open();
+    assert!(take(&store, "lost", 3).get() > 1 << 32, "whatever token it had, this one is larger");
+}
+
+#[test]
+fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    take(&store, "ended", 1);
+    ground.clock.pass(TTL_MS - 1);
+    ground.set_gate("commit.fails");
+    // The disk fails under this one, and goes on failing until the caller's patience is at an end.
+    let impatient = Call::new(Namespace::default()).with_patience_ms(300);
+    let error = block_on(store.acquire(&impatient, request("new", 1))).unwrap_err();
+    assert!(matches!(error, StoreError::Unknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
+    assert!(ground.path().join("uncertain").exists(), "the next owner is told");
+    ground.lift_gate("commit.fails");
+    assert_eq!(remaining_ms(&store, "k"), TTL_MS, "a renewal may have been lost: a full ttl anew");
+    assert!(!ground.path().join("uncertain").exists());
+    assert_eq!(renew(&store, "k", 1, token), TTL_MS);
+    assert_eq!(view(&store, "k").token, token);
+    assert_eq!(take(&store, "new", 1).get(), 1, "the grant that was not acknowledged is as if it never was");
+}
+
+#[test]
+fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_past() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    ground.set_gate("commit.fails");
+    ground.set_gate("mark.fails");
+    let impatient = Call::new(Namespace::default()).with_patience_ms(300);
+    assert!(block_on(store.acquire(&impatient, request("new", 1))).is_err());
+    ground.lift_gate("commit.fails");
+    let other = ground.open();
+    for handle in [&store, &other] {
+        let error = block_on(handle.get(&impatient, key("k"))).unwrap_err().to_string();
+        assert!(error.contains("nor could that be noted"), "{error}");
+    }
+    ground.clock.pass(TTL_MS);
+    let granted = loop {
+        match acquire(&other, "k", 2) {
+            // It has not looked at the clock yet.
+            Err(StoreError::Unavailable { .. }) => std::thread::yield_now(),
+            granted => break granted,
+        }
+    };
+    assert_eq!(granted.unwrap().grant.token.get(), 2);
+}
+
+#[test]
+fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "held", 1);
+    let ended = take(&store, "ended", 2);
+    release(&store, "ended", 2, ended);
+    drop(store);
+    ground.clock.pass(3 * TTL_MS);
+    ground.tamper("UPDATE meta SET boot = 'another'");
+    let store = ground.open();
+    assert_eq!(remaining_ms(&store, "held"), TTL_MS, "whatever the other boot's clock said");
+    assert_eq!(renew(&store, "held", 1, token), TTL_MS);
+    let again = acquire(&store, "ended", 2).unwrap_err();
+    assert!(matches!(again, StoreError::Refused { .. }), "an ended hold id stays ended: {again:?}");
+    assert_eq!(take(&store, "ended", 3).get(), 2);
+}
+
+#[test]
+fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let first = take(&store, "k", 1);
+    let copy = ground.path().join("copy.fencehold");
+    backup(ground.path(), &copy).unwrap();
+    release(&store, "k", 1, first);
+    let later = take(&store, "k", 2);
+    assert!(backup(ground.path(), &copy).unwrap_err().to_string().contains("exists already"));
+
+    let restored = Ground::new();
+    restore(&copy, restored.path()).unwrap();
+    assert!(
+        restore(&copy, restored.path())
+            .unwrap_err()
+            .to_string()
+            .contains("left untouched")
+    );
+    let store = restored.open();
+    let alarm = block_on(store.renew(&call(), vec![support::hold("k", 2, later)])).unwrap();
+    let alarm = alarm.answers[0].as_ref().unwrap_err().to_string();
+    assert!(alarm.contains("rewound"), "{alarm}");
+    let by = fencehold_core::Owner::new("operator").unwrap();
+    let advanced = block_on(store.advance(&call(), by, 1_000)).unwrap();
+    assert_eq!((advanced.ended, advanced.closed_for_ms), (1, TTL_MS));
+    assert!(acquire(&store, "k", 3).unwrap_err().to_string().contains("store advance"));
+    drop(store);
+    let store = restored.open();
+    assert!(acquire(&store, "k", 3).is_err(), "it stays closed over a restart");
+    restored.clock.pass(TTL_MS);
+    assert!(take(&store, "k", 3) > later);
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored() {
+    let ground = Ground::new();
+    take(&ground.open(), "k", 1);
+    let copy = ground.path().join("copy.fencehold");
+    backup(ground.path(), &copy).unwrap();
+    rusqlite::Connection::open(&copy)
+        .unwrap()
+        .execute("UPDATE leases SET record = x'00'", [])
+        .unwrap();
+    let target = Ground::new();
+    let error = restore(&copy, target.path()).unwrap_err().to_string();
+    assert!(error.contains("unknown version 0"), "{error}");
+    assert!(!target.database().exists());
+    assert!(
+        check(&ground.path().join("nothing"))
+            .unwrap_err()
+            .to_string()
+            .contains("no such file")
+    );
+}
+
+#[test]
+fn a_stand_in_never_outlives_the_longest_ttl() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    drop(store);
+    ground.tamper("UPDATE leases SET record = x'00', deadline_ms = 9000000000000000");
+    let store = ground.open();
+    assert_eq!(remaining_ms(&store, "k"), TTL_MS_MAX);
+}

@@ -1,0 +1,126 @@
+//! One directory, several handles: whoever opens it first serves the others, and a later one goes on where it ended.
+
+mod support;
+
+use fencehold_core::Refusal;
+use fencehold_core::lease::How;
+use fencehold_store::{LeaseStore, StoreError};
+use support::{Ground, TTL_MS, acquire, block_on, call, release, remaining_ms, renew, request, take, view};
+
+#[test]
+fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
+    let ground = Ground::new();
+    let first = ground.open();
+    assert_eq!(take(&first, "k", 1).get(), 1);
+
+    let second = ground.open();
+    let refused = acquire(&second, "k", 2).unwrap_err();
+    assert!(matches!(refused, StoreError::Refused { refusal: Refusal::Held { .. }, .. }), "{refused:?}");
+    let status = block_on(second.status(&call())).unwrap();
+    assert_eq!((status.epoch, status.held), (Some(1), 1));
+
+    drop(first);
+    let status = block_on(second.status(&call())).unwrap();
+    assert_eq!((status.epoch, status.held), (Some(2), 1), "the second serves now, and nothing was lost");
+    ground.clock.pass(TTL_MS - 1);
+    assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
+    ground.clock.pass(1);
+    assert_eq!(take(&second, "k", 2).get(), 2);
+    assert_eq!(view(&second, "k").endings[0].how, How::Expired);
+}
+
+#[test]
+fn a_renewal_holds_over_a_takeover() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    ground.clock.pass(TTL_MS - 1_000);
+    assert_eq!(renew(&first, "k", 1, token), TTL_MS);
+    drop(first);
+    let second = ground.open();
+    ground.clock.pass(TTL_MS - 1);
+    assert_eq!(remaining_ms(&second, "k"), 1);
+}
+
+#[test]
+fn a_renewal_of_an_earlier_hold_never_lengthens_a_later_one() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    renew(&first, "k", 1, token);
+    release(&first, "k", 1, token);
+    let mut short = request("k", 2);
+    short.ttl_ms = 1_000;
+    block_on(first.acquire(&call(), short)).unwrap();
+    drop(first);
+    assert_eq!(remaining_ms(&ground.open(), "k"), 1_000);
+}
+
+#[test]
+fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
+    let ground = Ground::new();
+    let first = ground.open();
+    take(&first, "k", 1);
+    let second = ground.open();
+    let mut waiting = request("k", 2);
+    waiting.wait_ms = 60_000;
+    let waiter = std::thread::spawn(move || {
+        let granted = block_on(second.acquire(&call(), waiting)).unwrap();
+        (granted, second)
+    });
+    while view(&first, "k").waiters == 0 {
+        std::thread::yield_now();
+    }
+    // The owner goes; the one who waits takes over and stands in its own line.
+    drop(first);
+    let third = ground.open();
+    while view(&third, "k").waiters == 0 {
+        std::thread::yield_now();
+    }
+    ground.clock.pass(TTL_MS);
+    let (granted, _second) = waiter.join().unwrap();
+    assert_eq!(granted.grant.token.get(), 2);
+}
+
+#[test]
+fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
+    let ground = Ground::new();
+    let first = ground.open();
+    take(&first, "k", 1);
+    // What a contender does to an owner that has fallen silent: it raises the epoch, and commits.
+    let raised = rusqlite::Connection::open(ground.database()).unwrap();
+    raised.execute_batch("UPDATE meta SET epoch = epoch + 1").unwrap();
+    raised.execute("UPDATE leases SET counter = 41", []).unwrap();
+    drop(raised);
+    // The old owner would have answered 1 from its memory.
+    assert_eq!(view(&first, "k").token.get(), 41, "an answer that changes nothing is checked too");
+    let status = block_on(first.status(&call())).unwrap();
+    assert_eq!(status.epoch, Some(3));
+}
+
+#[test]
+fn an_owner_that_was_superseded_commits_nothing() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    let raised = rusqlite::Connection::open(ground.database()).unwrap();
+    raised.execute_batch("UPDATE meta SET epoch = epoch + 1").unwrap();
+    drop(raised);
+    release(&first, "k", 1, token);
+    // It was carried out once, by the next epoch.
+    let status = block_on(first.status(&call())).unwrap();
+    assert_eq!((status.epoch, status.held), (Some(3), 0));
+    let ended = view(&first, "k").endings;
+    assert_eq!(ended.iter().map(|ending| ending.how).collect::<Vec<_>>(), [How::Released]);
+}
+
+#[test]
+fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
+    let ground = Ground::new();
+    let deep = ground.path().join("d".repeat(100)).join("e".repeat(100));
+    let clock = || std::sync::Arc::new(ground.clock.clone());
+    let first = fencehold_store::file::FileStore::open(&deep, clock()).unwrap();
+    take(&first, "k", 1);
+    let second = fencehold_store::file::FileStore::open(&deep, clock()).unwrap();
+    assert!(acquire(&second, "k", 2).is_err(), "held, as the owner says through its socket");
+}

@@ -1,0 +1,22 @@
+//! `file:` keeps the contract for those who reach the directory's owner through its socket.
+
+use std::sync::{Arc, OnceLock};
+
+use fencehold_core::Namespace;
+use fencehold_store::conformance::{ClockArena, block_on};
+use fencehold_store::file::FileStore;
+use fencehold_store::{Call, LeaseStore};
+
+fencehold_store::lease_conformance!(|| {
+    let directory = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+    let owner = Arc::new(OnceLock::new());
+    let join = move |clock: Arc<dyn fencehold_store::clock::Clock>| {
+        owner.get_or_init(|| {
+            let owner = FileStore::open(directory.path(), Arc::clone(&clock)).expect("an owner");
+            block_on(owner.status(&Call::new(Namespace::default()))).expect("an owner that serves");
+            owner
+        });
+        FileStore::open(directory.path(), clock)
+    };
+    ClockArena::new(join.clone()).and_other(join)
+});

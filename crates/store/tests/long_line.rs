@@ -1,0 +1,129 @@
+//! Ten thousand in one line: all are served, in order; and the line has an end, which is named.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says so")]
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use fencehold_core::limits::WAITERS_PER_KEY_MAX;
+use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_store::clock::ManualClock;
+use fencehold_store::conformance::block_on;
+use fencehold_store::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, MemoryStore, StoreError};
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Acquired, StoreError>> + Send + 'a>>;
+
+struct Line {
+    store: MemoryStore,
+    clock: ManualClock,
+    call: Call,
+    key: Key,
+}
+
+impl Line {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let store = MemoryStore::open(Arc::new(clock.clone())).unwrap();
+        Line { store, clock, call: Call::new(Namespace::default()), key: Key::new("k").unwrap() }
+    }
+
+    fn request(&self, nth: usize) -> AcquireRequest {
+        let mut bits = [1; 16];
+        bits[..8].copy_from_slice(&nth.to_be_bytes());
+        let owner = Owner::new(format!("waiter-{nth}")).unwrap();
+        let request = AcquireRequest::new(self.key.clone(), HoldId::from_random(bits), owner, 30_000);
+        AcquireRequest { wait_ms: 3_000_000, ..request }
+    }
+
+    /// Sends the request: looking once at the future is what sends it, and the engine takes requests in order.
+    fn enter(&self, nth: usize) -> Answer<'_> {
+        let mut answer: Answer<'_> = Box::pin(self.store.acquire(&self.call, self.request(nth)));
+        let looked = look(&mut answer);
+        assert!(looked.is_none(), "waiter {nth} has nothing to wait for: {looked:?}");
+        answer
+    }
+
+    fn waiters(&self) -> u64 {
+        block_on(self.store.get(&self.call, self.key.clone())).unwrap().unwrap().waiters
+    }
+
+    fn holder(&self) -> Option<String> {
+        let view = block_on(self.store.get(&self.call, self.key.clone())).unwrap().unwrap();
+        view.holder.map(|holder| holder.owner.to_string())
+    }
+
+    fn release(&self, nth: usize, acquired: &Acquired) {
+        let hold = self.request(nth).hold;
+        let hold = HoldRef { key: self.key.clone(), hold, token: acquired.grant.token };
+        let answers = block_on(self.store.release(&self.call, vec![hold])).unwrap();
+        assert_eq!(answers, [Ok(acquired.grant.token)]);
+    }
+}
+
+fn look(answer: &mut Answer<'_>) -> Option<Result<Acquired, StoreError>> {
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
+
+/// The first holder, and all that stand in line behind it.
+fn fill(line: &Line, waiters: usize) -> (Acquired, Vec<Answer<'_>>) {
+    let first = block_on(line.store.acquire(&line.call, line.request(0))).unwrap();
+    let answers = (1..=waiters).map(|nth| line.enter(nth)).collect();
+    assert_eq!(line.waiters(), waiters as u64);
+    (first, answers)
+}
+
+#[test]
+fn ten_thousand_in_one_line_are_all_served_in_order() {
+    let line = Line::new();
+    let (mut held, answers) = fill(&line, 10_000);
+    for (nth, answer) in answers.into_iter().enumerate().map(|(nth, answer)| (nth + 1, answer)) {
+        line.clock.pass(1);
+        line.release(nth - 1, &held);
+        assert_eq!(line.holder(), Some(format!("waiter-{nth}")));
+        let next = block_on(answer).unwrap_or_else(|error| panic!("waiter {nth}: {error}"));
+        assert!(next.grant.token > held.grant.token);
+        assert_eq!(next.waited_ms, nth as u64);
+        held = next;
+    }
+    assert_eq!(line.waiters(), 0);
+}
+
+#[test]
+fn ten_thousand_whose_time_is_up_all_learn_it_and_none_is_granted() {
+    let line = Line::new();
+    let (_, answers) = fill(&line, 10_000);
+    line.clock.pass(3_000_000);
+    for answer in answers {
+        assert!(block_on(answer).is_err());
+    }
+    assert_eq!((line.holder(), line.waiters()), (None, 0));
+}
+
+#[test]
+fn a_line_has_an_end_and_the_refusal_names_it() {
+    let line = Line::new();
+    let (_, mut answers) = fill(&line, WAITERS_PER_KEY_MAX);
+    let request = line.request(WAITERS_PER_KEY_MAX + 1);
+    let mut one_too_many: Answer<'_> = Box::pin(line.store.acquire(&line.call, request));
+    let refused = look(&mut one_too_many).or_else(|| {
+        // The engine answers in order: once a later question has its answer, so has this one.
+        line.waiters();
+        line.waiters();
+        look(&mut one_too_many)
+    });
+    match refused.expect("an answer at once") {
+        Err(StoreError::Full { what, limit }) => {
+            assert_eq!(limit, 16_384);
+            assert!(what.contains('k') && what.contains("in line"), "{what}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(line.waiters(), WAITERS_PER_KEY_MAX as u64, "nobody lost their place");
+    // Whoever leaves makes room for one.
+    drop(answers.pop());
+    let _in_line = line.enter(WAITERS_PER_KEY_MAX + 1);
+    assert_eq!(line.waiters(), WAITERS_PER_KEY_MAX as u64);
+}

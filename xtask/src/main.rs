@@ -1,0 +1,133 @@
+//! The chores of the project, run as `cargo xtask COMMAND`.
+//!
+//! A *command* is what a person types. It runs *stages* in order and stops at the first that fails. A stage is one
+//! file under `stage/`; a new one is that file, one line in `stage/mod.rs`, and its name in the commands below.
+//!
+//! Deliberately absent: dependencies. Whoever runs the tests waits for xtask first, so it must build in a moment.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for the terminal: what it prints is what it is for"
+)]
+#![allow(clippy::disallowed_methods, reason = "it times its stages for people; nothing decides by that time")]
+
+mod install;
+mod markdown;
+mod process;
+mod report;
+mod stage;
+mod workspace;
+
+use std::process::ExitCode;
+
+use stage::{CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, RUSTDOC, Stage, TESTS};
+
+struct Command {
+    name: &'static str,
+    about: &'static str,
+    stages: &'static [Stage],
+}
+
+/// Cheap stages come first, so that a slip is known in seconds.
+const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE];
+
+const COMMANDS: &[Command] = &[
+    Command { name: "test", about: "everything that CI runs", stages: ALL },
+    Command { name: "quick", about: "what every commit should pass", stages: &[FORMAT, CLIPPY, TESTS] },
+    Command { name: "long", about: "all tests in release, those that take long among them", stages: &[LONG] },
+    Command { name: "peers", about: "our benchmark beside Debian's redis-server", stages: &[PEERS] },
+    Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (name, wanted) = match args.split_first() {
+        None => ("help", &[][..]),
+        Some((name, wanted)) => (name.as_str(), wanted),
+    };
+    if matches!(name, "help" | "-h" | "--help") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let stages = match choose(name, wanted) {
+        Ok(stages) => stages,
+        Err(why) => {
+            eprintln!("xtask: {why}\n\n{}", help());
+            return ExitCode::from(2);
+        }
+    };
+    match stage::run_all(&stages) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nxtask: stage `{}` failed: {}", failure.stage, failure.why);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The stages of the command `name`, or only those of them that are in `wanted`.
+fn choose(name: &str, wanted: &[String]) -> Result<Vec<Stage>, String> {
+    let command = COMMANDS.iter().find(|command| command.name == name);
+    let command = command.ok_or_else(|| format!("there is no command `{name}`"))?;
+    for stage in wanted {
+        if !command.stages.iter().any(|known| known.name == stage) {
+            return Err(format!("`{name}` has no stage `{stage}`"));
+        }
+    }
+    let chosen = |stage: &&Stage| wanted.is_empty() || wanted.iter().any(|name| name == stage.name);
+    Ok(command.stages.iter().filter(chosen).copied().collect())
+}
+
+fn help() -> String {
+    let line = |command: &Command| {
+        let names: Vec<_> = command.stages.iter().map(|stage| stage.name).collect();
+        let stages = if names.len() > 1 { format!(": {}", names.join(", ")) } else { String::new() };
+        format!("  {:<7}{}{stages}", command.name, command.about)
+    };
+    let mut lines = vec!["cargo xtask COMMAND [STAGE...]".to_owned(), String::new()];
+    lines.extend(COMMANDS.iter().map(line));
+    lines.push("  help   this list".to_owned());
+    lines.push(String::new());
+    lines.push("Stages named after a command run alone: `cargo xtask test format docs`.\n".to_owned());
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(stages: &[Stage]) -> Vec<&str> {
+        stages.iter().map(|stage| stage.name).collect()
+    }
+
+    #[test]
+    fn quick_checks_nothing_that_ci_does_not() {
+        let everything = names(ALL);
+        for name in names(&choose("quick", &[]).unwrap()) {
+            assert!(everything.contains(&name), "`{name}` is in quick but not in test");
+        }
+    }
+
+    #[test]
+    fn named_stages_run_alone_and_in_the_commands_order() {
+        let wanted = ["clippy".to_owned(), "format".to_owned()];
+        assert_eq!(names(&choose("test", &wanted).unwrap()), ["format", "clippy"]);
+    }
+
+    #[test]
+    fn unknown_commands_and_stages_are_refused_by_name() {
+        assert_eq!(choose("tset", &[]).unwrap_err(), "there is no command `tset`");
+        let wanted = ["docs".to_owned()];
+        assert_eq!(choose("quick", &wanted).unwrap_err(), "`quick` has no stage `docs`");
+    }
+
+    #[test]
+    fn help_has_one_line_for_every_command() {
+        let help = help();
+        for command in COMMANDS {
+            let start = format!("  {} ", command.name);
+            assert_eq!(help.lines().filter(|line| line.starts_with(&start)).count(), 1, "{help}");
+        }
+    }
+}

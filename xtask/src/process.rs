@@ -1,0 +1,88 @@
+//! Other programs: shown before they run, with their output going straight to the terminal.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use crate::workspace;
+
+/// The cargo that runs xtask, at the root of the workspace.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(workspace::root());
+    command
+}
+
+/// Shows and runs `command`; anything but success is an error that quotes it.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let shown = shown(command);
+    println!("$ {shown}");
+    let status = command
+        .status()
+        .map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
+}
+
+/// Says in one sentence what to install if `cargo SUBCOMMAND` is missing; cargo's own message speaks of typing errors.
+pub(crate) fn need_subcommand(subcommand: &str, how_to_install: &str) -> Result<(), String> {
+    let mut probe = cargo(&[subcommand, "--version"]);
+    let answer = probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if answer.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err(format!("`cargo {subcommand}` is not installed; install it with `{how_to_install}`"))
+}
+
+/// As a person would type it: variables first, programs without their folder.
+fn shown(command: &Command) -> String {
+    let variable = |(name, value): (&OsStr, Option<&OsStr>)| {
+        let value = value?.to_string_lossy().into_owned();
+        Some(format!("{}={}", name.to_string_lossy(), quoted(value)))
+    };
+    let mut words: Vec<String> = command.get_envs().filter_map(variable).collect();
+    let program = std::path::Path::new(command.get_program());
+    words.push(
+        program
+            .file_name()
+            .unwrap_or(program.as_os_str())
+            .to_string_lossy()
+            .into_owned(),
+    );
+    words.extend(command.get_args().map(|arg| quoted(arg.to_string_lossy().into_owned())));
+    words.join(" ")
+}
+
+fn quoted(word: String) -> String {
+    if word.contains(' ') { format!("'{word}'") } else { word }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_fails_is_quoted_with_its_status() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert_eq!(error, "`sh -c 'exit 3'` ended with exit status: 3");
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_named() {
+        let error = run(&mut Command::new("no-such-program-here")).unwrap_err();
+        assert!(error.starts_with("`no-such-program-here` cannot be started: "), "{error}");
+    }
+
+    #[test]
+    fn variables_are_shown_before_the_program() {
+        let mut command = Command::new("/usr/bin/cargo");
+        command.arg("doc").env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(shown(&command), "RUSTDOCFLAGS='-D warnings' cargo doc");
+    }
+
+    #[test]
+    fn a_missing_subcommand_says_how_to_install_it() {
+        let error = need_subcommand("no-such-subcommand", "rustup component add x").unwrap_err();
+        let expected =
+            "`cargo no-such-subcommand` is not installed; install it with `rustup component add x`";
+        assert_eq!(error, expected);
+    }
+}

@@ -1,0 +1,9 @@
+//! Clippy on everything, with warnings as errors.
+
+use crate::process;
+
+pub(crate) fn run() -> Result<(), String> {
+    process::need_subcommand("clippy", "rustup component add clippy")?;
+    let args = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    process::run(&mut process::cargo(&args))
+}

@@ -1,0 +1,8 @@
+//! The examples in the documentation of public items, and in the README.
+
+use crate::process;
+
+pub(crate) fn run() -> Result<(), String> {
+    let args = ["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"];
+    process::run(&mut process::cargo(&args))
+}

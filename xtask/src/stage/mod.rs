@@ -1,0 +1,93 @@
+//! The stages, one file each, and how they are run: in order, timed, up to the first failure.
+
+mod clippy;
+mod deny;
+mod docs;
+mod doctests;
+mod examples;
+mod format;
+mod long;
+mod package;
+mod peers;
+mod rustdoc;
+mod tests;
+
+use std::time::Instant;
+
+use crate::report::{self, Outcome, Row};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    /// The error is one sentence for people: what failed and, where it is known, what to do.
+    run: fn() -> Result<(), String>,
+}
+
+pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
+pub(crate) const DENY: Stage = Stage { name: "deny", run: deny::run };
+pub(crate) const DOCS: Stage = Stage { name: "docs", run: docs::run };
+pub(crate) const DOCTESTS: Stage = Stage { name: "doctests", run: doctests::run };
+pub(crate) const EXAMPLES: Stage = Stage { name: "examples", run: examples::run };
+pub(crate) const FORMAT: Stage = Stage { name: "format", run: format::run };
+pub(crate) const LONG: Stage = Stage { name: "long", run: long::run };
+pub(crate) const PACKAGE: Stage = Stage { name: "package", run: package::run };
+pub(crate) const PEERS: Stage = Stage { name: "peers", run: peers::run };
+pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
+pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) stage: &'static str,
+    pub(crate) why: String,
+}
+
+/// Runs `stages` up to the first failure, and prints how long each took.
+pub(crate) fn run_all(stages: &[Stage]) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    let mut failure = None;
+    for stage in stages {
+        if failure.is_some() {
+            rows.push(Row { stage: stage.name, outcome: Outcome::NotRun });
+            continue;
+        }
+        println!("\n=== {} ===", stage.name);
+        let started = Instant::now();
+        let result = (stage.run)();
+        let took = started.elapsed();
+        let outcome = if result.is_ok() { Outcome::Passed(took) } else { Outcome::Failed(took) };
+        rows.push(Row { stage: stage.name, outcome });
+        failure = result.err().map(|why| Failure { stage: stage.name, why });
+    }
+    print!("\n{}", report::table(&rows));
+    failure.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod runner {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const PASSES: Stage = Stage { name: "passes", run: || Ok(()) };
+    const FAILS: Stage = Stage { name: "fails", run: || Err("on purpose".to_owned()) };
+
+    #[test]
+    fn the_first_failure_is_named_and_ends_the_run() {
+        static LATER_RUNS: AtomicU32 = AtomicU32::new(0);
+        let count = || {
+            LATER_RUNS.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let later = Stage { name: "later", run: count };
+
+        let failure = run_all(&[PASSES, FAILS, later]).unwrap_err();
+
+        assert_eq!((failure.stage, failure.why.as_str()), ("fails", "on purpose"));
+        assert_eq!(LATER_RUNS.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_run_without_failure_is_ok() {
+        assert!(run_all(&[PASSES, PASSES]).is_ok());
+    }
+}

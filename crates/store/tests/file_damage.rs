@@ -4,6 +4,7 @@
 
 mod support;
 
+use fencehold_core::lease::How;
 use fencehold_core::limits::TTL_MS_MAX;
 use fencehold_core::{Fact, Namespace};
 use fencehold_store::file::{backup, check, restore};
@@ -266,4 +267,23 @@ fn a_stand_in_never_outlives_the_longest_ttl() {
     ground.tamper("UPDATE leases SET record = x'00', deadline_ms = 9000000000000000");
     let store = ground.open();
     assert_eq!(remaining_ms(&store, "k"), TTL_MS_MAX);
+}
+
+/// A database of every schema that was ever released can be opened. This one was made by version 1.
+#[test]
+fn a_database_of_schema_1_is_read() {
+    let ground = Ground::new();
+    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-1.db");
+    restore(&kept, ground.path()).unwrap();
+    let store = ground.open();
+    let daily = view(&store, "reports/daily");
+    assert_eq!((daily.token.get(), daily.endings[0].how), (2, How::Released));
+    let holder = daily.holder.unwrap();
+    assert_eq!((holder.owner.as_str(), holder.ttl_ms), ("host-a/2", 600_000));
+    let gpu = view(&store, "gpu/3");
+    assert_eq!((gpu.token.get(), gpu.holder), (2, None), "the revocation consumed a token");
+    let revoked = &gpu.endings[0];
+    assert_eq!((revoked.how, revoked.reason.as_ref().unwrap().as_str()), (How::Revoked, "wrong branch"));
+    let status = block_on(store.status(&call())).unwrap();
+    assert_eq!((status.keys, status.held, status.set_aside), (3, 2, 0));
 }

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Who holds it [default: host/pid/random]
     #[arg(long)]
     owner: Option<Owner>,
-    /// What the command gets between TERM and KILL when the lease is about to be lost [default: a quarter of the ttl,
+    /// What the command gets between TERM and KILL when the lease is about to be lost [default: up to a quarter of the ttl,
     /// 10s at most]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     grace: Option<u64>,
@@ -99,7 +99,7 @@ impl Args {
 
     /// What the command gets between TERM and KILL. More than this, and TERM would come before a renewal is even due.
     fn grace_ms(&self) -> Result<u64, Failure> {
-        let Some(grace_ms) = self.grace else { return Ok((self.ttl / 4).min(GRACE_MS_MAX)) };
+        let Some(grace_ms) = self.grace else { return Ok(default_grace_ms(self.ttl)) };
         let most_ms = self.ttl / 5 * 2;
         if grace_ms > most_ms {
             let [grace, ttl, most] = [grace_ms, self.ttl, most_ms].map(show_exact_ms);
@@ -284,5 +284,28 @@ fn ran_out(why: &LostReason) -> bool {
         LostReason::NotRenewed { .. } => true,
         LostReason::Ended { how, .. } => matches!(how, Some(How::Expired | How::AgedOut | How::Yielded)),
         _ => false,
+    }
+}
+
+/// A quarter of the ttl, but no more than leaves room for a store that changes its owner: a renewal that falls due just
+/// as the owner stops is answered two seconds later, and the command must not be ended for that.
+fn default_grace_ms(ttl_ms: u64) -> u64 {
+    const CHANGE_OF_OWNER_MS: u64 = 2_300;
+    let renewal_due_ms = ttl_ms.saturating_mul(384) / 1_000;
+    let kill_ms = ttl::lost_after_ms(ttl_ms);
+    let room_ms = kill_ms.saturating_sub(renewal_due_ms).saturating_sub(CHANGE_OF_OWNER_MS);
+    (ttl_ms / 4).min(room_ms).max(ttl_ms / 20).min(GRACE_MS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_grace_leaves_room_for_a_change_of_owner() {
+        assert_eq!(default_grace_ms(30_000), 7_500);
+        assert_eq!(default_grace_ms(300_000), GRACE_MS_MAX);
+        assert_eq!(default_grace_ms(5_000), 280, "due at 1.92 s, answered by 4.22 s, ended at 4.5 s");
+        assert_eq!(default_grace_ms(1_000), 50, "too short for a change of owner: what little there is");
     }
 }

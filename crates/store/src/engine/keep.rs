@@ -59,15 +59,13 @@ pub(crate) struct KeptLease {
 
 /// Why a batch was not kept. Its answers must not go out.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "file"), expect(dead_code, reason = "memory: keeps nothing that could fail"))]
 pub(crate) enum KeepError {
     /// Somebody else is in the middle of a write: nothing was done, and the same batch can be tried again.
-    #[cfg(feature = "file")]
     Busy(String),
     /// Somebody else serves this store now.
-    #[cfg(feature = "file")]
     Superseded,
     /// The disk failed; what it holds is uncertain.
-    #[cfg(feature = "file")]
     Failed(String),
 }
 

@@ -317,7 +317,6 @@ impl<K: Keep> Work<K> {
     fn insist(&mut self, attempt: impl Fn(&mut K) -> Ended) -> Ended {
         loop {
             match attempt(&mut self.keep) {
-                #[cfg(feature = "file")]
                 Err(KeepError::Busy(why)) => self.turn_away(&why),
                 end => return end,
             }
@@ -325,7 +324,6 @@ impl<K: Keep> Work<K> {
     }
 
     /// Answers everybody whose patience is at an end while the store is blocked.
-    #[cfg(feature = "file")]
     fn turn_away(&mut self, why: &str) {
         let now_ms = crate::clock::SystemClock.now().store_ms;
         // Those that were asked already may be carried out yet.

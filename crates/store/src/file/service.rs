@@ -399,9 +399,7 @@ impl Service {
         let overdue: Vec<u64> = self
             .pending
             .iter()
-            .filter(|(_, pending)| {
-                pending.question.give_up_ms <= now_ms || pending.question.reply.is_closed()
-            })
+            .filter(|(_, pending)| pending.question.give_up_ms <= now_ms)
             .map(|(id, _)| *id)
             .collect();
         for id in overdue {

@@ -81,3 +81,9 @@ pub mod store {
         RevokeRequest, RevokedLease, StoreError, StoreStatus, StoreUrl, Which, open,
     };
 }
+
+/// The examples of the README are doc tests too. Only those who run the doc tests need the page: it is not in the
+/// packed crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

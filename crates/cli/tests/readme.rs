@@ -1,0 +1,132 @@
+//! The README's first minute works as it is written: its lines are read from the page and run.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use support::{Room, Running, Said, eventually, said};
+
+/// The shell lines of a section, without comments and empty lines.
+fn lines_of(section: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let page = fs::read_to_string(page).unwrap();
+    let after = page.split(&format!("\n## {section}\n")).nth(1).expect("the section");
+    let within = after.split("\n## ").next().unwrap();
+    let block = within.split("```sh\n").nth(1).expect("a block of shell lines");
+    let lines = block.split("\n```").next().unwrap().lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A room in which `fencehold` is on the path, and the commands of the page are there to be run.
+fn furnished() -> Room {
+    let room = Room::new();
+    fs::create_dir(room.path("bin")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_fencehold"), room.path("bin/fencehold")).unwrap();
+    for name in ["build-report", "deploy"] {
+        let path = room.path(name);
+        fs::write(&path, "#!/bin/sh\necho token $FENCEHOLD_TOKEN\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    room
+}
+
+fn shell(room: &Room, script: &str) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).current_dir(room.path(""));
+    shell
+        .env("PATH", format!("{}:{path}", room.path("bin").display()))
+        .env("HOME", room.path(""))
+        .env("FENCEHOLD_STORE", room.store());
+    shell
+}
+
+fn runs_well(room: &Room, script: &str) -> Said {
+    let said = said(&mut shell(room, script));
+    assert_eq!(said.code, 0, "{script}: {said:?}");
+    said
+}
+
+/// The line of the page that starts like this.
+fn line(lines: &[String], start: &str) -> String {
+    let found = lines.iter().find(|line| line.starts_with(start));
+    found
+        .unwrap_or_else(|| panic!("no line starts with {start}: {lines:#?}"))
+        .clone()
+}
+
+#[test]
+fn the_first_command_prints_a_larger_token_each_time() {
+    let first = lines_of("Two commands").remove(0);
+    let words = first.strip_prefix("cargo run --release -- ").expect("the first of the two");
+    let room = furnished();
+    for token in 1..4 {
+        assert_eq!(runs_well(&room, &format!("fencehold {words}")).out, format!("token {token}\n"));
+    }
+}
+
+#[test]
+fn every_line_for_a_shell_works() {
+    let lines = lines_of("From a shell");
+    let room = furnished();
+    for run in ["fencehold run --key reports/daily", "fencehold run --key deploy"] {
+        for token in 1..4 {
+            assert_eq!(runs_well(&room, &line(&lines, run)).out, format!("token {token}\n"));
+        }
+    }
+    runs_well(&room, &line(&lines, "fencehold lease ls"));
+    let explained = runs_well(&room, &line(&lines, "fencehold explain"));
+    assert!(explained.out.contains("reports/daily"), "{explained:?}");
+
+    // Force needs somebody to be forced.
+    let mut deploying =
+        room.start(&["run", "--key", "deploy", "--ttl", "1s", "--", "sh", "-c", "echo up; exec sleep 600"]);
+    assert_eq!(deploying.line(), "up");
+    runs_well(&room, &line(&lines, "fencehold lease revoke"));
+    let revoked = deploying.finish();
+    assert_eq!(revoked.code, 76, "{revoked:?}");
+    assert!(revoked.err.contains("wrong branch"), "{revoked:?}");
+
+    // Follows until it is ended.
+    let mut following =
+        Running::start(&mut shell(&room, &format!("exec {}", line(&lines, "fencehold events"))));
+    eventually("the revocation among the events", || following.line().contains("wrong branch"));
+    following.child.kill().unwrap();
+
+    // What a script does over several commands, in one shell, as it stands there.
+    let script = lines.iter().skip_while(|line| !line.starts_with("eval ")).cloned();
+    let script: Vec<_> = script.collect();
+    assert_eq!(script.len(), 3, "take, keep, give back: {script:#?}");
+    for token in 1..3 {
+        let said = runs_well(&room, &format!("set -e\n{}\necho token $FENCEHOLD_TOKEN", script.join("\n")));
+        assert!(said.out.ends_with(&format!("token {token}\n")), "{said:?}");
+    }
+    assert!(room.lease("gpu/3")["holder"].is_null());
+}
+
+/// A line that nobody runs here can go stale there.
+#[test]
+fn no_line_for_a_shell_is_left_out() {
+    let known = [
+        "fencehold run --key reports/daily",
+        "fencehold run --key deploy",
+        "fencehold lease ls",
+        "fencehold explain",
+        "fencehold events -f",
+        "fencehold lease revoke deploy",
+        "eval ",
+        "fencehold lease renew",
+        "fencehold lease release",
+    ];
+    let lines = lines_of("From a shell");
+    let fits = |(line, start): (&String, &&str)| line.starts_with(*start);
+    assert!(lines.len() == known.len() && lines.iter().zip(&known).all(fits), "{lines:#?}");
+}

@@ -229,6 +229,38 @@ fn a_live_lease_is_not_even_said_to_have_expired() {
 }
 
 #[test]
+fn a_holder_that_is_told_of_more_than_was_set_was_told_another_deadline() {
+    let violation = bites(&OneKey::new(), &acquire(2), |wrong| {
+        let Ok(Outcome::Granted(grant)) = &mut wrong.reply else { panic!("not granted") };
+        grant.remaining_ms += 1;
+    });
+    assert_eq!(violation, Violation::ToldAnotherDeadline);
+
+    let (key, token) = held();
+    let violation = bites(&key, &renewal(1, token), |wrong| {
+        wrong.reply = Ok(Outcome::Renewed(Renewal {
+            token,
+            remaining_ms: TTL_MS + 1,
+            notice: None,
+            yield_in_ms: None,
+        }));
+    });
+    assert_eq!(violation, Violation::ToldAnotherDeadline);
+}
+
+#[test]
+fn a_release_that_takes_the_token_for_proof_was_a_strangers() {
+    let (key, token) = held();
+    let release = Command::Release { hash: hold(2), token };
+    let violation = bites(&key, &release, |wrong| {
+        end_by_hand(&key, record(&key, wrong));
+        wrong.deadline = Change::Clear;
+        wrong.reply = Ok(Outcome::Released { token });
+    });
+    assert_eq!(violation, Violation::ReleasedByAStranger);
+}
+
+#[test]
 fn a_hold_that_ended_and_is_granted_again_is_revived() {
     let (key, _) = released();
     let violation = bites(&key, &acquire(1), |wrong| {

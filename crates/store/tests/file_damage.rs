@@ -101,7 +101,12 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
     let ground = Ground::new();
     let store = ground.open();
     let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
+    // Renewed since it was taken: its holder believes in it for longer than its row says.
+    ground.clock.pass(TTL_MS - 1);
+    renew(&store, "good", 1, good);
+    renew(&store, "bad", 2, bad);
     drop(store);
+    ground.clock.pass(TTL_MS - 1);
     ground.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
     assert_eq!(check(ground.path()).unwrap().problems.len(), 1);
 
@@ -286,4 +291,53 @@ fn a_database_of_schema_1_is_read() {
     assert_eq!((revoked.how, revoked.reason.as_ref().unwrap().as_str()), (How::Revoked, "wrong branch"));
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!((status.keys, status.held, status.set_aside), (3, 2, 0));
+}
+
+#[test]
+fn a_second_look_at_the_files_costs_the_owner_no_lock() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    take(&owner, "k", 1);
+    // Whoever looks at the database in the owner's process and closes it again must not take the owner's locks along:
+    // another process that comes and goes would then remove the log under the owner.
+    check(ground.path()).unwrap();
+    drop(ground.open());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(ground.database()).unwrap());
+    assert!(
+        locks.lines().any(|line| line.contains(&format!(":{inode} "))),
+        "no lock on the database: {locks}"
+    );
+    let other = rusqlite::Connection::open(ground.database()).unwrap();
+    let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 1);
+    take(&owner, "later", 1);
+    let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 2, "what the owner commits is seen by everybody");
+}
+
+#[test]
+fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
+    ground.clock.pass(TTL_MS);
+    take(&store, "k", 2);
+    drop(store);
+    ground.tamper("UPDATE meta SET boot = 'another'");
+    let store = ground.open();
+    take(&store, "other", 3);
+}
+
+#[test]
+fn a_store_that_was_rewound_waits_for_leases_that_it_never_knew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    release(&store, "k", 1, token);
+    // Nothing is held when the backup is made; something may have been granted since.
+    let advanced =
+        block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
+    assert_eq!(advanced.closed_for_ms, TTL_MS);
 }

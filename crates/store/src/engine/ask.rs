@@ -29,6 +29,13 @@ impl Ask {
         matches!(self, Ask::Get(_) | Ask::List(_) | Ask::Events(_) | Ask::Status)
     }
 
+    /// Whether it may be sent again although it may have been carried out: it names what it means by hold id and token.
+    /// Force does not: it could strike somebody who came since.
+    #[cfg(feature = "file")]
+    pub(crate) fn may_be_repeated(&self) -> bool {
+        !matches!(self, Ask::Revoke(_) | Ask::Advance { .. })
+    }
+
     /// How long it may stand in line.
     #[cfg(feature = "file")]
     pub(crate) fn wait_ms(&self) -> u64 {

@@ -53,14 +53,14 @@ impl Events {
     fn page(&self, namespace: &Namespace, request: &EventsRequest) -> Result<EventPage, StoreError> {
         let oldest = self.oldest();
         let after = request.after.unwrap_or(oldest - 1);
-        if after + 1 < oldest {
+        if after.saturating_add(1) < oldest {
             return Err(StoreError::CursorTooOld { cursor: after, oldest });
         }
         if after > self.last_seq {
             let problem = format!("{after} is ahead of this store, whose last event is {}", self.last_seq);
             return Err(BadInput::new("cursor", problem).into());
         }
-        let skip = usize::try_from(after + 1 - oldest).unwrap_or(usize::MAX);
+        let skip = usize::try_from((after + 1).saturating_sub(oldest)).unwrap_or(usize::MAX);
         let mut page = EventPage { events: Vec::new(), next: self.last_seq };
         for event in self.kept.iter().skip(skip) {
             let prefix = request.prefix.as_ref();

@@ -9,6 +9,7 @@ use fencehold_core::limits::{
 use fencehold_core::{BadInput, HoldHash, Key, Refusal, Stamp, ttl};
 
 use super::ask::Answer;
+use super::keep::Change;
 use super::state::{Answered, Engine, Granted};
 use super::waiters::{Ticket, Waiter};
 use crate::error::StoreError;
@@ -24,6 +25,12 @@ impl Engine {
             return self.answer(ticket, Err(StoreError::Unavailable { why }));
         }
         let hash = request.hold.hash();
+        // What has run out goes to those who stand in line already, this one's own earlier sending among them.
+        for key in &request.keys {
+            if let Some(at) = self.table.find(space, key) {
+                self.settle_unless_own(now, at, hash);
+            }
+        }
         // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
         let own = request.keys.iter().position(|key| {
             let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
@@ -87,9 +94,6 @@ impl Engine {
         };
         for nth in 0..waiter.request.keys.len() {
             let key = &waiter.request.keys[nth];
-            if let Some(at) = self.table.find(space, key) {
-                self.settle_unless_own(now, at, &waiter);
-            }
             let at = self.table.find_or_insert(space, key);
             match self.try_grant(now, at, ticket, &waiter) {
                 Tried::Answered => {
@@ -138,6 +142,10 @@ impl Engine {
         });
         match self.apply(now, at, &command) {
             Ok(Outcome::Granted(grant)) => {
+                if request.ttl_ms > self.longest_ttl_ms {
+                    self.longest_ttl_ms = request.ttl_ms;
+                    self.batch.others.push(Change::LongestTtl { ttl_ms: request.ttl_ms });
+                }
                 let granted = Some(Granted { slot: at, hash: waiter.hash, fresh: !grant.resumed });
                 let result = Ok(Answer::Acquired(Acquired { key, grant, waited_ms }));
                 self.batch.answers.push(Answered { ticket, result, granted });
@@ -166,8 +174,8 @@ impl Engine {
 
     /// A key that has run out goes to those who stand in line before anybody who just came, except that a hold
     /// id that comes back to its own key must be judged by the rules first.
-    fn settle_unless_own(&mut self, now: Stamp, at: u32, waiter: &Waiter) {
-        let own = self.table.at(at).is_some_and(|slot| slot.record.knows(waiter.hash));
+    fn settle_unless_own(&mut self, now: Stamp, at: u32, hash: HoldHash) {
+        let own = self.table.at(at).is_some_and(|slot| slot.record.knows(hash));
         if !own {
             self.settle(now, at);
         }

@@ -14,8 +14,10 @@ pub(crate) enum Change {
     Drop { slot: u32 },
     /// A namespace's floor.
     Floor { namespace: Namespace, floor: Token },
-    /// Nobody is granted anything before this moment.
+    /// Nobody is granted anything before this moment; 0: the store is open.
     ClosedUntil { until_ms: u64 },
+    /// The longest ttl that was ever granted: how long a rewound store must wait.
+    LongestTtl { ttl_ms: u64 },
 }
 
 /// The changes of one batch.
@@ -43,6 +45,7 @@ pub(crate) struct Kept {
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
     pub(crate) closed_until_ms: u64,
+    pub(crate) longest_ttl_ms: u64,
     pub(crate) set_aside: u64,
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Engine {
     pub(super) events: Events,
     /// Nobody is granted anything before this moment.
     pub(super) closed_until_ms: u64,
+    /// The longest ttl that was ever granted.
+    pub(super) longest_ttl_ms: u64,
     /// How many keys have a hold on record.
     pub(super) held: u64,
     pub(super) set_aside: u64,
@@ -76,6 +78,7 @@ impl Engine {
             watchers: Watchers::default(),
             events: Events::default(),
             closed_until_ms: 0,
+            longest_ttl_ms: 0,
             held: 0,
             set_aside: 0,
             served_by: None,
@@ -106,6 +109,7 @@ impl Engine {
         engine.table.restored();
         engine.events = Events::from_kept(kept.events, kept.last_seq);
         engine.closed_until_ms = kept.closed_until_ms;
+        engine.longest_ttl_ms = kept.longest_ttl_ms;
         engine.set_aside = kept.set_aside;
         engine
     }
@@ -227,7 +231,8 @@ impl Engine {
 
     /// When the engine must be woken although nobody asks anything.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
-        [self.wheel.next_ms(), self.waiters.next_ms(), self.watchers.next_ms()]
+        let reopens_ms = Some(self.closed_until_ms).filter(|until_ms| *until_ms > 0);
+        [self.wheel.next_ms(), self.waiters.next_ms(), self.watchers.next_ms(), reopens_ms]
             .into_iter()
             .flatten()
             .min()

@@ -112,12 +112,8 @@ impl Engine {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
         }
-        let held = |at| self.table.at(at).and_then(|slot| slot.record.hold.as_ref());
-        let longest_ms = (0..self.table.len())
-            .filter_map(held)
-            .map(|hold| hold.ttl_ms)
-            .max()
-            .unwrap_or(0);
+        // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
+        let longest_ms = self.longest_ttl_ms;
         let (keys, ended) = (self.table.keys(), self.held);
         let slots: Vec<u32> = (0..self.table.len()).filter(|at| self.table.at(*at).is_some()).collect();
         // All or nothing: whether every counter can rise so far is known before the first one does.
@@ -137,9 +133,12 @@ impl Engine {
                 self.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
             }
         }
-        self.closed_until_ms = self.closed_until_ms.max(now.store_ms.saturating_add(longest_ms));
-        let closed_for_ms = self.closed_until_ms - now.store_ms;
-        self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
+        let until_ms = self.closed_until_ms.max(now.store_ms.saturating_add(longest_ms));
+        let closed_for_ms = until_ms - now.store_ms;
+        if closed_for_ms > 0 {
+            self.closed_until_ms = until_ms;
+            self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
+        }
         self.batch.durable = true;
         Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms }))
     }
@@ -161,6 +160,11 @@ impl Engine {
     pub(crate) fn sweep(&mut self, now: Stamp, budget: usize) -> bool {
         self.time_outs(now);
         self.dismiss_watchers(now);
+        if self.closed_until_ms > 0 && self.closed_until_ms <= now.store_ms {
+            // Noted, so that a later boot, whose clock starts anew, does not take it for closed.
+            self.closed_until_ms = 0;
+            self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
+        }
         for _ in 0..budget {
             let Some((at, due_ms)) = self.wheel.pop_due(now.store_ms) else { return false };
             let Some(slot) = self.table.at_mut(at).filter(|slot| slot.scheduled == due_ms) else { continue };

@@ -27,9 +27,14 @@ const BATCH_REQUESTS_MAX: usize = 4_096;
 const SWEEP_MAX: usize = 512;
 /// How long to wait for a batch to fill, at most, and only while it is smaller than the recent ones.
 const GATHER_MAX: Duration = Duration::from_micros(300);
+/// The longest wait for something to do while anything is due.
+const NAP_MAX: Duration = Duration::from_secs(1);
 
 /// Takes an answer to whoever asked. False: nobody is there any more.
 pub(crate) type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
+
+/// Called when the engine has come to a ping, and still is the one that serves.
+pub(crate) type Pong = Box<dyn FnOnce() + Send>;
 
 enum Message {
     Ask {
@@ -40,8 +45,8 @@ enum Message {
     },
     Cancel(Ticket),
     /// Whether the engine still runs.
-    #[cfg(feature = "file")]
-    Ping(Box<dyn FnOnce() + Send>),
+    #[cfg_attr(not(feature = "file"), expect(dead_code, reason = "memory: is asked by nobody else"))]
+    Ping(Pong),
     /// The clock was moved by hand.
     Nudge,
     Stop,
@@ -149,7 +154,7 @@ impl Handle {
 
     /// Has the engine's thread call back when it comes to it.
     #[cfg(feature = "file")]
-    pub(crate) fn ping(&self, pong: Box<dyn FnOnce() + Send>) {
+    pub(crate) fn ping(&self, pong: Pong) {
         let _ = self.0.sender.send(Message::Ping(pong));
     }
 
@@ -232,6 +237,7 @@ impl<K: Keep> Work<K> {
             self.gather(&mut batch);
             let now = self.clock.now();
             let mut stop = false;
+            let mut pongs: Vec<Pong> = Vec::new();
             for message in batch {
                 match message {
                     Message::Ask { ticket, namespace, ask, caller } => {
@@ -242,19 +248,22 @@ impl<K: Keep> Work<K> {
                         self.callers.remove(&ticket);
                         self.engine.cancel(now, ticket);
                     }
-                    #[cfg(feature = "file")]
-                    Message::Ping(pong) => pong(),
+                    Message::Ping(pong) => pongs.push(pong),
                     Message::Nudge => {}
                     Message::Stop => stop = true,
                 }
             }
             // Whoever asked comes first, also after a gap in which this process did not run.
             more_to_sweep = self.engine.sweep(now, SWEEP_MAX);
-            self.settle()?;
+            self.settle(!pongs.is_empty())?;
+            for pong in pongs {
+                pong();
+            }
             if stop {
                 return Ok(());
             }
-            self.keep.tidy(!more_to_sweep)?;
+            self.backlog.extend(self.receiver.try_recv().ok());
+            self.keep.tidy(!more_to_sweep && self.backlog.is_empty())?;
         }
     }
 
@@ -263,7 +272,8 @@ impl<K: Keep> Work<K> {
         let limit = self.engine.next_due_ms().map(|due_ms| self.clock.real_time_until(due_ms));
         match limit {
             None | Some(None) => self.receiver.recv().ok().or(Some(Message::Stop)),
-            Some(Some(limit)) => match self.receiver.recv_timeout(limit) {
+            // Never for long: a suspended machine's store time goes on while this thread's timer does not.
+            Some(Some(limit)) => match self.receiver.recv_timeout(limit.min(NAP_MAX)) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(Message::Stop),
@@ -294,14 +304,15 @@ impl<K: Keep> Work<K> {
     }
 
     /// Keeps what the engine changed, then lets the answers go. Grants that find nobody are given back at once.
-    fn settle(&mut self) -> Ended {
+    fn settle(&mut self, mut confirm: bool) -> Ended {
         loop {
             let (changes, answers) = self.engine.take_batch(K::KEEPS);
             if !changes.is_empty() {
                 self.insist(|keep| keep.keep(&changes))?;
-            } else if !answers.is_empty() {
+            } else if !answers.is_empty() || confirm {
                 self.insist(Keep::confirm)?;
             }
+            confirm = false;
             let abandoned = self.deliver(answers);
             if abandoned.is_empty() {
                 return Ok(());
@@ -317,14 +328,15 @@ impl<K: Keep> Work<K> {
     fn insist(&mut self, attempt: impl Fn(&mut K) -> Ended) -> Ended {
         loop {
             match attempt(&mut self.keep) {
-                Err(KeepError::Busy(why)) => self.turn_away(&why),
+                Err(KeepError::Busy(why)) if !self.turn_away(&why) => {}
                 end => return end,
             }
         }
     }
 
-    /// Answers everybody whose patience is at an end while the store is blocked.
-    fn turn_away(&mut self, why: &str) {
+    /// Answers everybody whose patience is at an end while the store is blocked. True: this thread is to stop, so nobody
+    /// waits any longer.
+    fn turn_away(&mut self, why: &str) -> bool {
         let now_ms = crate::clock::SystemClock.now().store_ms;
         // Those that were asked already may be carried out yet.
         for (ticket, caller) in self.callers.extract_if(|_, caller| caller.give_up_ms <= now_ms) {
@@ -340,6 +352,7 @@ impl<K: Keep> Work<K> {
                 message => self.backlog.push_back(message),
             }
         }
+        self.backlog.iter().any(|message| matches!(message, Message::Stop))
     }
 
     fn deliver(&mut self, answers: Vec<Answered>) -> Vec<super::state::Granted> {

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 
-use fencehold_core::lease::{Hold, Record};
+use fencehold_core::lease::{History, Hold, Record};
 use fencehold_core::limits::{ADVANCE_BY, COLLECT_AFTER_FREE_MS, TTL_MS_MAX};
 use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Owner, Stamp, Task, Token};
 use rusqlite::types::ValueRef;
@@ -27,10 +27,13 @@ pub(super) enum Trust {
 /// Reads everything, inside the transaction that raised the epoch.
 pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlite::Result<Kept> {
     let mut kept = Kept::default();
-    let closed: i64 = connection.query_row("SELECT closed_until_ms FROM meta", [], |row| row.get(0))?;
+    let sql = "SELECT closed_until_ms, longest_ttl_ms FROM meta";
+    let (closed, longest): (i64, i64) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    kept.longest_ttl_ms = from_sql(longest);
     kept.closed_until_ms = match trust {
-        // How long it was closed for is unknown on a new clock: at most the longest ttl there can be.
-        Trust::NewBoot if closed > 0 => now.store_ms.saturating_add(TTL_MS_MAX),
+        // How much of that time is left is unknown on a new clock: all of it is waited for once more.
+        Trust::NewBoot if closed > 0 => now.store_ms.saturating_add(kept.longest_ttl_ms),
         _ => from_sql(closed),
     };
     load_floors(connection, &mut kept)?;
@@ -77,14 +80,14 @@ fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()>
 
 fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kept) -> rusqlite::Result<()> {
     let mut broken: Vec<(i64, String)> = Vec::new();
-    walk(connection, |slot, row, lease| match lease {
+    walk(connection, |slot, row, renewed_ms, lease| match lease {
         Ok(mut lease) => {
             rebase(&mut lease, now, trust);
             kept.leases.push(lease);
         }
         Err(problem) => {
             broken.push((slot, problem.clone()));
-            match stand_in(row, slot, now) {
+            match stand_in(row, slot, renewed_ms, now, trust) {
                 Some(stand_in) => {
                     note(kept, now, &stand_in, problem);
                     kept.leases.push(stand_in);
@@ -104,12 +107,12 @@ pub(super) fn each_lease(
     connection: &Connection,
     mut each: impl FnMut(i64, Result<KeptLease, String>),
 ) -> rusqlite::Result<()> {
-    walk(connection, |slot, _, lease| each(slot, lease))
+    walk(connection, |slot, _, _, lease| each(slot, lease))
 }
 
 fn walk(
     connection: &Connection,
-    mut each: impl FnMut(i64, &Row<'_>, Result<KeptLease, String>),
+    mut each: impl FnMut(i64, &Row<'_>, Option<u64>, Result<KeptLease, String>),
 ) -> rusqlite::Result<()> {
     let sql = "SELECT slot, namespace, key, counter, deadline_ms, record FROM leases ORDER BY slot";
     let mut statement = connection.prepare(sql)?;
@@ -118,13 +121,13 @@ fn walk(
     let mut terms = terms.walk()?;
     while let Some(row) = leases.next()? {
         let slot: i64 = row.get(0)?;
+        // Before the record is looked at: a renewal counts also where the record is damaged.
+        let renewed_ms = terms.deadline_of(slot, row.get_ref(3)?)?;
         let mut lease = read_lease(row, slot);
-        if let Ok(lease) = &mut lease
-            && let Some(deadline_ms) = terms.deadline_of(slot, lease.record.counter)?
-        {
-            lease.deadline_ms = lease.deadline_ms.max(deadline_ms);
+        if let (Ok(lease), Some(renewed_ms)) = (&mut lease, renewed_ms) {
+            lease.deadline_ms = lease.deadline_ms.max(renewed_ms);
         }
-        each(slot, row, lease);
+        each(slot, row, renewed_ms, lease);
     }
     Ok(())
 }
@@ -178,16 +181,15 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The deadline that the last renewal of this hold gave it. A row for another token is of an earlier hold.
-    fn deadline_of(&mut self, slot: i64, token: Token) -> rusqlite::Result<Option<u64>> {
+    fn deadline_of(&mut self, slot: i64, counter: ValueRef<'_>) -> rusqlite::Result<Option<u64>> {
+        let ValueRef::Integer(counter) = counter else { return Ok(None) };
         while self.current.is_none_or(|(at, ..)| at < slot) {
             match self.rows.next()? {
                 Some(row) => self.current = Some((row.get(0)?, row.get(1)?, row.get(2)?)),
                 None => return Ok(None),
             }
         }
-        let found = self
-            .current
-            .filter(|(at, held, _)| *at == slot && from_sql(*held) == token.get());
+        let found = self.current.filter(|(at, held, _)| *at == slot && *held == counter);
         Ok(found.map(|(_, _, deadline_ms)| from_sql(deadline_ms)))
     }
 }
@@ -217,12 +219,22 @@ fn read_lease(row: &Row<'_>, slot: i64) -> Result<KeptLease, String> {
 /// What stands in for a lease whose record cannot be read but whose name can: held by nobody who could renew it, for as
 /// long as a holder could believe in it. So nobody else gets the key while its holder may still be at work, and its
 /// tokens go on growing.
-fn stand_in(row: &Row<'_>, slot: i64, now: Stamp) -> Option<KeptLease> {
+fn stand_in(
+    row: &Row<'_>,
+    slot: i64,
+    renewed_ms: Option<u64>,
+    now: Stamp,
+    trust: Trust,
+) -> Option<KeptLease> {
     let namespace = Namespace::new(row.get::<_, String>(1).ok()?).ok()?;
     let key = Key::new(row.get::<_, String>(2).ok()?).ok()?;
     let counter = Token::new(u64::try_from(row.get::<_, i64>(3).ok()?).ok()?);
-    let deadline_ms = row.get::<_, i64>(4).ok().and_then(|ms| u64::try_from(ms).ok());
     let latest_ms = now.store_ms.saturating_add(TTL_MS_MAX);
+    let deadline_ms = match (row.get::<_, i64>(4), trust) {
+        (Ok(ms), Trust::Exact) => from_sql(ms).max(renewed_ms.unwrap_or(0)),
+        // Nothing says how long its holder may believe in it.
+        _ => latest_ms,
+    };
     let hold = Hold {
         hash: HoldHash::from_bytes([0; 16]),
         owner: Owner::new("unreadable").ok()?,
@@ -237,9 +249,14 @@ fn stand_in(row: &Row<'_>, slot: i64, now: Stamp) -> Option<KeptLease> {
         slot: u32::try_from(slot).ok()?,
         namespace,
         key,
-        record: Record { counter, hold: Some(hold), history: None },
-        // A renewal may have moved it since; a deadline further away than any ttl is damage too.
-        deadline_ms: deadline_ms.unwrap_or(latest_ms).min(latest_ms).max(now.store_ms),
+        // Which hold ids ended on it is forgotten with the record.
+        record: Record {
+            counter,
+            hold: Some(hold),
+            history: Some(Box::new(History { endings: Vec::new(), forgotten_at_ms: Some(now.store_ms) })),
+        },
+        // A deadline further away than any ttl is damage too.
+        deadline_ms: deadline_ms.min(latest_ms),
     })
 }
 

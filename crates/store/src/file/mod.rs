@@ -31,7 +31,7 @@ use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Token};
 use tokio::sync::{mpsc, oneshot};
 
 use self::place::Place;
-use self::service::{Order, Question, Shared, Told};
+use self::service::{Order, Question, Shared, Told, or_unknown};
 use crate::asking::{Route, asking_store};
 use crate::capability::Capabilities;
 use crate::clock::{Clock, SystemClock};
@@ -83,6 +83,7 @@ impl FileStore {
     }
 
     fn stop(&self) {
+        self.shared.close();
         let _ = self.orders.send(Order::Close);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
@@ -94,11 +95,13 @@ impl FileStore {
         let (reply, told) = oneshot::channel();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let Elsewhere { namespace, ask, asked_at_ms, give_up_ms, uncertain } = question;
+        let uncertain_before = uncertain;
         let hold = match &ask {
             Ask::Acquire(request) => Some((namespace.clone(), request.hold)),
             _ => None,
         };
-        let question = Question { namespace, ask, asked_at_ms, give_up_ms, uncertain, reply };
+        let question =
+            Question { namespace, ask, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(Order::Ask(id, Box::new(question)));
         Telling { orders: self.orders.clone(), id: Some(id), hold, told }
@@ -125,9 +128,15 @@ impl Route for FileStore {
                 let sent_at_ms = SystemClock.now().store_ms;
                 let aged = aged(&ask, sent_at_ms - asked_at_ms, uncertain);
                 if let Some(result) = engine.ask(call.namespace.clone(), aged, give_up_ms).await {
+                    let result = result.map_err(|error| or_unknown(error, &ask, uncertain));
                     return result.map(|answer| waited_longer(answer, sent_at_ms - asked_at_ms));
                 }
                 uncertain = true;
+            }
+            if uncertain && !ask.may_be_repeated() {
+                let why = "this process lost the directory before it answered; look before you try again"
+                    .to_owned();
+                return Err(StoreError::Unknown { why });
             }
             let told = self.ask_elsewhere(Elsewhere {
                 namespace: call.namespace.clone(),
@@ -141,7 +150,7 @@ impl Route for FileStore {
                     return (*result)
                         .map(|answer| waited_longer(answer, sent_at_ms.saturating_sub(asked_at_ms)));
                 }
-                Some(Told::AskHere) => {}
+                Some(Told::AskHere { uncertain: sent }) => uncertain |= sent,
                 None if uncertain && !ask.only_reads() => {
                     return Err(StoreError::Unknown { why: "this store was closed".to_owned() });
                 }
@@ -212,7 +221,7 @@ impl Drop for Telling {
                     let _ = self.orders.send(Order::GiveBack { namespace, release });
                 }
             }
-            Ok(Told::AskHere) => {}
+            Ok(Told::AskHere { .. }) => {}
             Err(_) => drop(self.orders.send(Order::Cancel(id))),
         }
     }

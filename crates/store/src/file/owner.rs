@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fencehold_core::Namespace;
 use tokio::io::AsyncWriteExt;
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
-use super::link::BEAT;
+use super::link::{BEAT, SILENCE};
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Ask, Handle, Reply};
 use crate::error::StoreError;
@@ -80,7 +80,11 @@ async fn pause() {
 async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut frames = Frames::new(read);
-    let Some(ToOwner::Hello { protocol, pid }) = frames.next().await? else { return Ok(()) };
+    // Whoever connects and says nothing is not waited for.
+    let hello = tokio::time::timeout(SILENCE, frames.next())
+        .await
+        .map_err(|_| io::ErrorKind::TimedOut)??;
+    let Some(ToOwner::Hello { protocol, pid }) = hello else { return Ok(()) };
     if protocol != PROTOCOL {
         let why = format!(
             "pid {} serves this directory with protocol {PROTOCOL}, and this process speaks {protocol}: \
@@ -98,10 +102,11 @@ async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io
     let welcome = FromOwner::Welcome { protocol: PROTOCOL, pid: std::process::id(), epoch };
     write.write_all(&frame::bytes_of(&welcome)?).await?;
     let (answers, outbox) = mpsc::unbounded_channel();
-    let mut desk = Desk { service, answers, tickets: HashMap::new() };
+    let tickets = Tickets::default();
+    let mut desk = Desk { service, answers, tickets: Arc::clone(&tickets) };
     let ended = tokio::select! {
         ended = desk.take_in(&mut frames) => ended,
-        ended = send_out(outbox, write) => ended,
+        ended = send_out(outbox, write, &tickets) => ended,
     };
     desk.leave();
     ended
@@ -122,12 +127,19 @@ async fn ready(service: &mut watch::Receiver<Service>, write: &mut OwnedWriteHal
     }
 }
 
+/// Forgotten when the answer goes out, or the visitor.
+type Tickets = Arc<Mutex<HashMap<u64, u64>>>;
+
+fn locked(tickets: &Tickets) -> MutexGuard<'_, HashMap<u64, u64>> {
+    tickets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One visitor's open requests.
 struct Desk {
     service: Service,
     answers: mpsc::UnboundedSender<FromOwner>,
-    /// Its number for a request, and ours. Those that were answered are forgotten by and by.
-    tickets: HashMap<u64, u64>,
+    /// Its number for a request that waits, and ours.
+    tickets: Tickets,
 }
 
 impl Desk {
@@ -145,7 +157,7 @@ impl Desk {
                 }
                 ToOwner::Cancel { id } => {
                     if let (Some(ticket), Service::Serving { handle, .. }) =
-                        (self.tickets.remove(&id), &self.service)
+                        (locked(&self.tickets).remove(&id), &self.service)
                     {
                         handle.cancel(ticket);
                     }
@@ -165,7 +177,7 @@ impl Desk {
                 let ticket = handle.send(namespace, ask, give_up_ms, reply);
                 // Only what waits can be left.
                 if let Some(ticket) = ticket.filter(|_| waits) {
-                    self.tickets.insert(id, ticket);
+                    locked(&self.tickets).insert(id, ticket);
                 }
             }
             Service::Refusing { why, .. } => {
@@ -189,7 +201,7 @@ impl Desk {
     /// The visitor has gone: nothing of it stands in line any more.
     fn leave(&mut self) {
         if let Service::Serving { handle, .. } = &self.service {
-            self.tickets.drain().for_each(|(_, ticket)| handle.cancel(ticket));
+            locked(&self.tickets).drain().for_each(|(_, ticket)| handle.cancel(ticket));
         }
     }
 }
@@ -198,11 +210,15 @@ impl Desk {
 async fn send_out(
     mut outbox: mpsc::UnboundedReceiver<FromOwner>,
     mut write: OwnedWriteHalf,
+    tickets: &Tickets,
 ) -> io::Result<()> {
     let mut ready = Vec::with_capacity(256);
     let mut buffer = Vec::with_capacity(64 << 10);
     while outbox.recv_many(&mut ready, 256).await > 0 {
         for frame in ready.drain(..) {
+            if let FromOwner::Answer { id, .. } = &frame {
+                locked(tickets).remove(id);
+            }
             frame::put(&frame, &mut buffer)?;
         }
         write.write_all(&buffer).await?;

@@ -1,10 +1,11 @@
 //! The directory of a store: what may be in it, and what must not be touched.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
@@ -210,13 +211,11 @@ pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
 
 /// Somebody else's file, or one of a newer version, is recognised by its header before anything is opened.
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
-    let mut header = Vec::with_capacity(100);
-    match File::open(path) {
-        Ok(file) => file.take(100).read_to_end(&mut header),
+    let header = match header_of(path) {
+        Ok(header) => header,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => Err(error),
-    }
-    .map_err(|error| unusable(path, &error.to_string()))?;
+        Err(error) => return Err(unusable(path, &error.to_string())),
+    };
     if header.is_empty() {
         return Ok(());
     }
@@ -235,4 +234,27 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
         return Err(newer(path, version));
     }
     Ok(())
+}
+
+/// The first bytes of a file, as many as there are.
+///
+/// The descriptor stays open for as long as this process lives: closing any descriptor of a file drops every lock that
+/// the process has on it, also those of SQLite, and an owner without its locks can be served past.
+fn header_of(path: &Path) -> io::Result<Vec<u8>> {
+    static OPEN: Mutex<Vec<((u64, u64), File)>> = Mutex::new(Vec::new());
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let metadata = fs::metadata(path)?;
+    let known = open.iter().position(|(id, _)| *id == (metadata.dev(), metadata.ino()));
+    let at = if let Some(at) = known {
+        at
+    } else {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        open.push(((metadata.dev(), metadata.ino()), file));
+        open.len() - 1
+    };
+    let mut header = vec![0; 100];
+    let read = open[at].1.read_at(&mut header, 0)?;
+    header.truncate(read);
+    Ok(header)
 }

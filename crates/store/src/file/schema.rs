@@ -26,9 +26,10 @@ CREATE TABLE meta (
     epoch INTEGER NOT NULL,
     owner_pid INTEGER NOT NULL,
     boot TEXT NOT NULL,
-    closed_until_ms INTEGER NOT NULL
+    closed_until_ms INTEGER NOT NULL,
+    longest_ttl_ms INTEGER NOT NULL
 );
-INSERT INTO meta VALUES (1, 0, 0, '', 0);
+INSERT INTO meta VALUES (1, 0, 0, '', 0, 0);
 CREATE TABLE floors (namespace TEXT PRIMARY KEY, floor INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE leases (
     slot INTEGER PRIMARY KEY,

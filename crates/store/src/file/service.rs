@@ -2,6 +2,7 @@
 //! every question to an answer across owners that end, are killed or fall silent.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use fencehold_core::Namespace;
@@ -37,8 +38,10 @@ pub(super) struct Question {
     /// When it was first asked, and when its asker gives up, on the machine's own boot-time clock.
     pub(super) asked_at_ms: u64,
     pub(super) give_up_ms: u64,
-    /// Whether an earlier sending may have been carried out.
+    /// Whether it was sent before, so that it may have been carried out.
     pub(super) uncertain: bool,
+    /// The same, before the last sending.
+    pub(super) uncertain_before: bool,
     pub(super) reply: oneshot::Sender<Told>,
 }
 
@@ -46,8 +49,8 @@ pub(super) struct Question {
 pub(super) enum Told {
     /// Answered; the sending that was answered left at this moment.
     Answer { result: Box<Result<Answer, StoreError>>, sent_at_ms: u64 },
-    /// This process owns the directory now: ask its own engine.
-    AskHere,
+    /// This process owns the directory now: ask its own engine. An earlier sending elsewhere may have been carried out.
+    AskHere { uncertain: bool },
 }
 
 /// What the handle and its thread share.
@@ -57,6 +60,8 @@ pub(super) struct Shared {
     pub(super) here: RwLock<Option<Handle>>,
     /// What stands in the way, for people.
     obstacle: Mutex<String>,
+    /// The handle is being closed: whoever waits for another process stops.
+    closing: AtomicBool,
 }
 
 impl Shared {
@@ -73,7 +78,16 @@ impl Shared {
     }
 
     fn obstacle(&self) -> String {
-        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let why = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if why.is_empty() { "nobody serves this directory yet".to_owned() } else { why }
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 }
 
@@ -103,7 +117,10 @@ pub(super) async fn run(
         };
         match next {
             Next::Seek { silent: epoch } if !service.closed => silent = epoch,
-            _ => return,
+            _ => {
+                return service
+                    .answer_all(&StoreError::Unavailable { why: "this store was closed".to_owned() });
+            }
         }
     }
 }
@@ -191,6 +208,7 @@ impl Service {
         let path = self.place.path().display().to_string();
         self.shared.set_obstacle(format!("pid {pid} owns {path} and does not answer"));
         link.expect_an_answer();
+        self.answer_those_that_may_not_be_repeated();
         let ids: Vec<u64> = self.pending.keys().copied().collect();
         let mut sent = ids.into_iter().try_for_each(|id| self.put(&mut link, id));
         let mut beat = beat();
@@ -256,7 +274,8 @@ impl Service {
     ) -> std::io::Result<()> {
         let (question, result) = match self.pending.remove(&id) {
             Some(Pending { question, sent_at_ms }) => {
-                let Question { namespace, ask, reply, .. } = *question;
+                let Question { namespace, ask, reply, uncertain_before, .. } = *question;
+                let result = Box::new((*result).map_err(|error| or_unknown(error, &ask, uncertain_before)));
                 match reply.send(Told::Answer { result, sent_at_ms }) {
                     Err(Told::Answer { result, .. }) => ((namespace, ask), result),
                     _ => return Ok(()),
@@ -284,6 +303,7 @@ impl Service {
         let now_ms = SystemClock.now().store_ms;
         let question = &mut pending.question;
         let again = std::mem::replace(&mut question.uncertain, true);
+        question.uncertain_before = again;
         pending.sent_at_ms = now_ms;
         let ask = super::aged(&question.ask, now_ms.saturating_sub(question.asked_at_ms), again);
         let patience_ms = question.give_up_ms.saturating_sub(now_ms);
@@ -294,12 +314,20 @@ impl Service {
     /// Serves the directory until somebody else does, the disk fails, or the handle is closed.
     async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
         let Ownership { epoch, engine, keep, lock } = ownership;
-        let (ended, mut end) = oneshot::channel::<(Ended, Engine)>();
-        let started =
-            Writer::start("fencehold-engine", Arc::clone(&self.clock), engine, keep, |end, keep, engine| {
+        let (ended, mut end) = oneshot::channel::<(Ended, Option<Engine>)>();
+        let shared = Arc::clone(&self.shared);
+        let started = Writer::start(
+            "fencehold-engine",
+            Arc::clone(&self.clock),
+            engine,
+            keep,
+            move |end, keep, engine| {
+                // Nobody is to ask an engine that has ended, while its database is being closed.
+                shared.set_here(None);
                 drop(keep);
-                let _ = ended.send((end, engine));
-            });
+                let _ = ended.send((end, Some(engine)));
+            },
+        );
         let writer = match started {
             Ok(writer) => writer,
             Err(error) => {
@@ -312,6 +340,7 @@ impl Service {
         self.shared.set_here(Some(writer.handle.clone()));
         door.serve(Offer::Serving { handle: writer.handle.clone(), epoch });
         self.send_all_here();
+        let mut beat = beat();
         let end = loop {
             tokio::select! {
                 () = door.admit() => {}
@@ -321,7 +350,12 @@ impl Service {
                     }
                     self.send_all_here();
                 }
-                end = &mut end => break end.ok(),
+                end = &mut end => {
+                    let panicked = |_| (Err(KeepError::Failed("the engine's thread panicked".to_owned())), None);
+                    break Some(end.unwrap_or_else(panicked));
+                }
+                // An owner that was superseded while it had nothing to do must find out, for those who stand in its line.
+                _ = beat.tick() => writer.handle.ping(Box::new(|| {})),
             }
         };
         self.shared.set_here(None);
@@ -330,7 +364,7 @@ impl Service {
         let next = match end {
             None | Some((Ok(()), _)) => Next::Close,
             Some((Err(KeepError::Failed(why)), engine)) => {
-                self.after_failure(&why, &engine, &mut door, epoch).await;
+                self.after_failure(&why, engine.as_ref(), &mut door, epoch).await;
                 Next::Seek { silent: None }
             }
             Some((Err(KeepError::Superseded | KeepError::Busy(_)), _)) => {
@@ -344,19 +378,24 @@ impl Service {
         next
     }
 
+    /// Those who asked elsewhere ask here, if there is an engine here.
     fn send_all_here(&mut self) {
+        if self.shared.here().is_none() {
+            return;
+        }
         for (_, pending) in std::mem::take(&mut self.pending) {
-            let _ = pending.question.reply.send(Told::AskHere);
+            let uncertain = pending.question.uncertain;
+            let _ = pending.question.reply.send(Told::AskHere { uncertain });
         }
     }
 
     /// The disk failed: renewals that were acknowledged may be lost. The next owner is told by a mark to give every
     /// live lease a full ttl. Where no mark can be made, nobody may serve until the last acknowledged deadline is past.
-    async fn after_failure(&mut self, why: &str, engine: &Engine, door: &mut Door, epoch: u64) {
+    async fn after_failure(&mut self, why: &str, engine: Option<&Engine>, door: &mut Door, epoch: u64) {
         tracing::error!(why, place = %self.place.path().display(), "the disk failed; recovering from what it holds");
         self.shared.set_obstacle(format!("{}: {why}", self.place.path().display()));
         let Err(error) = self.place.mark() else { return };
-        let until_ms = engine.latest_deadline_ms();
+        let until_ms = engine.map_or(u64::MAX, Engine::latest_deadline_ms);
         let why = format!("{}: {why}; nor could that be noted ({error})", self.place.path().display());
         door.turn_out();
         door.serve(Offer::Refusing { epoch, why: why.as_str().into() });
@@ -386,9 +425,21 @@ impl Service {
 
     fn answer_all(&mut self, error: &StoreError) {
         for (_, Pending { question, sent_at_ms }) in std::mem::take(&mut self.pending) {
-            let _ = question
-                .reply
-                .send(Told::Answer { result: Box::new(Err(error.clone())), sent_at_ms });
+            let result = Box::new(Err(or_unknown(error.clone(), &question.ask, question.uncertain)));
+            let _ = question.reply.send(Told::Answer { result, sent_at_ms });
+        }
+    }
+
+    /// What was sent to an owner that has gone, and could strike somebody else if it were sent again.
+    fn answer_those_that_may_not_be_repeated(&mut self) {
+        let forceful =
+            |pending: &Pending| pending.question.uncertain && !pending.question.ask.may_be_repeated();
+        let ids: Vec<u64> = self.pending.iter().filter(|(_, p)| forceful(p)).map(|(id, _)| *id).collect();
+        for Pending { question, sent_at_ms } in ids.iter().filter_map(|id| self.pending.remove(id)) {
+            let why =
+                "the owner of the directory went before it answered; look before you try again".to_owned();
+            let result = Box::new(Err(StoreError::Unknown { why }));
+            let _ = question.reply.send(Told::Answer { result, sent_at_ms });
         }
     }
 
@@ -404,13 +455,9 @@ impl Service {
             .collect();
         for id in overdue {
             let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) else { continue };
-            let why = self.shared.obstacle();
-            let error = if question.uncertain && !question.ask.only_reads() {
-                StoreError::Unknown { why }
-            } else {
-                StoreError::Unavailable { why }
-            };
-            let _ = question.reply.send(Told::Answer { result: Box::new(Err(error)), sent_at_ms });
+            let error = StoreError::Unavailable { why: self.shared.obstacle() };
+            let result = Box::new(Err(or_unknown(error, &question.ask, question.uncertain)));
+            let _ = question.reply.send(Told::Answer { result, sent_at_ms });
         }
     }
 }
@@ -420,6 +467,14 @@ enum Taken {
     Left(u64),
     GiveBack(Namespace, Vec<HoldRef>),
     Nothing,
+}
+
+/// 'Nothing was done' is true of the last sending; of an earlier one nobody knows.
+pub(super) fn or_unknown(error: StoreError, ask: &Ask, sent_before: bool) -> StoreError {
+    match error {
+        StoreError::Unavailable { why } if sent_before && !ask.only_reads() => StoreError::Unknown { why },
+        error => error,
+    }
 }
 
 /// Gives back what nobody is there to take. If this does not arrive, the lease runs out by itself.
@@ -436,6 +491,13 @@ fn beat() -> tokio::time::Interval {
     beat
 }
 
+/// How long an owner that lives may be out of reach.
+const SILENCE_MS: u64 = 2_000;
+
+fn now_ms() -> u64 {
+    SystemClock.now().store_ms
+}
+
 /// Finds whoever serves the directory, or takes it over where nobody does.
 async fn find(
     place: Arc<Place>,
@@ -444,6 +506,7 @@ async fn find(
     mut silent: Option<u64>,
 ) -> Sought {
     let path = place.path().display().to_string();
+    let mut unreachable: Option<(u64, u64)> = None;
     loop {
         for epoch in place.epochs() {
             if silent == Some(epoch) {
@@ -458,8 +521,14 @@ async fn find(
         }
         let (listening, mut listener) = oneshot::channel();
         let attempt = tokio::task::spawn_blocking({
-            let (place, clock) = (Arc::clone(&place), Arc::clone(&clock));
-            move || takeover::attempt(&place, &*clock, silent, |socket| drop(listening.send(socket)))
+            let (place, clock, shared) = (Arc::clone(&place), Arc::clone(&clock), Arc::clone(&shared));
+            move || {
+                let waits_for = |why: String| {
+                    shared.set_obstacle(why);
+                    !shared.is_closing()
+                };
+                takeover::attempt(&place, &*clock, silent, |socket| drop(listening.send(socket)), &waits_for)
+            }
         });
         tokio::pin!(attempt);
         let mut door: Option<Door> = None;
@@ -479,7 +548,16 @@ async fn find(
                 Some(door) => return Sought::Own(ownership, door),
                 None => shared.set_obstacle(format!("{path}: its socket cannot be listened on")),
             },
-            Ok(Attempt::OwnerLives) => {}
+            Ok(Attempt::OwnerLives(epoch)) => {
+                // It lives, and its socket is gone or nobody listens: that is silence too.
+                let since = unreachable
+                    .filter(|(which, _)| *which == epoch)
+                    .map_or_else(now_ms, |(_, since)| since);
+                unreachable = Some((epoch, since));
+                if now_ms().saturating_sub(since) > SILENCE_MS {
+                    silent = Some(epoch);
+                }
+            }
             Ok(Attempt::Blocked(why)) => {
                 shared.set_obstacle(why);
                 // It may be on its way again by now.

@@ -122,6 +122,11 @@ impl SqliteKeep {
                         .prepare_cached("INSERT OR REPLACE INTO floors VALUES (?1, ?2)")?
                         .execute(params![namespace.as_str(), to_sql(floor.get())])?;
                 }
+                Change::LongestTtl { ttl_ms } => {
+                    connection
+                        .prepare_cached("UPDATE meta SET longest_ttl_ms = ?1 WHERE id = 1")?
+                        .execute([to_sql(*ttl_ms)])?;
+                }
                 Change::ClosedUntil { until_ms } => {
                     connection
                         .prepare_cached("UPDATE meta SET closed_until_ms = ?1 WHERE id = 1")?

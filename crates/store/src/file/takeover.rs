@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -32,7 +33,7 @@ pub(super) struct Ownership {
 pub(super) enum Attempt {
     Became(Box<Ownership>),
     /// The owner of this epoch lives and has not been silent.
-    OwnerLives,
+    OwnerLives(u64),
     /// Somebody is in the middle of a write, or of a read that keeps the log from being copied back.
     Blocked(String),
     /// The store cannot be used.
@@ -46,8 +47,9 @@ pub(super) fn attempt(
     clock: &dyn Clock,
     silent: Option<u64>,
     listening: impl FnOnce(UnixListener),
+    waits_for: &dyn Fn(String) -> bool,
 ) -> Attempt {
-    match try_attempt(place, clock, silent, listening) {
+    match try_attempt(place, clock, silent, listening, waits_for) {
         Ok(attempt) => attempt,
         Err(Failure::Database(error)) if is_busy(&error) => Attempt::Blocked(place.blocked_by()),
         Err(Failure::Database(error)) => Attempt::Unusable(sorry(place, &error)),
@@ -87,6 +89,7 @@ fn try_attempt(
     clock: &dyn Clock,
     silent: Option<u64>,
     listening: impl FnOnce(UnixListener),
+    waits_for: &dyn Fn(String) -> bool,
 ) -> Result<Attempt, Failure> {
     let connection = match schema::open(place) {
         Ok(connection) => connection,
@@ -97,16 +100,17 @@ fn try_attempt(
     };
     connection.execute_batch("BEGIN IMMEDIATE")?;
     schema::make(place, &connection)?;
-    let (epoch, boot): (i64, String) =
-        connection.query_row("SELECT epoch, boot FROM meta", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let sql = "SELECT epoch, boot, owner_pid FROM meta";
+    let (epoch, boot, earlier_pid): (i64, String, i64) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let epoch = from_sql(epoch);
     if epoch > 0 && place.is_locked(epoch) && silent != Some(epoch) {
-        return Ok(Attempt::OwnerLives);
+        return Ok(Attempt::OwnerLives(epoch));
     }
     let next = epoch + 1;
     let lock = match place.lock(next) {
         Ok(lock) => lock,
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Attempt::OwnerLives),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Attempt::OwnerLives(next)),
         Err(error) => return Err(error.into()),
     };
     // What an owner-to-be of this very epoch left when it died before its commit.
@@ -131,7 +135,12 @@ fn try_attempt(
     let kept = load(&connection, clock.now(), trust)?;
     gate::pass(place, "takeover");
     connection.execute_batch("COMMIT")?;
-    copy_back_all(place, &connection)?;
+    let blocked = format!(
+        "{} cannot be read from the start while pid {earlier_pid} is in the middle of it: if it is stopped, \
+         continue it (kill -CONT {earlier_pid}) or end it",
+        place.path().display()
+    );
+    copy_back_all(&connection, || waits_for(blocked.clone()))?;
     if marked {
         place.unmark()?;
     }
@@ -145,7 +154,8 @@ fn try_attempt(
 
 /// Copies the whole log back before the first answer: what an owner that was killed had written but not synced must
 /// not be built upon before it is on disk. Whoever is in the way is waited for, while this owner still owns.
-fn copy_back_all(place: &Place, connection: &Connection) -> Result<(), Failure> {
+#[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]
+fn copy_back_all(connection: &Connection, goes_on: impl Fn() -> bool) -> Result<(), Failure> {
     let epoch_sql = "SELECT epoch FROM meta";
     let own: i64 = connection.query_row(epoch_sql, [], |row| row.get(0))?;
     loop {
@@ -159,7 +169,10 @@ fn copy_back_all(place: &Place, connection: &Connection) -> Result<(), Failure> 
             Err(error) if is_busy(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        tracing::debug!(place = %place.path().display(), "waiting for a reader before the log can be copied back");
+        if !goes_on() {
+            return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }.into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
         let current: i64 = connection.query_row(epoch_sql, [], |row| row.get(0))?;
         if current != own {
             let why = "somebody else took over while this process waited to".to_owned();

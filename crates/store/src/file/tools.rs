@@ -51,6 +51,17 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
     }
     let place = Place::open(directory)?;
     let target = place.database();
+    for beside in ["-wal", "-shm", "-journal"] {
+        let mut left = target.clone().into_os_string();
+        left.push(beside);
+        if Path::new(&left).exists() {
+            // It would be taken for part of what is restored.
+            return Err(unusable(
+                Path::new(&left),
+                "it was left there by another database; remove the whole directory",
+            ));
+        }
+    }
     let part = target.with_extension("db.part");
     let put = || {
         let mut source = File::open(from)?;

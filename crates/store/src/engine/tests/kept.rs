@@ -18,6 +18,7 @@ struct Disk {
     floors: BTreeMap<Namespace, Token>,
     events: Vec<Event>,
     closed_until_ms: u64,
+    longest_ttl_ms: u64,
 }
 
 impl Disk {
@@ -35,6 +36,7 @@ impl Disk {
                 Change::Drop { slot } => drop(self.leases.remove(&slot)),
                 Change::Floor { namespace, floor } => drop(self.floors.insert(namespace, floor)),
                 Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
+                Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
             }
         }
         self.events.extend(changes.events);
@@ -57,6 +59,7 @@ impl Disk {
             events: self.events.clone(),
             last_seq: self.events.last().map_or(0, |event| event.seq),
             closed_until_ms: self.closed_until_ms,
+            longest_ttl_ms: self.longest_ttl_ms,
             set_aside: 0,
         })
     }

@@ -35,7 +35,11 @@ const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, TESTS, DOCTESTS, EXAMPLES, RUSTDOC
 const COMMANDS: &[Command] = &[
     Command { name: "test", about: "everything that CI runs", stages: ALL },
     Command { name: "quick", about: "what every commit should pass", stages: &[FORMAT, CLIPPY, TESTS] },
-    Command { name: "long", about: "all tests in release, those that take long among them", stages: &[LONG] },
+    Command {
+        name: "long",
+        about: "all tests, twenty times over: looks for what fails now and then",
+        stages: &[LONG],
+    },
     Command { name: "peers", about: "our benchmark beside Debian's redis-server", stages: &[PEERS] },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];

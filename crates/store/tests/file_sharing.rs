@@ -1,5 +1,7 @@
 //! One directory, several handles: whoever opens it first serves the others, and a later one goes on where it ended.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
 mod support;
 
 use fencehold_core::Refusal;
@@ -123,4 +125,39 @@ fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
     take(&first, "k", 1);
     let second = fencehold_store::file::FileStore::open(&deep, clock()).unwrap();
     assert!(acquire(&second, "k", 2).is_err(), "held, as the owner says through its socket");
+}
+
+/// What comes back from the owner's socket for these bytes, until it hangs up.
+fn answer_to(ground: &Ground, bytes: &[u8]) -> String {
+    use std::io::{Read, Write};
+    let mut socket = std::os::unix::net::UnixStream::connect(ground.path().join("owner-1.sock")).unwrap();
+    socket.write_all(bytes).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_process_of_another_version_is_told_which() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    take(&owner, "k", 1);
+    // A frame of four bytes: a hello of protocol 99, schema 1, pid 7.
+    let told = answer_to(&ground, &[4, 0, 0, 0, 0, 99, 1, 7]);
+    assert!(told.contains("this process speaks protocol 99 and schema 1"), "{told}");
+    assert!(told.contains(&format!("pid {}", std::process::id())), "{told}");
+    let told = answer_to(&ground, &[4, 0, 0, 0, 0, 1, 98, 7]);
+    assert!(told.contains("schema 98"), "{told}");
+}
+
+#[test]
+fn garbage_on_the_socket_disturbs_nobody() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    let token = take(&owner, "k", 1);
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[255; 64], &[0; 64], &[4, 0, 0, 0, 9, 9, 9, 9]] {
+        assert_eq!(answer_to(&ground, garbage), "");
+    }
+    renew(&owner, "k", 1, token);
 }

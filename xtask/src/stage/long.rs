@@ -1,10 +1,20 @@
-//! All tests in release, with those that take long.
-//!
-//! A test that takes long looks for `FENCEHOLD_LONG` and does nothing, or less, without it.
+//! Every test, over and over: a test that fails one time in twenty is a bug in the product or in the test.
 
 use crate::process;
 
+/// How often everything is run.
+const ROUNDS: usize = 20;
+
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--workspace", "--all-features", "--release", "--tests", "--no-fail-fast"];
-    process::run(process::cargo(&args).env("FENCEHOLD_LONG", "1"))
+    for round in 1..=ROUNDS {
+        println!("round {round} of {ROUNDS}");
+        process::run(&mut process::cargo(&[
+            "test",
+            "--workspace",
+            "--all-features",
+            "--tests",
+            "--no-fail-fast",
+        ]))?;
+    }
+    Ok(())
 }

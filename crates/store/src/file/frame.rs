@@ -19,8 +19,8 @@ const FRAME_BYTES_MAX: usize = 32 << 20;
 /// From a process that uses the store to the one that owns it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToOwner {
-    /// The first frame.
-    Hello { protocol: u32, pid: u32 },
+    /// The first frame. Whoever could not read the directory itself is told so now, not when the owner has gone.
+    Hello { protocol: u32, schema: u32, pid: u32 },
     /// A request, under a number that the asker chose.
     Ask { id: u64, namespace: Namespace, ask: Box<Ask>, patience_ms: u64 },
     /// The asker no longer waits for this one.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::place::Place;
+use super::schema::SCHEMA_VERSION;
 
 /// An owner that says nothing for this long is taken for stopped or hung.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
@@ -61,7 +62,7 @@ impl Link {
         };
         let stream = tokio::time::timeout(SILENCE, connect).await??;
         let (read, mut write) = stream.into_split();
-        let hello = ToOwner::Hello { protocol: PROTOCOL, pid: std::process::id() };
+        let hello = ToOwner::Hello { protocol: PROTOCOL, schema: SCHEMA_VERSION, pid: std::process::id() };
         write.write_all(&frame::bytes_of(&hello)?).await?;
         let mut frames = Frames::new(read);
         loop {

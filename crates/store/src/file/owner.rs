@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::link::{BEAT, SILENCE};
+use super::schema::SCHEMA_VERSION;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Ask, Handle, Reply};
 use crate::error::StoreError;
@@ -84,11 +85,11 @@ async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io
     let hello = tokio::time::timeout(SILENCE, frames.next())
         .await
         .map_err(|_| io::ErrorKind::TimedOut)??;
-    let Some(ToOwner::Hello { protocol, pid }) = hello else { return Ok(()) };
-    if protocol != PROTOCOL {
+    let Some(ToOwner::Hello { protocol, schema, pid }) = hello else { return Ok(()) };
+    if (protocol, schema) != (PROTOCOL, SCHEMA_VERSION) {
         let why = format!(
-            "pid {} serves this directory with protocol {PROTOCOL}, and this process speaks {protocol}: \
-             use the same version of fencehold in both",
+            "pid {} serves it with protocol {PROTOCOL} and schema {SCHEMA_VERSION}, and this process speaks protocol \
+             {protocol} and schema {schema}: use the same version of fencehold in both",
             std::process::id()
         );
         return write.write_all(&frame::bytes_of(&FromOwner::Refuse { why })?).await;

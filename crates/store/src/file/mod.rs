@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Token};
@@ -43,6 +44,9 @@ use crate::lease::{
 };
 
 pub use self::tools::{CheckReport, backup, check, restore};
+
+/// How long closing waits for an attempt to take over that is no longer wanted.
+const ATTEMPT_ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A store in a directory of this machine.
 #[derive(Debug)]
@@ -75,8 +79,9 @@ impl FileStore {
             .name("fencehold-file".to_owned())
             .spawn(move || {
                 runtime.block_on(service);
-                // An attempt to take over may still wait for somebody; it must not hold this process up.
-                runtime.shutdown_background();
+                // An attempt to take over may be under way. It sees that it is no longer wanted and ends, and whoever
+                // closed the store may then do with the directory what they like; but a sick disk must not hold them up.
+                runtime.shutdown_timeout(ATTEMPT_ENDS_WITHIN);
             })
             .map_err(unavailable)?;
         Ok(FileStore { shared, orders, next_id: AtomicU64::new(1), thread: Mutex::new(Some(thread)) })

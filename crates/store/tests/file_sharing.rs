@@ -4,9 +4,9 @@
 
 mod support;
 
-use fencehold_core::Refusal;
 use fencehold_core::lease::How;
-use fencehold_store::{LeaseStore, StoreError};
+use fencehold_core::{Owner, Reason, Refusal};
+use fencehold_store::{LeaseStore, RevokeRequest, StoreError, Which};
 use support::{Ground, TTL_MS, acquire, block_on, call, release, remaining_ms, renew, request, take, view};
 
 #[test]
@@ -91,8 +91,9 @@ fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
     take(&first, "k", 1);
     // What a contender does to an owner that has fallen silent: it raises the epoch, and commits.
     let raised = rusqlite::Connection::open(ground.database()).unwrap();
-    raised.execute_batch("UPDATE meta SET epoch = epoch + 1").unwrap();
-    raised.execute("UPDATE leases SET counter = 41", []).unwrap();
+    raised
+        .execute_batch("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 41; COMMIT")
+        .unwrap();
     drop(raised);
     // The old owner would have answered 1 from its memory.
     assert_eq!(view(&first, "k").token.get(), 41, "an answer that changes nothing is checked too");
@@ -160,4 +161,35 @@ fn garbage_on_the_socket_disturbs_nobody() {
         assert_eq!(answer_to(&ground, garbage), "");
     }
     renew(&owner, "k", 1, token);
+}
+
+#[test]
+fn force_is_never_sent_twice() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    let second = ground.open();
+    block_on(second.status(&call())).unwrap();
+    // The owner goes in the middle of the revocation, without an answer; whoever takes over is held until the disk works.
+    ground.set_gate("commit.fails");
+    ground.set_gate("takeover.closed");
+    let revoke = RevokeRequest {
+        which: Which::Key { key: support::key("k"), only_token: None },
+        by: Owner::new("operator").unwrap(),
+        reason: Reason::new("stuck").unwrap(),
+    };
+    let asking = std::thread::spawn(move || (block_on(second.revoke(&call(), revoke)), second));
+    while !ground.path().join("gates/takeover.reached").exists() {
+        std::thread::yield_now();
+    }
+    ground.lift_gate("commit.fails");
+    ground.lift_gate("takeover.closed");
+    let (answer, second) = asking.join().unwrap();
+    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    assert_eq!(
+        view(&second, "k").holder.unwrap().owner.as_str(),
+        "owner-1",
+        "nobody was struck by a second sending"
+    );
+    assert_eq!(view(&second, "k").token, token);
 }

@@ -129,6 +129,12 @@ impl Route for FileStore {
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
         let mut uncertain = false;
         loop {
+            // Wherever it would go next, also to this process's own engine that has just taken over.
+            if uncertain && !ask.may_be_repeated() {
+                let why = "the owner of the directory went before it answered; look before you try again"
+                    .to_owned();
+                return Err(StoreError::Unknown { why });
+            }
             if let Some(engine) = self.shared.here() {
                 let sent_at_ms = SystemClock.now().store_ms;
                 let aged = aged(&ask, sent_at_ms - asked_at_ms, uncertain);
@@ -137,11 +143,9 @@ impl Route for FileStore {
                     return result.map(|answer| waited_longer(answer, sent_at_ms - asked_at_ms));
                 }
                 uncertain = true;
-            }
-            if uncertain && !ask.may_be_repeated() {
-                let why = "this process lost the directory before it answered; look before you try again"
-                    .to_owned();
-                return Err(StoreError::Unknown { why });
+                if !ask.may_be_repeated() {
+                    continue;
+                }
             }
             let told = self.ask_elsewhere(Elsewhere {
                 namespace: call.namespace.clone(),

@@ -543,6 +543,8 @@ async fn find(
                 () = admit(&mut door), if door.is_some() => {}
             }
         };
+        // Both may have come at once, and the end been seen first.
+        let door = door.or_else(|| listener.try_recv().ok().and_then(|socket| Door::open(socket).ok()));
         match attempt {
             Ok(Attempt::Became(ownership)) => match door {
                 Some(door) => return Sought::Own(ownership, door),

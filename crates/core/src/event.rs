@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::{Ended, Kind, Queue, ScheduleName, State};
 use crate::key::{Key, Namespace, Owner, Reason, Task};
 use crate::lease::How;
 use crate::token::Token;
@@ -83,6 +84,92 @@ pub enum Fact {
         /// What was wrong with it.
         problem: String,
     },
+    /// A job was enqueued.
+    JobEnqueued {
+        /// Where.
+        queue: Queue,
+        /// What it is.
+        kind: Kind,
+        /// How it stands.
+        state: State,
+    },
+    /// An attempt at a job began.
+    JobClaimed {
+        /// Its token.
+        token: Token,
+        /// Who makes it.
+        owner: Owner,
+        /// Which attempt of this job it is, from 1.
+        attempt: u32,
+    },
+    /// An attempt at a job ended.
+    JobAttemptEnded {
+        /// Its token.
+        token: Token,
+        /// Who made it.
+        owner: Owner,
+        /// How it ended.
+        how: Ended,
+        /// How the job stands now.
+        state: State,
+        /// In how many milliseconds it is tried again, where it is.
+        again_in_ms: Option<u64>,
+    },
+    /// Somebody called a running job off; its holder learns at its next renewal.
+    JobCancelRequested {
+        /// The holder's token.
+        token: Token,
+        /// Who.
+        by: Owner,
+        /// Why.
+        reason: Option<Reason>,
+    },
+    /// A job was called off.
+    JobCancelled {
+        /// Who.
+        by: Owner,
+        /// Why.
+        reason: Option<Reason>,
+    },
+    /// Somebody had a job start over.
+    JobRetried {
+        /// Who.
+        by: Owner,
+        /// How it stood.
+        state: State,
+    },
+    /// A job was deleted by hand.
+    JobDeleted {
+        /// Who.
+        by: Owner,
+        /// How it stood.
+        state: State,
+        /// Whether somebody worked on it.
+        forced: bool,
+    },
+    /// The undoing of a job's effects went a step further.
+    EffectUndone {
+        /// Which effect.
+        effect: String,
+        /// Whether it could be undone.
+        undone: bool,
+    },
+    /// A queue was paused, resumed or is being drained.
+    QueueChanged {
+        /// Which queue.
+        queue: Queue,
+        /// What it does from now on: `open`, `paused`, `draining`.
+        mode: String,
+        /// Who.
+        by: Owner,
+    },
+    /// A schedule fired.
+    ScheduleFired {
+        /// Which schedule.
+        schedule: ScheduleName,
+        /// For which moment, in wall time.
+        due_wall_ms: u64,
+    },
 }
 
 /// What a stale holder tried.
@@ -94,6 +181,22 @@ pub enum Attempted {
     Renew,
     /// To release.
     Release,
+    /// To complete its job.
+    Complete,
+    /// To report an error.
+    Fail,
+    /// To put its job off.
+    Snooze,
+    /// To hand its job back.
+    HandBack,
+    /// To write a checkpoint.
+    Checkpoint,
+    /// To write how far it has come.
+    Progress,
+    /// To begin an effect.
+    Intent,
+    /// To record an effect.
+    Outcome,
 }
 
 /// A fact with its place in the store's story.

@@ -1,14 +1,10 @@
 //! Names: keys, namespaces, owners, tasks and reasons, each checked once, when it is made.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 use crate::error::BadInput;
 use crate::limits::{KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, TASK_BYTES_MAX};
 
 /// Checks a text of people's making: not empty, not too long, nothing that could rewrite a terminal or a log.
-fn check_text(field: &'static str, text: &str, bytes_max: usize) -> Result<(), BadInput> {
+pub(crate) fn check_text(field: &'static str, text: &str, bytes_max: usize) -> Result<(), BadInput> {
     if text.is_empty() {
         return Err(BadInput::new(field, "must not be empty"));
     }
@@ -21,18 +17,19 @@ fn check_text(field: &'static str, text: &str, bytes_max: usize) -> Result<(), B
     Ok(())
 }
 
+/// A kind of name: a checked text.
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr $(, $extra:expr)?) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Box<str>);
 
         impl $name {
             #[doc = concat!("Checks a text and makes it a ", $field, ".")]
-            pub fn new(text: impl Into<String>) -> Result<Self, BadInput> {
+            pub fn new(text: impl Into<String>) -> Result<Self, $crate::BadInput> {
                 let text = text.into();
-                check_text($field, &text, $max)?;
+                $crate::key::check_text($field, &text, $max)?;
                 $($extra(&text)?;)?
                 Ok(Self(text.into_boxed_str()))
             }
@@ -44,22 +41,22 @@ macro_rules! text {
         }
 
         impl TryFrom<String> for $name {
-            type Error = BadInput;
-            fn try_from(text: String) -> Result<Self, BadInput> {
+            type Error = $crate::BadInput;
+            fn try_from(text: String) -> Result<Self, $crate::BadInput> {
                 Self::new(text)
             }
         }
 
         impl TryFrom<&str> for $name {
-            type Error = BadInput;
-            fn try_from(text: &str) -> Result<Self, BadInput> {
+            type Error = $crate::BadInput;
+            fn try_from(text: &str) -> Result<Self, $crate::BadInput> {
                 Self::new(text)
             }
         }
 
         impl std::str::FromStr for $name {
-            type Err = BadInput;
-            fn from_str(text: &str) -> Result<Self, BadInput> {
+            type Err = $crate::BadInput;
+            fn from_str(text: &str) -> Result<Self, $crate::BadInput> {
                 Self::new(text)
             }
         }
@@ -76,19 +73,21 @@ macro_rules! text {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(&self.0)
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&self.0, f)
             }
         }
     };
 }
+
+pub(crate) use text;
 
 fn simple_name(text: &str) -> Result<(), BadInput> {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');

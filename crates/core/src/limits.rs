@@ -1,4 +1,4 @@
-//! Every bound of the lease rules, in one place. Errors name the bound that was crossed.
+//! Every bound of the rules, in one place. Errors name the bound that was crossed.
 
 /// Longest key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -47,3 +47,60 @@ pub const KEYS_PER_ACQUIRE_MAX: usize = 256;
 pub const BATCH_MAX: usize = 10_000;
 /// How many rows one page of a list or of events may have.
 pub const PAGE_MAX: usize = 1_000;
+
+/// Longest queue name, in bytes.
+pub const QUEUE_BYTES_MAX: usize = 128;
+/// Longest kind of a job, in bytes of UTF-8.
+pub const KIND_BYTES_MAX: usize = 128;
+/// Longest name of an effect, in bytes of UTF-8.
+pub const EFFECT_BYTES_MAX: usize = 128;
+/// Longest unique key, in bytes of UTF-8.
+pub const UNIQUE_KEY_BYTES_MAX: usize = 512;
+/// Longest name of a schedule, in bytes.
+pub const SCHEDULE_BYTES_MAX: usize = 128;
+/// Largest payload, and largest result: 1 MiB of JSON.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// Largest checkpoint.
+pub const CHECKPOINT_BYTES_MAX: usize = 256 << 10;
+/// Largest progress note, as JSON.
+pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
+/// Largest stored value of an effect, as JSON.
+pub const EFFECT_VALUE_BYTES_MAX: usize = 64 << 10;
+/// How much of an error's text is kept. More is cut off, never refused: an error must always get through.
+pub const ERROR_BYTES_KEPT: usize = 4 << 10;
+/// Longest trace context.
+pub const TRACE_BYTES_MAX: usize = 256;
+/// How many labels a job may have.
+pub const LABELS_MAX: usize = 16;
+/// Longest name of a label, in bytes of UTF-8.
+pub const LABEL_NAME_BYTES_MAX: usize = 64;
+/// Longest value of a label, in bytes of UTF-8.
+pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+/// How many effects one job may record.
+pub const EFFECTS_PER_JOB_MAX: usize = 1_000;
+/// How many ended attempts a job remembers.
+pub const TRAIL_MAX: usize = 16;
+
+/// The most that `max_attempts` and `max_crashes` may be.
+pub const TRIES_MAX: u16 = 10_000;
+/// Longest time limit of one attempt: 30 days.
+pub const ATTEMPT_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+/// Longest delay of a snooze or a retry: 365 days.
+pub const DELAY_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
+/// The last moment that a job can be scheduled for: the end of the year 9999.
+pub const RUN_AT_WALL_MS_MAX: u64 = 253_402_300_799_999;
+/// Longest dedup window of a unique key: a year.
+pub const UNIQUE_WINDOW_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
+/// A job whose holder died comes back after at most this long, spread so that a mass expiry does not become a herd.
+pub const CRASH_SPREAD_MS: u64 = 5_000;
+
+/// How many jobs one call may enqueue, claim, report on or act upon.
+pub const JOBS_PER_CALL_MAX: usize = 10_000;
+/// How many bytes of payloads, results, checkpoints and values one call may carry.
+pub const CALL_BYTES_MAX: usize = 16 << 20;
+/// How many queues one claim may name.
+pub const QUEUES_PER_CLAIM_MAX: usize = 64;
+/// How many jobs may wait in one namespace's queues, all together, before more are refused.
+pub const JOBS_MAX: u64 = 100_000_000;
+/// How long finished jobs are kept unless told otherwise: 7 days.
+pub const FINISHED_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;

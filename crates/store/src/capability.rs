@@ -13,6 +13,8 @@ pub struct Capabilities {
     pub waits: bool,
     /// Contenders of higher priority can ask a holder to yield.
     pub preempts: bool,
+    /// Jobs live here too.
+    pub jobs: bool,
     /// What is acknowledged survives the process.
     pub durable: bool,
     /// The shortest ttl.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capability::Capabilities;
 use crate::error::StoreError;
+use crate::job::JobStore;
 
 /// A place where leases live.
 ///
@@ -19,6 +20,11 @@ use crate::error::StoreError;
 pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// The jobs of this store, if they live here too.
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        None
+    }
 
     /// Takes one of the keys, waiting in line for up to `wait_ms`.
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError>;

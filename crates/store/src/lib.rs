@@ -1,6 +1,6 @@
-//! Where Fencehold's leases live.
+//! Where Fencehold's leases and jobs live.
 //!
-//! [`LeaseStore`] is the contract; [`open`] gives the store that a [`StoreUrl`] names. `memory:` and `file:` run on
+//! [`LeaseStore`] and [`JobStore`] are the contracts; [`open`] gives the store that a [`StoreUrl`] names. `memory:` and `file:` run on
 //! one engine: a single thread that decides with the pure rules of `fencehold-core`. The conformance suite (feature
 //! `conformance`) is what every store passes.
 //!
@@ -16,12 +16,14 @@ mod engine;
 mod error;
 #[cfg(feature = "file")]
 pub mod file;
+pub mod job;
 mod lease;
 mod memory;
 mod url;
 
 pub use capability::Capabilities;
 pub use error::StoreError;
+pub use job::JobStore;
 pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
     LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,

@@ -46,6 +46,7 @@ impl Route for MemoryStore {
             fair: true,
             waits: true,
             preempts: true,
+            jobs: true,
             durable: false,
             ttl_ms_min: TTL_MS_MIN,
         }

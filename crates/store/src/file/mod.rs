@@ -174,6 +174,7 @@ impl Route for FileStore {
             fair: true,
             waits: true,
             preempts: true,
+            jobs: true,
             durable: true,
             ttl_ms_min: TTL_MS_MIN,
         }

@@ -1,0 +1,325 @@
+//! What can be asked of a job, what a granted request gets, and why one is refused.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::id::JobId;
+use super::name::Queue;
+use super::record::{Ended, State};
+use crate::error::BadInput;
+use crate::hold::HoldHash;
+use crate::key::{Owner, Reason};
+use crate::lease::{Notice, Preempt};
+use crate::token::Token;
+
+/// Which attempt speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct By {
+    /// Recognises its hold id.
+    pub hash: HoldHash,
+    /// The token that it was given.
+    pub token: Token,
+}
+
+/// One thing that is asked of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    /// Begin an attempt.
+    Claim {
+        /// Recognises the hold id of this claim.
+        hash: HoldHash,
+        /// Who.
+        owner: Owner,
+        /// How long the claim or a renewal lasts.
+        ttl_ms: u64,
+    },
+    /// Keep it for another ttl.
+    Renew(By),
+    /// The work is done.
+    Complete(By),
+    /// The work went wrong.
+    Fail {
+        /// Which attempt.
+        by: By,
+        /// What went wrong.
+        error: Box<str>,
+        /// Try again after this time instead of what the policy says.
+        retry_in_ms: Option<u64>,
+        /// Do not try again.
+        for_good: bool,
+        /// Any 64 random bits, for the jitter.
+        random: u64,
+    },
+    /// Put the job off. Counts as nothing.
+    Snooze {
+        /// Which attempt.
+        by: By,
+        /// For how long.
+        for_ms: u64,
+    },
+    /// Give the job back. Counts as nothing.
+    HandBack(By),
+    /// Give a job back that was handed to somebody who had gone.
+    Abandon(By),
+    /// Whether this attempt may still write what only a holder may: checkpoints and outcomes of effects.
+    Write {
+        /// Which attempt.
+        by: By,
+        /// What it writes.
+        what: Written,
+    },
+    /// Stop at an effect of which nobody knows whether it happened.
+    StopAtIntent {
+        /// Which attempt.
+        by: By,
+        /// Which effect.
+        effect: Box<str>,
+    },
+    /// Note that the claim has run out. Does nothing to a live one: a sweep trusts no snapshot.
+    Expire {
+        /// Any 64 random bits, for the jitter.
+        random: u64,
+    },
+    /// Call the job off.
+    Cancel {
+        /// Who.
+        by: Owner,
+        /// Why.
+        reason: Option<Reason>,
+        /// Do not wait for the holder: consume a token, so that whatever it still writes is refused.
+        now: bool,
+    },
+    /// Try again from the start, also what has failed for good.
+    Retry {
+        /// Who.
+        by: Owner,
+    },
+    /// Forget the job.
+    Delete {
+        /// Also while somebody works on it.
+        force: bool,
+    },
+    /// A job of higher priority asks the holder to yield.
+    Preempt(Preempt),
+    /// Take back the request to yield.
+    Withdraw,
+    /// End the claim after the store was rewound.
+    Advance,
+}
+
+/// What a holder writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Where to go on from. Also late.
+    Checkpoint,
+    /// How far it has come.
+    Progress,
+    /// That an effect is about to happen: only while the claim is live.
+    Intent,
+    /// What came of an effect. Also late.
+    Outcome,
+}
+
+/// What a command that was carried out gives back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The attempt may begin.
+    Claimed {
+        /// Its token.
+        token: Token,
+        /// How long it lasts from the deciding moment.
+        remaining_ms: u64,
+        /// Which attempt of this job it is, from 1.
+        attempt: u32,
+    },
+    /// The claim goes on.
+    Renewed(JobRenewal),
+    /// The attempt is over.
+    Reported(Reported),
+    /// The holder may write.
+    MayWrite,
+    /// The claim had run out, and that is now on record.
+    Expired {
+        /// In which way.
+        how: Ended,
+    },
+    /// The job was called off, or will be when its attempt has ended.
+    Cancelled {
+        /// How it stands now.
+        state: State,
+    },
+    /// The job starts over.
+    Retried,
+    /// The job may be forgotten.
+    Deleted,
+    /// There was nothing to do, or nothing to tell.
+    Nothing,
+}
+
+/// A renewed claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRenewal {
+    /// The same token as before.
+    pub token: Token,
+    /// How long it lasts from the deciding moment.
+    pub remaining_ms: u64,
+    /// Somebody called the job off: stop at a good place, and say so.
+    pub cancel_requested: bool,
+    /// A job of higher priority asks the holder to yield: checkpoint, hand back.
+    pub notice: Option<Notice>,
+    /// In how many milliseconds it should be gone, where somebody asks.
+    pub yield_in_ms: Option<u64>,
+}
+
+/// What became of a job when its attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    /// How the job stands now.
+    pub state: State,
+    /// In how many milliseconds it is tried again, where it is.
+    pub again_in_ms: Option<u64>,
+    /// Whether the report came after the claim had run out.
+    pub late: bool,
+}
+
+/// Why a well-formed command on a job was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The item itself is wrong.
+    #[error(transparent)]
+    BadInput(#[from] BadInput),
+    /// There is no such job: it never was, or it was deleted or pruned.
+    #[error("there is no such job: it never was, or it was deleted, or pruned after its time")]
+    Unknown,
+    /// The job went on under a newer token.
+    #[error("token {token} is stale: the job went on under token {current}{}", stale_how(*.how))]
+    Stale {
+        /// The token that was shown.
+        token: Token,
+        /// How its attempt had ended, as far as is known.
+        how: Option<Ended>,
+        /// The job's newest token.
+        current: Token,
+    },
+    /// The attempt is over, so it can no longer do this.
+    #[error("the attempt under token {token} is over: it {how}", how = over_how(*.how))]
+    Over {
+        /// The token that was shown.
+        token: Token,
+        /// How it ended.
+        how: Ended,
+    },
+    /// The token is of another job.
+    #[error("token {token} was never given for this job{}", other_job(*.job))]
+    OtherJob {
+        /// The token that was shown.
+        token: Token,
+        /// The job that works under it at the moment, where there is one.
+        job: Option<JobId>,
+    },
+    /// The job's token came with a hold id that is not its holder's.
+    #[error("the hold id is not the one that token {token} was given to")]
+    WrongHold {
+        /// The token that was shown.
+        token: Token,
+    },
+    /// A token that this store has never given: the store was rewound.
+    #[error("token {shown} was shown, but this store has only given {current}: it was rewound")]
+    StoreRewound {
+        /// The token that was shown.
+        shown: Token,
+        /// The largest that the store knows of.
+        current: Token,
+    },
+    /// The job has come to its end, and that stands.
+    #[error("the job is {state}, and that stands")]
+    Finished {
+        /// How it ended.
+        state: State,
+    },
+    /// As the job stands, this cannot be done to it.
+    #[error("the job is {state}: {why}")]
+    NotNow {
+        /// How it stands.
+        state: State,
+        /// What to do instead.
+        why: String,
+    },
+    /// Somebody works on it.
+    #[error("{owner} works on it under token {token} for another {expires_in_ms} ms")]
+    Running {
+        /// Who.
+        owner: Owner,
+        /// Its token.
+        token: Token,
+        /// How long it has left unless it renews.
+        expires_in_ms: u64,
+    },
+    /// The claim is still live, so it cannot be expired.
+    #[error("the claim is live for another {remaining_ms} ms")]
+    StillLive {
+        /// How long it has left.
+        remaining_ms: u64,
+    },
+    /// Only a job of higher priority may ask a holder to yield.
+    #[error("the running job has priority {held}; a contender needs more")]
+    NotHigher {
+        /// The running job's priority.
+        held: i16,
+    },
+    /// The unique key, or the id, is taken by a job with another payload.
+    #[error("the {what} is taken by job {first}, which has another payload")]
+    Conflict {
+        /// Which of the two.
+        what: String,
+        /// The job that came first.
+        first: JobId,
+    },
+    /// The queue takes no new jobs.
+    #[error("queue {queue} is being drained and takes no new jobs; `queue resume` opens it again")]
+    Draining {
+        /// Which queue.
+        queue: Queue,
+    },
+    /// A bound is reached.
+    #[error("{what}: the limit of {limit} is reached")]
+    Full {
+        /// What there is too much of.
+        what: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// No token is left to give.
+    #[error("the store's tokens are used up")]
+    TokensExhausted,
+}
+
+fn stale_how(how: Option<Ended>) -> String {
+    how.map(|how| format!(" after this attempt {}", over_how(how)))
+        .unwrap_or_default()
+}
+
+fn over_how(how: Ended) -> &'static str {
+    match how {
+        Ended::Completed => "was completed",
+        Ended::CompletedLate => "was completed late",
+        Ended::Failed => "failed",
+        Ended::FailedLate => "failed, as was said late",
+        Ended::TimedOut => "ran over its time limit",
+        Ended::Crashed => "ran out",
+        Ended::Snoozed => "was snoozed",
+        Ended::HandedBack => "was handed back",
+        Ended::Yielded => "had to yield",
+        Ended::Abandoned => "was given back, since its asker had gone",
+        Ended::Indeterminate => "stopped as indeterminate",
+        Ended::Revoked => "was ended by force",
+        Ended::Advanced => "was ended by `store advance`",
+    }
+}
+
+fn other_job(job: Option<JobId>) -> String {
+    job.map(|job| format!("; it is job {job}'s")).unwrap_or_default()
+}

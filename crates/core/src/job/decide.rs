@@ -1,0 +1,279 @@
+//! The decision: a pure function of how a job stands, what is kept of it, and what is asked.
+//!
+//! Here: claiming, renewing, and who may still speak for an attempt. How attempts end is in `report`; what operators
+//! and sweeps do is in `force`.
+
+use super::command::{By, Command, JobRenewal, Outcome, Refusal, Written};
+use super::record::{Attempt, Claim, Due, Ended, Record, State};
+use crate::event::{Attempted, Fact};
+use crate::hold::HoldHash;
+use crate::key::Owner;
+use crate::lease::{Change, Term};
+use crate::time::Stamp;
+use crate::token::Token;
+
+/// How a job stands in its store at the step that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The moment, by the store's clocks.
+    pub now: Stamp,
+    /// The newest token that the store has given to any job. Tokens are the store's, not the job's: so each names one
+    /// attempt of one job, and none comes back when a job has been pruned.
+    pub newest: Token,
+    /// Whether the recorded claim is live.
+    pub term: Term,
+}
+
+/// What follows from a command, as data. Whoever keeps the record carries it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The record to keep from now on; `None`: as it was.
+    pub record: Option<Record>,
+    /// What becomes of the claim's deadline.
+    pub deadline: Change,
+    /// The answer.
+    pub reply: Result<Outcome, Refusal>,
+    /// What happened.
+    pub facts: Vec<Fact>,
+}
+
+/// Decides one command. Total: every input has an answer.
+pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decision {
+    let case = Case { standing, record };
+    match command {
+        Command::Claim { hash, owner, ttl_ms } => case.claim(*hash, owner, *ttl_ms),
+        Command::Renew(by) => case.renew(*by),
+        Command::Complete(by) => case.complete(*by),
+        Command::Fail { by, error, retry_in_ms, for_good, random } => {
+            case.fail(*by, error, *retry_in_ms, *for_good, *random)
+        }
+        Command::Snooze { by, for_ms } => case.snooze(*by, *for_ms),
+        Command::HandBack(by) => case.hand_back(*by),
+        Command::Abandon(by) => case.abandon(*by),
+        Command::Write { by, what } => case.write(*by, *what),
+        Command::StopAtIntent { by, effect } => case.stop_at_intent(*by, effect),
+        Command::Expire { random } => case.expire(*random),
+        Command::Cancel { by, reason, now } => case.cancel(by, reason.as_ref(), *now),
+        Command::Retry { by } => case.retry(by),
+        Command::Delete { force } => case.delete(*force),
+        Command::Preempt(preempt) => case.preempt(preempt),
+        Command::Withdraw => case.withdraw(),
+        Command::Advance => case.advance(),
+    }
+}
+
+pub(super) struct Case<'a> {
+    pub(super) standing: &'a Standing,
+    pub(super) record: &'a Record,
+}
+
+/// Where an attempt stands that speaks with its own hold id and the job's newest token.
+pub(super) enum Speaker<'a> {
+    /// Its claim is live.
+    Live(&'a Claim, u64),
+    /// Its claim has run out, and nobody has noted it yet.
+    Unnoted(&'a Claim),
+    /// It is over, and nobody has claimed the job since.
+    Over(&'a Attempt),
+}
+
+impl Case<'_> {
+    fn claim(&self, hash: HoldHash, owner: &Owner, ttl_ms: u64) -> Decision {
+        let now = self.standing.now;
+        let state = self.record.state_at(now);
+        if let (Some(claim), Term::Live { remaining_ms }) = (&self.record.claim, self.standing.term) {
+            return answer(Err(Refusal::Running {
+                owner: claim.owner.clone(),
+                token: self.record.token,
+                expires_in_ms: remaining_ms,
+            }));
+        }
+        if state != State::Queued {
+            return answer(Err(not_now(state, "only queued jobs can be claimed")));
+        }
+        let Some(token) = self.standing.newest.max(self.record.token).next_to_grant() else {
+            return answer(Err(Refusal::TokensExhausted));
+        };
+        let mut record = self.record.clone();
+        record.state = State::Running;
+        record.due = Due::Now;
+        record.token = token;
+        record.since_wall_ms = now.wall_ms;
+        let claim = Claim { hash, owner: owner.clone(), ttl_ms, since: now, cancel: None, notice: None };
+        let lasts_ms = limit_left_ms(&record, &claim, now).map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms));
+        record.claim = Some(Box::new(claim));
+        let attempt = record.attempt_count();
+        Decision {
+            record: Some(record),
+            deadline: Change::LastsMs(lasts_ms),
+            reply: Ok(Outcome::Claimed { token, remaining_ms: lasts_ms, attempt }),
+            facts: vec![Fact::JobClaimed { token, owner: owner.clone(), attempt }],
+        }
+    }
+
+    fn renew(&self, by: By) -> Decision {
+        let (claim, remaining_ms) = match self.live(by, Attempted::Renew) {
+            Ok(found) => found,
+            Err(refused) => return *refused,
+        };
+        let now = self.standing.now;
+        let mut lasts_ms = claim.ttl_ms;
+        if let Some(left_ms) = limit_left_ms(self.record, claim, now) {
+            lasts_ms = lasts_ms.min(left_ms);
+        }
+        if let Some(notice) = &claim.notice {
+            lasts_ms = lasts_ms.min(notice.yield_at_ms.saturating_sub(now.store_ms));
+        }
+        // Never less than what was acknowledged before.
+        let lasts_ms = lasts_ms.max(remaining_ms);
+        let renewal = JobRenewal {
+            token: by.token,
+            remaining_ms: lasts_ms,
+            cancel_requested: claim.cancel.is_some(),
+            notice: claim.notice.as_deref().cloned(),
+            yield_in_ms: claim
+                .notice
+                .as_ref()
+                .map(|notice| notice.yield_at_ms.saturating_sub(now.store_ms)),
+        };
+        Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+    }
+
+    fn write(&self, by: By, what: Written) -> Decision {
+        let attempted = match what {
+            Written::Checkpoint => Attempted::Checkpoint,
+            Written::Progress => Attempted::Progress,
+            Written::Intent => Attempted::Intent,
+            Written::Outcome => Attempted::Outcome,
+        };
+        let may_be_late = matches!(what, Written::Checkpoint | Written::Outcome);
+        match self.speaker(by, attempted) {
+            Ok(Speaker::Live(..)) => answer(Ok(Outcome::MayWrite)),
+            Ok(Speaker::Unnoted(_)) if may_be_late => answer(Ok(Outcome::MayWrite)),
+            Ok(Speaker::Unnoted(claim)) => self.refuse(by, self.how_it_ran_out(claim), attempted),
+            Ok(Speaker::Over(attempt)) if may_be_late && self.is_open_to(attempt) => {
+                answer(Ok(Outcome::MayWrite))
+            }
+            Ok(Speaker::Over(attempt)) => self.refuse(by, attempt.how, attempted),
+            Err(refused) => *refused,
+        }
+    }
+
+    /// Whether an attempt whose claim simply ran out may still say what came of it: nobody has had the job since, and
+    /// nobody has decided about it.
+    pub(super) fn is_open_to(&self, attempt: &Attempt) -> bool {
+        attempt.how.ran_out()
+            && matches!(self.record.state, State::Queued | State::Scheduled | State::Quarantined)
+    }
+
+    /// The live claim that this hold id and token speak for, or why they speak for none.
+    pub(super) fn live(&self, by: By, attempted: Attempted) -> Result<(&Claim, u64), Box<Decision>> {
+        match self.speaker(by, attempted)? {
+            Speaker::Live(claim, remaining_ms) => Ok((claim, remaining_ms)),
+            Speaker::Unnoted(claim) => Err(Box::new(self.refuse(by, self.how_it_ran_out(claim), attempted))),
+            Speaker::Over(attempt) => Err(Box::new(self.refuse(by, attempt.how, attempted))),
+        }
+    }
+
+    /// Who speaks, if it may speak at all: everybody else is refused, each for its own reason.
+    pub(super) fn speaker(&self, by: By, attempted: Attempted) -> Result<Speaker<'_>, Box<Decision>> {
+        let refused = |refusal| Err(Box::new(answer(Err(refusal))));
+        let current = self.record.token;
+        if by.token > self.standing.newest {
+            let (shown, current) = (by.token, self.standing.newest);
+            return Err(Box::new(Decision {
+                facts: vec![Fact::StoreRewound { shown_token: shown, current_token: current }],
+                ..answer(Err(Refusal::StoreRewound { shown, current }))
+            }));
+        }
+        if let Some(claim) = self.record.claim.as_ref().filter(|_| by.token == current) {
+            if claim.hash != by.hash {
+                return refused(Refusal::WrongHold { token: by.token });
+            }
+            return Ok(match self.standing.term {
+                Term::Live { remaining_ms } => Speaker::Live(claim, remaining_ms),
+                Term::Over { .. } | Term::Free => Speaker::Unnoted(claim),
+            });
+        }
+        let attempt = self.record.attempt(by.token);
+        if attempt.is_some_and(|attempt| attempt.hash != by.hash) {
+            return refused(Refusal::WrongHold { token: by.token });
+        }
+        match attempt {
+            Some(attempt) if by.token == current => Ok(Speaker::Over(attempt)),
+            Some(attempt) => Err(Box::new(self.stale(by, Some(attempt.how), attempted))),
+            None if self.may_have_forgotten(by.token) => Err(Box::new(self.stale(by, None, attempted))),
+            None => refused(Refusal::OtherJob { token: by.token, job: None }),
+        }
+    }
+
+    fn may_have_forgotten(&self, token: Token) -> bool {
+        let trail = self.record.trail.as_ref().filter(|trail| trail.forgotten > 0);
+        trail
+            .and_then(|trail| trail.attempts.first())
+            .is_some_and(|oldest| token < oldest.token)
+    }
+
+    fn stale(&self, by: By, how: Option<Ended>, attempted: Attempted) -> Decision {
+        let current = self.record.token;
+        Decision {
+            facts: vec![self.blocked(by, how, attempted)],
+            ..answer(Err(Refusal::Stale { token: by.token, how, current }))
+        }
+    }
+
+    /// Refuses an attempt that is over, although nobody has had the job since.
+    pub(super) fn refuse(&self, by: By, how: Ended, attempted: Attempted) -> Decision {
+        let refusal = if self.record.state.is_final() && !how.ran_out() {
+            Refusal::Finished { state: self.record.state }
+        } else {
+            Refusal::Over { token: by.token, how }
+        };
+        Decision { facts: vec![self.blocked(by, Some(how), attempted)], ..answer(Err(refusal)) }
+    }
+
+    fn blocked(&self, by: By, how: Option<Ended>, attempted: Attempted) -> Fact {
+        Fact::StaleWriteBlocked {
+            stale_token: by.token,
+            current_token: self.record.token,
+            attempted,
+            how: how.map(Ended::how),
+        }
+    }
+
+    /// Why the time of a claim that is over was up.
+    pub(super) fn how_it_ran_out(&self, claim: &Claim) -> Ended {
+        let ended_at_ms = self.ran_out_at().store_ms;
+        let ended_at = Stamp { store_ms: ended_at_ms, ..self.standing.now };
+        if limit_left_ms(self.record, claim, ended_at) == Some(0) {
+            Ended::TimedOut
+        } else if claim.notice.as_ref().is_some_and(|notice| notice.yield_at_ms <= ended_at_ms) {
+            Ended::Yielded
+        } else {
+            Ended::Crashed
+        }
+    }
+
+    /// When the claim that is over ran out.
+    pub(super) fn ran_out_at(&self) -> Stamp {
+        match self.standing.term {
+            Term::Over { since_ms } => self.standing.now.earlier(since_ms),
+            Term::Free | Term::Live { .. } => self.standing.now,
+        }
+    }
+}
+
+/// How much of its time limit an attempt has left.
+fn limit_left_ms(record: &Record, claim: &Claim, now: Stamp) -> Option<u64> {
+    let limit_ms = u64::from(record.terms.attempt_ms?.get());
+    Some(claim.since.store_ms.saturating_add(limit_ms).saturating_sub(now.store_ms))
+}
+
+/// An answer that changes nothing.
+pub(super) fn answer(reply: Result<Outcome, Refusal>) -> Decision {
+    Decision { record: None, deadline: Change::Keep, reply, facts: Vec::new() }
+}
+
+pub(super) fn not_now(state: State, why: &str) -> Refusal {
+    Refusal::NotNow { state, why: why.to_owned() }
+}

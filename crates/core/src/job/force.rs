@@ -1,0 +1,198 @@
+//! What others than its holder can do to a job: call it off, start it over, forget it, ask for room.
+
+use super::command::{Outcome, Refusal};
+use super::decide::{Case, Decision, answer, not_now};
+use super::record::{Cancel, Due, Ended, Record, State, Undo};
+use super::report::settle;
+use crate::event::Fact;
+use crate::key::{Owner, Reason};
+use crate::lease::{Change, Notice, Preempt, Term};
+use crate::token::Token;
+
+impl Case<'_> {
+    pub(super) fn cancel(&self, by: &Owner, reason: Option<&Reason>, now: bool) -> Decision {
+        let state = self.record.state;
+        if state == State::Cancelled {
+            return answer(Ok(Outcome::Cancelled { state }));
+        }
+        if state.is_final() {
+            return answer(Err(Refusal::Finished { state }));
+        }
+        let cancel = Cancel { by: by.clone(), reason: reason.cloned() };
+        let live = matches!(self.standing.term, Term::Live { .. });
+        match &self.record.claim {
+            Some(claim) if live && !now => {
+                if claim.cancel.is_some() {
+                    return answer(Ok(Outcome::Cancelled { state }));
+                }
+                let mut record = self.record.clone();
+                if let Some(claim) = &mut record.claim {
+                    claim.cancel = Some(Box::new(cancel));
+                }
+                let (by, reason) = (by.clone(), reason.cloned());
+                Decision {
+                    record: Some(record),
+                    facts: vec![Fact::JobCancelRequested { token: self.record.token, by, reason }],
+                    ..answer(Ok(Outcome::Cancelled { state }))
+                }
+            }
+            Some(_) if live => self.cancel_by_force(&cancel),
+            claim => {
+                let mut record = self.record.clone();
+                if claim.is_some() {
+                    // It has run out unnoticed.
+                    record.end(Ended::Crashed, self.ran_out_at(), None);
+                }
+                self.cancelled(record, &cancel)
+            }
+        }
+    }
+
+    /// Does not wait for the holder: its token is not the newest any more, so whatever it still writes is refused.
+    fn cancel_by_force(&self, cancel: &Cancel) -> Decision {
+        let Some(consumed) = self.consumed() else { return answer(Err(Refusal::TokensExhausted)) };
+        let mut record = self.record.clone();
+        let why = cancel.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        record.end(
+            Ended::Revoked,
+            self.standing.now,
+            Some(format!("cancelled by {}{why}", cancel.by).into()),
+        );
+        record.token = consumed;
+        self.cancelled(record, cancel)
+    }
+
+    fn cancelled(&self, mut record: Record, cancel: &Cancel) -> Decision {
+        settle(&mut record, State::Cancelled, Due::Now, self.standing.now);
+        let (by, reason) = (cancel.by.clone(), cancel.reason.clone());
+        Decision {
+            record: Some(record),
+            deadline: Change::Clear,
+            reply: Ok(Outcome::Cancelled { state: State::Cancelled }),
+            facts: vec![Fact::JobCancelled { by, reason }],
+        }
+    }
+
+    pub(super) fn retry(&self, by: &Owner) -> Decision {
+        let state = self.record.state_at(self.standing.now);
+        match state {
+            State::Queued => return answer(Ok(Outcome::Retried)),
+            State::Running => {
+                return answer(Err(not_now(
+                    state,
+                    "an attempt is under way; cancel it first, or let it end",
+                )));
+            }
+            State::Completed => return answer(Err(Refusal::Finished { state })),
+            State::Scheduled
+            | State::Failed
+            | State::Cancelled
+            | State::Quarantined
+            | State::Indeterminate => {}
+        }
+        if self.record.undo != Undo::Nothing {
+            let why = "its effects have been undone, or are being undone; enqueue a new job instead";
+            return answer(Err(not_now(state, why)));
+        }
+        // A token is consumed: whoever had the job before this decision must not complete it afterwards.
+        let Some(consumed) = self.consumed() else { return answer(Err(Refusal::TokensExhausted)) };
+        let mut record = self.record.clone();
+        record.token = consumed;
+        record.failures = 0;
+        record.crashes = 0;
+        settle(&mut record, State::Queued, Due::Now, self.standing.now);
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::JobRetried { by: by.clone(), state }],
+            ..answer(Ok(Outcome::Retried))
+        }
+    }
+
+    pub(super) fn delete(&self, force: bool) -> Decision {
+        if let (Some(claim), Term::Live { remaining_ms }, false) =
+            (&self.record.claim, self.standing.term, force)
+        {
+            return answer(Err(Refusal::Running {
+                owner: claim.owner.clone(),
+                token: self.record.token,
+                expires_in_ms: remaining_ms,
+            }));
+        }
+        if self.record.undo == Undo::UnderWay && !force {
+            return answer(Err(not_now(
+                self.record.state,
+                "its effects are being undone; that has to end first",
+            )));
+        }
+        answer(Ok(Outcome::Deleted))
+    }
+
+    pub(super) fn preempt(&self, ask: &Preempt) -> Decision {
+        let (Some(claim), Term::Live { .. }) = (&self.record.claim, self.standing.term) else {
+            return answer(Err(not_now(self.record.state, "nobody works on it")));
+        };
+        let held = self.record.terms.priority;
+        if ask.priority <= held {
+            return answer(Err(Refusal::NotHigher { held }));
+        }
+        if claim.notice.as_ref().is_some_and(|notice| notice.priority >= ask.priority) {
+            return answer(Ok(Outcome::Nothing));
+        }
+        let now_ms = self.standing.now.store_ms;
+        let promised_ms = claim.notice.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
+        let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
+        let mut record = self.record.clone();
+        if let Some(claim) = &mut record.claim {
+            claim.notice = Some(Box::new(Notice {
+                contender: ask.contender.clone(),
+                task: ask.task.clone(),
+                priority: ask.priority,
+                yield_at_ms,
+            }));
+        }
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::YieldAsked {
+                token: self.record.token,
+                contender: ask.contender.clone(),
+                task: ask.task.clone(),
+                priority: ask.priority,
+                yield_in_ms: yield_at_ms.saturating_sub(now_ms),
+            }],
+            ..answer(Ok(Outcome::Nothing))
+        }
+    }
+
+    pub(super) fn withdraw(&self) -> Decision {
+        let asked = self.record.claim.as_ref().is_some_and(|claim| claim.notice.is_some());
+        if !asked || !matches!(self.standing.term, Term::Live { .. }) {
+            return answer(Ok(Outcome::Nothing));
+        }
+        let mut record = self.record.clone();
+        if let Some(claim) = &mut record.claim {
+            claim.notice = None;
+        }
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::YieldWithdrawn { token: self.record.token }],
+            ..answer(Ok(Outcome::Nothing))
+        }
+    }
+
+    pub(super) fn advance(&self) -> Decision {
+        if self.record.claim.is_none() {
+            return answer(Ok(Outcome::Nothing));
+        }
+        let mut decision = self.over(Ended::Advanced, self.standing.now, None, State::Queued, Due::Now);
+        if let Some(record) = &mut decision.record {
+            // The store has lifted its counter already: nothing from before speaks for this job any more.
+            record.token = self.standing.newest;
+        }
+        decision.reply = Ok(Outcome::Nothing);
+        decision
+    }
+
+    fn consumed(&self) -> Option<Token> {
+        self.standing.newest.max(self.record.token).lifted(1)
+    }
+}

@@ -1,0 +1,144 @@
+//! A job's name: chosen by whoever enqueues it, so that the same enqueue can be sent twice and makes one job.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::BadInput;
+
+/// 128 bits that name one job for ever: the moment it was made, then randomness, laid out as a UUID of version 7. Ids
+/// made one after the other are near each other, which is what a store's index likes best.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId([u8; 16]);
+
+impl JobId {
+    /// An id made at this moment from random bits, which must be used for one job only.
+    pub fn from_random(wall_ms: u64, bits: [u8; 10]) -> Self {
+        let mut id = [0; 16];
+        id[..6].copy_from_slice(&wall_ms.to_be_bytes()[2..]);
+        id[6..].copy_from_slice(&bits);
+        JobId(id).marked(7)
+    }
+
+    /// The id of a job that follows from another one, always the same: so that it is enqueued once, however often that
+    /// is tried.
+    pub fn following(self, name: &str) -> Self {
+        let digest = Sha256::new().chain_update(self.0).chain_update(name).finalize();
+        let mut id = self.0;
+        id[6..].copy_from_slice(&digest[..10]);
+        JobId(id).marked(8)
+    }
+
+    /// The id of a job that was due at a moment under some name, always the same.
+    pub fn due(wall_ms: u64, name: &str) -> Self {
+        let digest = Sha256::digest(name);
+        let mut bits = [0; 10];
+        bits.copy_from_slice(&digest[..10]);
+        JobId(JobId::from_random(wall_ms, bits).0).marked(8)
+    }
+
+    /// The id as it was kept.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        JobId(bytes)
+    }
+
+    /// The bytes to keep.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Something that looks random and is always the same for this job and this number: spreads jobs in time without
+    /// a source of randomness.
+    pub fn spread(self, number: u64) -> u64 {
+        let digest = Sha256::new().chain_update(self.0).chain_update(number.to_be_bytes()).finalize();
+        let mut bits = [0; 8];
+        bits.copy_from_slice(&digest[..8]);
+        u64::from_be_bytes(bits)
+    }
+
+    /// Reads an id as people write it: 32 hexadecimal digits, with or without hyphens.
+    pub fn parse(text: &str) -> Result<Self, BadInput> {
+        let bad = || {
+            let shown: String = text.chars().filter(|c| !c.is_control()).take(64).collect();
+            BadInput::new(
+                "job id",
+                format!("{shown:?} is not 32 hexadecimal digits, as `job enqueue` printed them"),
+            )
+        };
+        let mut digits = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_digit(16));
+        let mut id = [0; 16];
+        for byte in &mut id {
+            let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
+                return Err(bad());
+            };
+            *byte = u8::try_from(high << 4 | low).map_err(|_| bad())?;
+        }
+        if digits.next().is_some() { Err(bad()) } else { Ok(JobId(id)) }
+    }
+
+    fn marked(mut self, version: u8) -> Self {
+        self.0[6] = self.0[6] & 0x0f | version << 4;
+        self.0[8] = self.0[8] & 0x3f | 0x80;
+        self
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::with_capacity(36);
+        for (at, byte) in self.0.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            for nibble in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
+            }
+        }
+        f.pad(&text)
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobId({self})")
+    }
+}
+
+impl std::str::FromStr for JobId {
+    type Err = BadInput;
+    fn from_str(text: &str) -> Result<Self, BadInput> {
+        JobId::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_being_written_and_read() {
+        let id = JobId::from_random(1_763_000_000_000, [0xff; 10]);
+        assert_eq!(JobId::parse(&id.to_string()), Ok(id));
+        assert_eq!(JobId::parse(&id.to_string().replace('-', "")), Ok(id));
+        assert_eq!(&id.to_string()[14..15], "7");
+        for bad in ["", "7", &format!("{id}0"), &id.to_string().replace('f', "g"), "é".repeat(32).as_str()] {
+            assert!(JobId::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ids_stand_in_the_order_of_their_making() {
+        let ids = [5, 1 << 20, 1 << 40].map(|wall_ms| JobId::from_random(wall_ms, [9; 10]));
+        assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn what_follows_from_a_job_has_one_name() {
+        let id = JobId::from_random(7, [1; 10]);
+        assert_eq!(id.following("charge"), id.following("charge"));
+        assert_ne!(id.following("charge"), id.following("ship"));
+        assert_ne!(id.following("charge"), id);
+    }
+}

@@ -1,0 +1,24 @@
+//! The rules of one job: what a store keeps of it, what can be asked, what follows.
+//!
+//! Nouns: a job's claim is a lease on the job, and every claim is an [`Attempt`] with a token of its own. An attempt ends
+//! by its holder's word, or by running out. A claim that runs out is a *crash*; an error that the holder reports, or an
+//! attempt over its time limit, is a *failure*; each has its own limit.
+//!
+//! A holder whose claim ran out may still say what came of its work for as long as nobody has had the job since: its
+//! token is then still the newest. That is *late*, not *stale*.
+
+mod command;
+mod decide;
+mod force;
+mod id;
+mod name;
+mod queue;
+mod record;
+mod report;
+
+pub use command::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
+pub use decide::{Decision, Standing, decide};
+pub use id::JobId;
+pub use name::{EffectName, Kind, Queue, ScheduleName, UniqueKey};
+pub use queue::{Ready, Turns};
+pub use record::{Attempt, Cancel, Claim, Due, Ended, Notes, Record, State, Terms, Trail, Undo};

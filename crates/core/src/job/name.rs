@@ -1,0 +1,55 @@
+//! The names that jobs carry, each checked once, when it is made.
+
+use crate::error::BadInput;
+use crate::key::text;
+use crate::limits::{
+    EFFECT_BYTES_MAX, KIND_BYTES_MAX, QUEUE_BYTES_MAX, SCHEDULE_BYTES_MAX, UNIQUE_KEY_BYTES_MAX,
+};
+
+text! {
+    /// Where jobs stand in line: `emails`, `reports/nightly`.
+    Queue, "queue", QUEUE_BYTES_MAX
+}
+text! {
+    /// What a job is: chooses the handler.
+    Kind, "kind", KIND_BYTES_MAX
+}
+text! {
+    /// The name of a side effect within its job.
+    EffectName, "effect", EFFECT_BYTES_MAX
+}
+text! {
+    /// What makes a job the same as another: `invoice-42`.
+    UniqueKey, "unique key", UNIQUE_KEY_BYTES_MAX
+}
+text! {
+    /// The name of a schedule.
+    ScheduleName, "schedule", SCHEDULE_BYTES_MAX
+}
+
+/// Names of queues that start so are not for workers.
+const RESERVED: &str = "fencehold/";
+
+impl Queue {
+    /// Where operations of request handlers live. Nobody can claim from it by name.
+    pub fn operations() -> Self {
+        Queue("fencehold/operations".into())
+    }
+
+    /// Whether users may enqueue here and claim from here.
+    pub fn check_open(&self) -> Result<(), BadInput> {
+        if self.as_str().starts_with(RESERVED) {
+            return Err(BadInput::new(
+                "queue",
+                format!("{self} is reserved: names that start with {RESERVED} are"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue("default".into())
+    }
+}

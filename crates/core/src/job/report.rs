@@ -1,0 +1,277 @@
+//! How attempts end by their holders' own word: completed, failed, snoozed, handed back, stopped at an intent.
+//!
+//! The first word stands. The same word again gets the same answer; another word about an attempt that is over is
+//! refused.
+
+use super::command::{By, Outcome, Refusal, Reported};
+use super::decide::{Case, Decision, Speaker, answer};
+use super::record::{Due, Ended, Record, State};
+use crate::event::{Attempted, Fact};
+use crate::lease::{Change, Term};
+use crate::limits::ERROR_BYTES_KEPT;
+use crate::time::Stamp;
+
+impl Case<'_> {
+    pub(super) fn complete(&self, by: By) -> Decision {
+        let speaker = match self.speaker(by, Attempted::Complete) {
+            Ok(speaker) => speaker,
+            Err(refused) => return *refused,
+        };
+        match speaker {
+            Speaker::Live(..) => {
+                self.over(Ended::Completed, self.standing.now, None, State::Completed, Due::Now)
+            }
+            Speaker::Unnoted(_) => {
+                self.over(Ended::CompletedLate, self.standing.now, None, State::Completed, Due::Now)
+            }
+            Speaker::Over(attempt) => match attempt.how {
+                // The same word again.
+                Ended::Completed | Ended::CompletedLate if self.record.state == State::Completed => {
+                    self.reported(self.record, attempt.how == Ended::CompletedLate)
+                }
+                how if self.is_open_to(attempt) => {
+                    let mut decision = self.late(how, Ended::CompletedLate, None);
+                    if let Some(record) = &mut decision.record {
+                        settle(record, State::Completed, Due::Now, self.standing.now);
+                    }
+                    self.tell(decision, Ended::CompletedLate)
+                }
+                how => self.refuse(by, how, Attempted::Complete),
+            },
+        }
+    }
+
+    pub(super) fn fail(
+        &self,
+        by: By,
+        error: &str,
+        retry_in_ms: Option<u64>,
+        for_good: bool,
+        random: u64,
+    ) -> Decision {
+        let speaker = match self.speaker(by, Attempted::Fail) {
+            Ok(speaker) => speaker,
+            Err(refused) => return *refused,
+        };
+        let how = match speaker {
+            Speaker::Live(..) => Ended::Failed,
+            Speaker::Unnoted(_) => Ended::FailedLate,
+            Speaker::Over(attempt) => match attempt.how {
+                // The same word again; or the time limit has said it already.
+                Ended::Failed | Ended::FailedLate | Ended::TimedOut if !self.record.state.is_final() => {
+                    return self.reported(self.record, attempt.how != Ended::Failed);
+                }
+                Ended::Failed | Ended::FailedLate if self.record.state != State::Completed => {
+                    return self.reported(self.record, attempt.how == Ended::FailedLate);
+                }
+                how if self.is_open_to(attempt) => {
+                    let mut decision = self.late(how, Ended::FailedLate, Some(kept(error)));
+                    if let Some(record) = &mut decision.record {
+                        count_failure(record, None, retry_in_ms, for_good, random, self.standing.now);
+                    }
+                    return self.tell(decision, Ended::FailedLate);
+                }
+                how => return self.refuse(by, how, Attempted::Fail),
+            },
+        };
+        let mut record = self.record.clone();
+        let cancelled = record.claim.as_ref().is_some_and(|claim| claim.cancel.is_some());
+        record.end(how, self.standing.now, Some(kept(error)));
+        let instead = cancelled.then_some(State::Cancelled);
+        count_failure(&mut record, instead, retry_in_ms, for_good, random, self.standing.now);
+        self.tell(
+            Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
+            how,
+        )
+    }
+
+    pub(super) fn snooze(&self, by: By, for_ms: u64) -> Decision {
+        let due = Due::Store(self.standing.now.store_ms.saturating_add(for_ms));
+        self.put_back(by, Ended::Snoozed, Attempted::Snooze, State::Scheduled, due)
+    }
+
+    pub(super) fn hand_back(&self, by: By) -> Decision {
+        self.put_back(by, Ended::HandedBack, Attempted::HandBack, State::Queued, Due::Now)
+    }
+
+    fn put_back(&self, by: By, how: Ended, attempted: Attempted, state: State, due: Due) -> Decision {
+        if let Ok(Speaker::Over(attempt)) = self.speaker(by, attempted)
+            && attempt.how == how
+        {
+            return self.reported(self.record, false);
+        }
+        match self.live(by, attempted) {
+            Ok((claim, _)) if claim.cancel.is_some() => {
+                self.over(how, self.standing.now, None, State::Cancelled, Due::Now)
+            }
+            Ok(_) => self.over(how, self.standing.now, None, state, due),
+            Err(refused) => *refused,
+        }
+    }
+
+    pub(super) fn abandon(&self, by: By) -> Decision {
+        match self.live(by, Attempted::HandBack) {
+            Ok((claim, _)) => {
+                let state = if claim.cancel.is_some() { State::Cancelled } else { State::Queued };
+                self.over(Ended::Abandoned, self.standing.now, None, state, Due::Now)
+            }
+            Err(_) => answer(Ok(Outcome::Nothing)),
+        }
+    }
+
+    pub(super) fn stop_at_intent(&self, by: By, effect: &str) -> Decision {
+        if let Ok(Speaker::Over(attempt)) = self.speaker(by, Attempted::Intent)
+            && attempt.how == Ended::Indeterminate
+        {
+            return self.reported(self.record, false);
+        }
+        match self.live(by, Attempted::Intent) {
+            Ok(_) => {
+                let why = format!("nobody knows whether the effect {effect} happened").into_boxed_str();
+                self.over(Ended::Indeterminate, self.standing.now, Some(why), State::Indeterminate, Due::Now)
+            }
+            Err(refused) => *refused,
+        }
+    }
+
+    pub(super) fn expire(&self, random: u64) -> Decision {
+        let Some(claim) = &self.record.claim else { return answer(Ok(Outcome::Nothing)) };
+        if let Term::Live { remaining_ms } = self.standing.term {
+            return answer(Err(Refusal::StillLive { remaining_ms }));
+        }
+        let how = self.how_it_ran_out(claim);
+        let now = self.standing.now;
+        let mut record = self.record.clone();
+        let called_off = claim.cancel.is_some();
+        let error = (how == Ended::TimedOut).then(|| "it ran over the time limit of an attempt".into());
+        record.end(how, self.ran_out_at(), error);
+        match how {
+            Ended::TimedOut => {
+                count_failure(&mut record, called_off.then_some(State::Cancelled), None, false, random, now);
+            }
+            Ended::Crashed => {
+                record.crashes = record.crashes.saturating_add(1);
+                let (state, due) = if called_off {
+                    (State::Cancelled, Due::Now)
+                } else if record.crashes >= record.terms.max_crashes {
+                    (State::Quarantined, Due::Now)
+                } else {
+                    (State::Scheduled, Due::Store(now.store_ms.saturating_add(crash_delay_ms(random))))
+                };
+                settle(&mut record, state, due, now);
+            }
+            _ => {
+                settle(&mut record, if called_off { State::Cancelled } else { State::Queued }, Due::Now, now)
+            }
+        }
+        let mut decision = self.tell(
+            Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
+            how,
+        );
+        decision.reply = Ok(Outcome::Expired { how });
+        decision
+    }
+
+    /// Ends the claim in this way, and says how the job stands from now on.
+    pub(super) fn over(
+        &self,
+        how: Ended,
+        at: Stamp,
+        error: Option<Box<str>>,
+        state: State,
+        due: Due,
+    ) -> Decision {
+        let mut record = self.record.clone();
+        record.end(how, at, error);
+        settle(&mut record, state, due, self.standing.now);
+        self.tell(
+            Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
+            how,
+        )
+    }
+
+    /// An attempt that had run out says after all what came of it. What was counted against the job is taken back.
+    fn late(&self, ran_out: Ended, how: Ended, error: Option<Box<str>>) -> Decision {
+        let mut record = self.record.clone();
+        match ran_out {
+            Ended::Crashed => record.crashes = record.crashes.saturating_sub(1),
+            Ended::TimedOut => record.failures = record.failures.saturating_sub(1),
+            _ => {}
+        }
+        if let Some(attempt) = record.trail.as_mut().and_then(|trail| trail.attempts.last_mut()) {
+            attempt.how = how;
+            attempt.ended = self.standing.now;
+            attempt.error = error;
+        }
+        Decision { record: Some(record), ..answer(Ok(Outcome::Nothing)) }
+    }
+
+    /// Adds the answer and the fact to a decision that ended an attempt.
+    fn tell(&self, mut decision: Decision, how: Ended) -> Decision {
+        let record = decision.record.as_ref().unwrap_or(self.record);
+        let late = matches!(how, Ended::CompletedLate | Ended::FailedLate);
+        decision.reply = self.reported(record, late).reply;
+        if let Some(attempt) = record.attempts().last() {
+            decision.facts.push(Fact::JobAttemptEnded {
+                token: attempt.token,
+                owner: attempt.owner.clone(),
+                how,
+                state: record.state,
+                again_in_ms: again_in_ms(record, self.standing.now),
+            });
+        }
+        decision
+    }
+
+    fn reported(&self, record: &Record, late: bool) -> Decision {
+        let again_in_ms = again_in_ms(record, self.standing.now);
+        answer(Ok(Outcome::Reported(Reported { state: record.state, again_in_ms, late })))
+    }
+}
+
+fn again_in_ms(record: &Record, now: Stamp) -> Option<u64> {
+    matches!(record.state, State::Queued | State::Scheduled).then(|| record.due.in_ms(now))
+}
+
+/// How long a crashed job stays away: its place in the spread.
+fn crash_delay_ms(random: u64) -> u64 {
+    random % (crate::limits::CRASH_SPREAD_MS + 1)
+}
+
+/// Counts a failure and says what follows from it.
+fn count_failure(
+    record: &mut Record,
+    instead: Option<State>,
+    retry_in_ms: Option<u64>,
+    for_good: bool,
+    random: u64,
+    now: Stamp,
+) {
+    record.failures = record.failures.saturating_add(1);
+    let (state, due) = if let Some(state) = instead {
+        (state, Due::Now)
+    } else if for_good || record.failures >= record.terms.max_attempts {
+        (State::Failed, Due::Now)
+    } else {
+        let by_policy_ms = || record.terms.retry.delay_ms(u32::from(record.failures), random);
+        let delay_ms = retry_in_ms.unwrap_or_else(by_policy_ms);
+        (State::Scheduled, Due::Store(now.store_ms.saturating_add(delay_ms)))
+    };
+    settle(record, state, due, now);
+}
+
+/// Says how a job stands from now on.
+pub(super) fn settle(record: &mut Record, state: State, due: Due, now: Stamp) {
+    record.state = state;
+    record.due = due;
+    record.since_wall_ms = now.wall_ms;
+}
+
+/// As much of an error as is kept.
+fn kept(error: &str) -> Box<str> {
+    let mut end = error.len().min(ERROR_BYTES_KEPT);
+    while !error.is_char_boundary(end) {
+        end -= 1;
+    }
+    error[..end].into()
+}

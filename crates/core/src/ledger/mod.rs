@@ -1,0 +1,11 @@
+//! The ledger of a job: its side effects by name, each recorded at most once, and the order in which they are undone.
+//!
+//! An effect may be announced before it happens (an *intent*) and is recorded when it has (an *outcome*, with a value).
+//! An attempt that finds an intent without an outcome cannot know whether the effect happened: it goes by the policy
+//! that the intent was written with.
+
+mod effect;
+mod undo;
+
+pub use effect::{Begun, Effect, EffectState, OnDoubt, Outcome, UndoWith, begin, idempotency_key, record};
+pub use undo::{next_to_undo, stands_undone};

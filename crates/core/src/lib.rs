@@ -11,6 +11,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
 
+pub mod duration;
 mod error;
 mod event;
 mod hold;

@@ -10,6 +10,8 @@ pub const TASK_BYTES_MAX: usize = 256;
 pub const NAMESPACE_BYTES_MAX: usize = 64;
 /// Longest reason of a revocation, in bytes of UTF-8.
 pub const REASON_BYTES_MAX: usize = 512;
+/// Longest retry policy as people write it, in bytes.
+pub const RETRY_BYTES_MAX: usize = 64;
 
 /// Shortest ttl that any store accepts. A store may ask for more (see its capabilities).
 pub const TTL_MS_MIN: u64 = 100;

@@ -10,6 +10,10 @@ pub const TASK_BYTES_MAX: usize = 256;
 pub const NAMESPACE_BYTES_MAX: usize = 64;
 /// Longest reason of a revocation, in bytes of UTF-8.
 pub const REASON_BYTES_MAX: usize = 512;
+/// Longest cron line, in bytes.
+pub const CRON_BYTES_MAX: usize = 256;
+/// Longest name of a time zone, in bytes.
+pub const ZONE_BYTES_MAX: usize = 64;
 /// Longest retry policy as people write it, in bytes.
 pub const RETRY_BYTES_MAX: usize = 64;
 

@@ -15,6 +15,7 @@ mod name;
 mod queue;
 mod record;
 mod report;
+pub mod schedule;
 
 pub use command::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
 pub use decide::{Decision, Standing, decide};

@@ -1,0 +1,75 @@
+//! When something is due again: a [`Cron`] line read by the clock of a [`Zone`].
+//!
+//! A *firing* is a moment at which a line is due. A line says what a clock on the wall shows then, so what matters
+//! is how that clock runs. Most days it simply runs. When it is put forward there is a *gap*: times that are never
+//! shown. When it is put back there is a *repeat*: times that are shown twice. As in Vixie's cron, the
+//! hour field says what is meant:
+//!
+//! - **A line that names its hours** (`30 2 * * *`, `0 9-17 * * MON-FRI`) fires once for each time that it
+//!   names. What falls into a gap fires at the moment when the clock jumps, once, however many
+//!   of its times were skipped. A time that is shown twice fires when it is shown first.
+//! - **A line with a `*` in its hour field** (`*/15 * * * *`, `0 */2 * * *`) goes by elapsed time: it fires whenever the
+//!   clock shows a time that matches, so twice in a repeat, and nothing of a gap is made up for.
+//!
+//! A firing is a whole minute of the zone's clock. Where the offset itself is not a whole minute (Liberia until 1972),
+//! neither is the moment.
+//!
+//! The zones are part of the program, so two machines with the same release agree on every firing, whatever
+//! is installed on them; a country that changes its rules needs a new release.
+//!
+//! Deliberately absent: the present. `next_after` is given a moment and answers with one. Nor is there memory of what
+//! has fired: whoever fires keeps the last moment and asks for the next.
+
+mod calendar;
+mod cron;
+mod field;
+mod zone;
+
+pub use cron::Cron;
+pub use zone::Zone;
+
+/// What a type that is fully said by its text has: it is shown, compared, kept and read as that text.
+macro_rules! said_by_its_text {
+    ($name:ident) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self.as_str(), f)
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.as_str() == other.as_str()
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl std::str::FromStr for $name {
+            type Err = crate::BadInput;
+            fn from_str(text: &str) -> Result<Self, crate::BadInput> {
+                Self::parse(text)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                Self::parse(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+use said_by_its_text;

@@ -1,17 +1,15 @@
-//! What a directory may contain: torn, foreign, newer or damaged files, and a disk that fails.
+//! What a directory may contain: torn, foreign, newer or damaged files.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod support;
 
+use fencehold_core::Fact;
 use fencehold_core::lease::How;
 use fencehold_core::limits::TTL_MS_MAX;
-use fencehold_core::{Fact, Namespace};
 use fencehold_store::file::{backup, check, restore};
-use fencehold_store::{Call, EventsRequest, LeaseStore, StoreError};
-use support::{
-    Ground, TTL_MS, acquire, block_on, call, key, release, remaining_ms, renew, request, take, view,
-};
+use fencehold_store::{EventsRequest, LeaseStore, StoreError};
+use support::{Ground, TTL_MS, acquire, block_on, call, key, release, remaining_ms, renew, take, view};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
 fn refused(ground: &Ground, content: &[u8]) -> String {
@@ -140,52 +138,6 @@ fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
     ground.tamper("UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'");
     let store = ground.open();
     assert!(take(&store, "lost", 3).get() > 1 << 32, "whatever token it had, this one is larger");
-}
-
-#[test]
-fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() {
-    let ground = Ground::new();
-    let store = ground.open();
-    let token = take(&store, "k", 1);
-    take(&store, "ended", 1);
-    ground.clock.pass(TTL_MS - 1);
-    ground.set_gate("commit.fails");
-    // The disk fails under this one, and goes on failing until the caller's patience is at an end.
-    let impatient = Call::new(Namespace::default()).with_patience_ms(300);
-    let error = block_on(store.acquire(&impatient, request("new", 1))).unwrap_err();
-    assert!(matches!(error, StoreError::Unknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
-    ground.lift_gate("commit.fails");
-    assert_eq!(remaining_ms(&store, "k"), TTL_MS, "a renewal may have been lost: a full ttl anew");
-    assert!(!ground.path().join("uncertain").exists(), "the mark has been heeded");
-    assert_eq!(renew(&store, "k", 1, token), TTL_MS);
-    assert_eq!(view(&store, "k").token, token);
-    assert_eq!(take(&store, "new", 1).get(), 1, "the grant that was not acknowledged is as if it never was");
-}
-
-#[test]
-fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_past() {
-    let ground = Ground::new();
-    let store = ground.open();
-    take(&store, "k", 1);
-    ground.set_gate("commit.fails");
-    ground.set_gate("mark.fails");
-    let impatient = Call::new(Namespace::default()).with_patience_ms(300);
-    assert!(block_on(store.acquire(&impatient, request("new", 1))).is_err());
-    ground.lift_gate("commit.fails");
-    let other = ground.open();
-    for handle in [&store, &other] {
-        let error = block_on(handle.get(&impatient, key("k"))).unwrap_err().to_string();
-        assert!(error.contains("nor could that be noted"), "{error}");
-    }
-    ground.clock.pass(TTL_MS);
-    let granted = loop {
-        match acquire(&other, "k", 2) {
-            // It has not looked at the clock yet.
-            Err(StoreError::Unavailable { .. }) => std::thread::yield_now(),
-            granted => break granted,
-        }
-    };
-    assert_eq!(granted.unwrap().grant.token.get(), 2);
 }
 
 #[test]

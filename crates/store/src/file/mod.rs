@@ -18,6 +18,7 @@ mod service;
 mod sqlite;
 mod takeover;
 mod tools;
+mod turn;
 
 use std::path::Path;
 use std::pin::Pin;

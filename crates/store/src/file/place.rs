@@ -15,6 +15,7 @@ use crate::error::StoreError;
 
 const DATABASE: &str = "fencehold.db";
 const MARK: &str = "uncertain";
+const TURNS: &str = "disk.lock";
 
 /// SQLite's own limit on the length of a path, less room for the names beside the database.
 const PATH_BYTES_MAX: usize = 480;
@@ -139,8 +140,14 @@ impl Place {
         let _ = fs::remove_file(self.lock_path(epoch));
     }
 
+    /// The file whose lock says whose turn it is at the disk.
+    pub(super) fn turns(&self) -> io::Result<File> {
+        open_private(&self.path.join(TURNS))
+    }
+
     /// Notes that the disk failed: renewals that were acknowledged may be lost.
     pub(super) fn mark(&self) -> io::Result<()> {
+        gate::pass(self, "mark");
         gate::fail(self, "mark").map_err(io::Error::other)?;
         open_private(&self.path.join(MARK))?.sync_all()?;
         File::open(&self.path)?.sync_all()

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::place::{Place, unusable};
@@ -55,6 +56,10 @@ pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(&path, flags).map_err(fail)?;
     connection.busy_timeout(BUSY_WAIT).map_err(fail)?;
     connection.set_prepared_statement_cache_capacity(32);
+    // SQLite would copy the log back as it closes, out of turn, and say nothing of a failure.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(fail)?;
     let wal: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(fail)?;

@@ -13,9 +13,10 @@ use super::frame::{FromOwner, ToOwner};
 use super::link::{BEAT, Link, Reached, SILENCE, wait};
 use super::owner::{Door, Service as Offer};
 use super::place::{Place, unusable};
+use super::sqlite::{Failure, Unnoted};
 use super::takeover::{self, Attempt, Ownership};
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, Ended, Engine, Handle, KeepError, Writer};
+use crate::engine::{Answer, Ask, Ended, Engine, Handle, Writer};
 use crate::error::StoreError;
 use crate::lease::HoldRef;
 
@@ -151,6 +152,14 @@ struct Service {
     left: HashMap<u64, Box<Question>>,
     /// Whether the handle has been closed: whatever goes on then comes to an end.
     closed: bool,
+}
+
+/// How the engine's thread came to its end.
+struct Stopped {
+    end: Ended,
+    engine: Engine,
+    /// The disk failed, by then or as it was closed.
+    failure: Option<Failure>,
 }
 
 struct Pending {
@@ -314,7 +323,7 @@ impl Service {
     /// Serves the directory until somebody else does, the disk fails, or the handle is closed.
     async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
         let Ownership { epoch, engine, keep, lock } = ownership;
-        let (ended, mut end) = oneshot::channel::<(Ended, Option<Engine>)>();
+        let (ended, mut end) = oneshot::channel::<Stopped>();
         let shared = Arc::clone(&self.shared);
         let started = Writer::start(
             "fencehold-engine",
@@ -324,8 +333,7 @@ impl Service {
             move |end, keep, engine| {
                 // Nobody is to ask an engine that has ended, while its database is being closed.
                 shared.set_here(None);
-                drop(keep);
-                let _ = ended.send((end, Some(engine)));
+                let _ = ended.send(Stopped { end, engine, failure: keep.close() });
             },
         );
         let writer = match started {
@@ -341,7 +349,7 @@ impl Service {
         door.serve(Offer::Serving { handle: writer.handle.clone(), epoch });
         self.send_all_here();
         let mut beat = beat();
-        let end = loop {
+        let stopped = loop {
             tokio::select! {
                 () = door.admit() => {}
                 order = self.orders.recv() => {
@@ -350,32 +358,29 @@ impl Service {
                     }
                     self.send_all_here();
                 }
-                end = &mut end => {
-                    let panicked = |_| (Err(KeepError::Failed("the engine's thread panicked".to_owned())), None);
-                    break Some(end.unwrap_or_else(panicked));
-                }
+                end = &mut end => break end.ok(),
                 // An owner that was superseded while it had nothing to do must find out, for those who stand in its line.
                 _ = beat.tick() => writer.handle.ping(Box::new(|| {})),
             }
         };
         self.shared.set_here(None);
-        // Waits for the batch under way.
+        // Waits for the batch under way, which may fail yet.
         drop(writer);
-        let next = match end {
-            None | Some((Ok(()), _)) => Next::Close,
-            Some((Err(KeepError::Failed(why)), engine)) => {
-                self.after_failure(&why, engine.as_ref(), &mut door, epoch).await;
-                Next::Seek { silent: None }
+        match stopped.or_else(|| end.try_recv().ok()) {
+            Some(Stopped { failure: Some(failure), engine, .. }) => {
+                self.after_failure(failure, &engine, &mut door, epoch).await;
             }
-            Some((Err(KeepError::Superseded | KeepError::Busy(_)), _)) => {
+            Some(Stopped { end: Err(_), .. }) if !self.closed => {
                 tracing::warn!(epoch, "another process took this directory over; asking it from now on");
                 return Next::Seek { silent: None };
             }
-        };
+            Some(_) => {}
+            None => tracing::error!(epoch, "the engine's thread panicked; going on from what the disk holds"),
+        }
         drop(door);
         self.place.forget(epoch);
         drop(lock);
-        next
+        if self.closed { Next::Close } else { Next::Seek { silent: None } }
     }
 
     /// Those who asked elsewhere ask here, if there is an engine here.
@@ -389,14 +394,18 @@ impl Service {
         }
     }
 
-    /// The disk failed: renewals that were acknowledged may be lost. The next owner is told by a mark to give every
-    /// live lease a full ttl. Where no mark can be made, nobody may serve until the last acknowledged deadline is past.
-    async fn after_failure(&mut self, why: &str, engine: Option<&Engine>, door: &mut Door, epoch: u64) {
-        tracing::error!(why, place = %self.place.path().display(), "the disk failed; recovering from what it holds");
-        self.shared.set_obstacle(format!("{}: {why}", self.place.path().display()));
-        let Err(error) = self.place.mark() else { return };
-        let until_ms = engine.map_or(u64::MAX, Engine::latest_deadline_ms);
-        let why = format!("{}: {why}; nor could that be noted ({error})", self.place.path().display());
+    /// The disk failed: renewals that were acknowledged may be lost. The next owner has been told by a mark to give every
+    /// live lease a full ttl. Where no mark could be made, this process keeps its turn at the disk, so that nobody serves
+    /// until the last acknowledged deadline is past; also one that is being closed stays until then.
+    async fn after_failure(&mut self, failure: Failure, engine: &Engine, door: &mut Door, epoch: u64) {
+        let Failure { why, unnoted } = failure;
+        let path = self.place.path().display().to_string();
+        tracing::error!(why, place = path, "the disk failed; recovering from what it holds");
+        self.shared.set_obstacle(format!("{path}: {why}"));
+        let Some(Unnoted { error, turn }) = unnoted else { return };
+        let until_ms = engine.latest_deadline_ms();
+        let why = format!("{path}: {why}; nor could that be noted ({error})");
+        tracing::error!(why, "nobody may serve until every lease that was acknowledged is over");
         door.turn_out();
         door.serve(Offer::Refusing { epoch, why: why.as_str().into() });
         let refusal = StoreError::Unavailable { why };
@@ -404,11 +413,12 @@ impl Service {
         while self.clock.now().store_ms < until_ms && self.place.mark().is_err() {
             tokio::select! {
                 () = door.admit() => {}
-                order = self.orders.recv() => if self.take(order).is_none() { return },
+                order = self.orders.recv(), if !self.closed => drop(self.take(order)),
                 _ = beat.tick() => {}
             }
             self.answer_all(&refusal);
         }
+        drop(turn);
     }
 
     /// The store cannot be used: everybody is told, and the next question makes this process look again.

@@ -1,14 +1,17 @@
 //! Keeping batches in SQLite: one transaction each, in which the owner first makes sure that it still is the owner.
 
+use std::io;
 use std::sync::Arc;
 
 use fencehold_core::limits::EVENTS_KEPT;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
 use super::codec;
 use super::gate;
 use super::place::Place;
 use super::schema::is_busy;
+use super::turn::Turn;
 use crate::engine::{Change, Changes, Keep, KeepError};
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
@@ -21,6 +24,9 @@ const LOG_PAGES_BUSY: i64 = 8_000;
 pub(super) struct SqliteKeep {
     connection: Connection,
     place: Arc<Place>,
+    turn: Turn,
+    /// Once the disk has failed: how, and why that could not be noted, where it could not.
+    failure: Option<(String, Option<io::Error>)>,
     epoch: i64,
     /// Whether commits wait for the disk at the moment.
     syncs: bool,
@@ -31,17 +37,83 @@ pub(super) struct SqliteKeep {
     buffer: Vec<u8>,
 }
 
+/// The disk failed. Nothing is asked of it any more.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) why: String,
+    /// `None`: the next owner is told by a mark.
+    pub(super) unnoted: Option<Unnoted>,
+}
+
+/// No mark could be made.
+#[derive(Debug)]
+pub(super) struct Unnoted {
+    pub(super) error: io::Error,
+    /// Kept, so that nobody starts from what is there.
+    pub(super) turn: Turn,
+}
+
 impl SqliteKeep {
-    pub(super) fn new(connection: Connection, place: Arc<Place>, epoch: u64, oldest_seq: u64) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        place: Arc<Place>,
+        turn: Turn,
+        epoch: u64,
+        oldest_seq: u64,
+    ) -> Self {
         SqliteKeep {
             connection,
             place,
+            turn,
+            failure: None,
             epoch: to_sql(epoch),
             syncs: true,
             log_pages: 0,
             forgotten_seq: oldest_seq.saturating_sub(1),
             buffer: Vec::new(),
         }
+    }
+
+    /// Does something with the disk in this process's turn. Where it fails, the mark is there before the turn ends.
+    fn in_turn(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> rusqlite::Result<Option<()>>,
+    ) -> Result<(), KeepError> {
+        if let Some((why, _)) = &self.failure {
+            return Err(KeepError::Failed(why.clone()));
+        }
+        if !self.turn.take() {
+            return Err(KeepError::Busy(self.place.blocked_by()));
+        }
+        let outcome = match act(self) {
+            Ok(Some(())) => Ok(()),
+            Ok(None) => Err(KeepError::Superseded),
+            Err(error) if is_busy(&error) => Err(KeepError::Busy(self.place.blocked_by())),
+            Err(error) => Err(KeepError::Failed(error.to_string())),
+        };
+        if let Err(KeepError::Failed(why)) = &outcome {
+            self.failure = Some((why.clone(), self.place.mark().err()));
+        }
+        // An error in the middle may have left a transaction open, or not: after some, SQLite ends it by itself.
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        if !matches!(self.failure, Some((_, Some(_)))) {
+            self.turn.end();
+        }
+        outcome
+    }
+
+    /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
+    pub(super) fn close(mut self) -> Option<Failure> {
+        // A log that is left is copied back by whoever comes next.
+        if self.in_turn(Self::copy_back_if_owner).is_ok() && self.log_pages == 0 {
+            // Nothing is left to sync: SQLite may tidy up after itself.
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        }
+        let (why, error) = self.failure?;
+        let turn = self.turn;
+        Some(Failure { why, unnoted: error.map(|error| Unnoted { error, turn }) })
     }
 
     /// Makes commits wait for the disk, or not. A power cut then loses what was not waited for; a killed process
@@ -65,22 +137,14 @@ impl SqliteKeep {
     fn try_keep(&mut self, changes: &Changes) -> rusqlite::Result<Option<()>> {
         self.set_syncs(changes.durable)?;
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let written = match Self::still_owner(&self.connection, self.epoch) {
-            Ok(Some(())) => self.write(changes),
-            Ok(None) => {
-                let _ = self.connection.execute_batch("ROLLBACK");
-                return Ok(None);
-            }
-            Err(error) => Err(error),
-        };
-        gate::pass(&self.place, "commit");
-        let written = written.and_then(|()| gate::fail(&self.place, "commit"));
-        let committed =
-            written.and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]).map(drop));
-        if let Err(error) = committed {
-            let _ = self.connection.execute_batch("ROLLBACK");
-            return Err(error);
+        if Self::still_owner(&self.connection, self.epoch)?.is_none() {
+            return Ok(None);
         }
+        let written = self.write(changes);
+        gate::pass(&self.place, "commit");
+        written?;
+        gate::fail(&self.place, "commit")?;
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
         let rows = i64::try_from(changes.rows.len() + changes.events.len()).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
         Ok(Some(()))
@@ -158,10 +222,17 @@ impl SqliteKeep {
         Ok(())
     }
 
+    fn copy_back_if_owner(&mut self) -> rusqlite::Result<Option<()>> {
+        Self::still_owner(&self.connection, self.epoch)?
+            .map(|()| self.copy_back())
+            .transpose()
+    }
+
     /// Copies the log back into the database, as far as nobody is in the way.
     fn copy_back(&mut self) -> rusqlite::Result<()> {
         self.set_syncs(true)?;
         gate::pass(&self.place, "checkpoint");
+        gate::fail(&self.place, "checkpoint")?;
         let mut statement = self.connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
         let (busy, log, copied): (i64, i64, i64) =
             statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -179,33 +250,23 @@ impl Keep for SqliteKeep {
     const KEEPS: bool = true;
 
     fn keep(&mut self, changes: &Changes) -> Result<(), KeepError> {
-        let kept = self.try_keep(changes);
-        verdict(&self.place, kept)
+        self.in_turn(|keep| keep.try_keep(changes))
     }
 
     fn confirm(&mut self) -> Result<(), KeepError> {
         gate::pass(&self.place, "confirm");
-        let confirmed = Self::still_owner(&self.connection, self.epoch);
-        verdict(&self.place, confirmed)
+        self.in_turn(|keep| Self::still_owner(&keep.connection, keep.epoch))
     }
 
     fn tidy(&mut self, idle: bool) -> Result<(), KeepError> {
         if self.log_pages < if idle { LOG_PAGES_IDLE } else { LOG_PAGES_BUSY } {
             return Ok(());
         }
-        match self.copy_back() {
-            Err(error) if !is_busy(&error) => Err(KeepError::Failed(error.to_string())),
-            _ => Ok(()),
+        match self.in_turn(Self::copy_back_if_owner) {
+            // It is tried again after the next batch.
+            Err(KeepError::Busy(_)) => Ok(()),
+            end => end,
         }
-    }
-}
-
-fn verdict(place: &Place, outcome: rusqlite::Result<Option<()>>) -> Result<(), KeepError> {
-    match outcome {
-        Ok(Some(())) => Ok(()),
-        Ok(None) => Err(KeepError::Superseded),
-        Err(error) if is_busy(&error) => Err(KeepError::Busy(place.blocked_by())),
-        Err(error) => Err(KeepError::Failed(error.to_string())),
     }
 }
 

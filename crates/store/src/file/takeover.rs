@@ -1,7 +1,8 @@
 //! Becoming the owner: raise the epoch, load what is kept, and make sure that all of it is on disk.
 //!
 //! Everything up to the commit happens in one write transaction of the database, so two contenders cannot both
-//! succeed, and an owner of an earlier epoch that wakes up finds itself superseded at its next commit or answer.
+//! succeed, and an owner of an earlier epoch that wakes up finds itself superseded at its next commit or answer. It
+//! happens in one turn at the disk too: a disk that failed under an earlier owner has been marked by then.
 
 use std::fs::File;
 use std::os::unix::net::UnixListener;
@@ -16,6 +17,7 @@ use super::load::{Trust, load};
 use super::place::Place;
 use super::schema::{self, is_busy, sorry};
 use super::sqlite::{SqliteKeep, from_sql, to_sql};
+use super::turn::Turn;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::StoreError;
@@ -98,6 +100,10 @@ fn try_attempt(
         }
         Err(error) => return Err(error.into()),
     };
+    let turn = Turn::at(place)?;
+    if !turn.take() {
+        return Ok(Attempt::Blocked(place.blocked_by()));
+    }
     connection.execute_batch("BEGIN IMMEDIATE")?;
     schema::make(place, &connection)?;
     let sql = "SELECT epoch, boot, owner_pid FROM meta";
@@ -134,49 +140,92 @@ fn try_attempt(
     )?;
     let kept = load(&connection, clock.now(), trust)?;
     gate::pass(place, "takeover");
-    connection.execute_batch("COMMIT")?;
+    sync(place, &turn, waits_for, || connection.execute_batch("COMMIT"))?;
+    turn.end();
     let blocked = format!(
         "{} cannot be read from the start while pid {earlier_pid} is in the middle of it: if it is stopped, \
          continue it (kill -CONT {earlier_pid}) or end it",
         place.path().display()
     );
-    copy_back_all(&connection, || waits_for(blocked.clone()))?;
-    if marked {
-        place.unmark()?;
-    }
+    copy_back_all(place, &connection, &turn, &blocked, waits_for)?;
     place.forget_before(next);
     let oldest_seq = kept.events.first().map_or(0, |event| event.seq);
     let mut engine = Engine::from_kept(kept);
     engine.served_by = Some((pid, next));
-    let keep = SqliteKeep::new(connection, Arc::clone(place), next, oldest_seq);
+    let keep = SqliteKeep::new(connection, Arc::clone(place), turn, next, oldest_seq);
     Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))
+}
+
+/// Does what makes the disk sync. A failure is marked before the turn ends, as an owner would: what the earlier owner
+/// had written may be lost by it.
+fn sync<T>(
+    place: &Place,
+    turn: &Turn,
+    waits_for: &dyn Fn(String) -> bool,
+    act: impl FnOnce() -> rusqlite::Result<T>,
+) -> Result<T, Failure> {
+    let error = match act() {
+        Ok(done) => return Ok(done),
+        Err(error) if is_busy(&error) => return Err(error.into()),
+        Err(error) => error,
+    };
+    while let Err(unnoted) = place.mark() {
+        let path = place.path().display();
+        if !waits_for(format!("{path}: {error}; nor could that be noted ({unnoted})")) {
+            break;
+        }
+        pause();
+    }
+    turn.end();
+    Err(error.into())
 }
 
 /// Copies the whole log back before the first answer: what an owner that was killed had written but not synced must
 /// not be built upon before it is on disk. Whoever is in the way is waited for, while this owner still owns.
-#[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]
-fn copy_back_all(connection: &Connection, goes_on: impl Fn() -> bool) -> Result<(), Failure> {
+fn copy_back_all(
+    place: &Place,
+    connection: &Connection,
+    turn: &Turn,
+    blocked: &str,
+    waits_for: &dyn Fn(String) -> bool,
+) -> Result<(), Failure> {
     let epoch_sql = "SELECT epoch FROM meta";
-    let own: i64 = connection.query_row(epoch_sql, [], |row| row.get(0))?;
+    let epoch = || connection.query_row(epoch_sql, [], |row| row.get::<_, i64>(0));
+    let own = epoch()?;
     loop {
-        let done = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
-            let (busy, log, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(busy == 0 && log == copied)
-        });
-        match done {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(error) if is_busy(&error) => {}
-            Err(error) => return Err(error.into()),
+        if turn.take() {
+            if epoch()? != own {
+                let why = "somebody else took over while this process waited to".to_owned();
+                return Err(StoreError::Unavailable { why }.into());
+            }
+            let copied = sync(place, turn, waits_for, || {
+                gate::fail(place, "copy")?;
+                connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
+                    let (busy, log, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                    Ok(busy == 0 && log == copied)
+                })
+            });
+            match copied {
+                Ok(true) => {
+                    // What it warned of has been heeded, and is on disk. In turn: a later mark is a later owner's.
+                    place.unmark()?;
+                    turn.end();
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(Failure::Database(error)) if is_busy(&error) => {}
+                Err(error) => return Err(error),
+            }
+            turn.end();
         }
-        if !goes_on() {
+        if !waits_for(blocked.to_owned()) {
             return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }.into());
         }
-        std::thread::sleep(Duration::from_millis(20));
-        let current: i64 = connection.query_row(epoch_sql, [], |row| row.get(0))?;
-        if current != own {
-            let why = "somebody else took over while this process waited to".to_owned();
-            return Err(StoreError::Unavailable { why }.into());
-        }
+        pause();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
 }

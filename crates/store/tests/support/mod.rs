@@ -49,6 +49,14 @@ impl Ground {
         std::fs::remove_file(self.path().join("gates").join(name)).unwrap();
     }
 
+    /// Waits until somebody stands at a closed gate.
+    pub fn await_gate(&self, name: &str) {
+        let reached = self.path().join("gates").join(format!("{name}.reached"));
+        while !reached.exists() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Changes what is kept, while nobody serves it.
     pub fn tamper(&self, sql: &str) {
         let connection = rusqlite::Connection::open(self.database()).unwrap();

@@ -1,0 +1,131 @@
+//! A disk that fails (R26): nothing is acknowledged that may be gone, and whoever serves next has been told.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use fencehold_core::Namespace;
+use fencehold_store::{Call, LeaseStore, StoreError};
+use support::{Ground, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view};
+
+fn impatient() -> Call {
+    Call::new(Namespace::default()).with_patience_ms(300)
+}
+
+#[test]
+fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    take(&store, "ended", 1);
+    ground.clock.pass(TTL_MS - 1);
+    ground.set_gate("commit.fails");
+    // The disk fails under this one, and goes on failing until the caller's patience is at an end.
+    let error = block_on(store.acquire(&impatient(), request("new", 1))).unwrap_err();
+    assert!(matches!(error, StoreError::Unknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
+    ground.lift_gate("commit.fails");
+    assert_eq!(remaining_ms(&store, "k"), TTL_MS, "a renewal may have been lost: a full ttl anew");
+    assert!(!ground.path().join("uncertain").exists(), "the mark has been heeded");
+    assert_eq!(renew(&store, "k", 1, token), TTL_MS);
+    assert_eq!(view(&store, "k").token, token);
+    assert_eq!(take(&store, "new", 1).get(), 1, "the grant that was not acknowledged is as if it never was");
+}
+
+#[test]
+fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_past() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    ground.set_gate("commit.fails");
+    ground.set_gate("mark.fails");
+    assert!(block_on(store.acquire(&impatient(), request("new", 1))).is_err());
+    ground.lift_gate("commit.fails");
+    let other = ground.open();
+    for handle in [&store, &other] {
+        let error = block_on(handle.get(&impatient(), key("k"))).unwrap_err().to_string();
+        assert!(error.contains("nor could that be noted"), "{error}");
+    }
+    ground.clock.pass(TTL_MS);
+    let granted = loop {
+        match acquire(&other, "k", 2) {
+            // It has not looked at the clock yet.
+            Err(StoreError::Unavailable { .. }) => std::thread::yield_now(),
+            granted => break granted,
+        }
+    };
+    assert_eq!(granted.unwrap().grant.token.get(), 2);
+}
+
+/// The owner is slow to note what happened, and somebody else counts it as silent already: until the note is there, what
+/// is on disk is nobody's to start from.
+#[test]
+fn nobody_takes_over_between_the_failure_and_its_note() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    take(&owner, "k", 1);
+    let other = ground.open();
+    block_on(other.status(&call())).unwrap();
+    ground.clock.pass(TTL_MS - 1);
+    ground.set_gate("commit.fails");
+    ground.set_gate("mark.closed");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| block_on(owner.acquire(&impatient(), request("new", 1))));
+        ground.await_gate("mark");
+        ground.lift_gate("commit.fails");
+        // Long enough for the owner to count as silent, and for several attempts to take over.
+        let patient = call().with_patience_ms(3_500);
+        let refused = block_on(other.get(&patient, key("k")));
+        ground.lift_gate("mark.closed");
+        assert!(asking.join().unwrap().is_err(), "it was not kept");
+        let Err(StoreError::Unavailable { why }) = refused else { panic!("served: {refused:?}") };
+        assert!(why.contains(&format!("pid {}", std::process::id())), "{why}");
+    });
+    assert_eq!(remaining_ms(&other, "k"), TTL_MS, "whoever serves now has been told");
+}
+
+#[test]
+fn a_handle_that_is_closed_as_the_disk_fails_leaves_the_note_all_the_same() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    take(&owner, "k", 1);
+    ground.clock.pass(TTL_MS - 1);
+    ground.set_gate("commit.fails");
+    ground.set_gate("commit.closed");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| block_on(owner.acquire(&impatient(), request("new", 1))));
+        ground.await_gate("commit");
+        let closing = scope.spawn(|| block_on(owner.close()));
+        ground.lift_gate("commit.closed");
+        closing.join().unwrap();
+        assert!(asking.join().unwrap().is_err(), "it was not kept");
+    });
+    ground.lift_gate("commit.fails");
+    assert_eq!(remaining_ms(&ground.open(), "k"), TTL_MS);
+}
+
+/// What was written and not synced is synced when the log is copied back: then, too, it can be lost.
+#[test]
+fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    let token = take(&owner, "k", 1);
+    renew(&owner, "k", 1, token);
+    ground.clock.pass(TTL_MS - 1);
+    ground.set_gate("checkpoint.fails");
+    drop(owner);
+    ground.lift_gate("checkpoint.fails");
+    assert_eq!(remaining_ms(&ground.open(), "k"), TTL_MS);
+}
+
+#[test]
+fn a_log_that_cannot_be_copied_back_by_the_next_owner_is_noted() {
+    let ground = Ground::new();
+    take(&ground.open(), "k", 1);
+    ground.clock.pass(TTL_MS - 1);
+    ground.set_gate("copy.fails");
+    let next = ground.open();
+    assert!(block_on(next.get(&impatient(), key("k"))).is_err());
+    ground.lift_gate("copy.fails");
+    assert_eq!(remaining_ms(&next, "k"), TTL_MS);
+    assert!(!ground.path().join("uncertain").exists(), "the mark has been heeded");
+}

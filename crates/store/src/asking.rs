@@ -3,7 +3,7 @@
 use crate::capability::Capabilities;
 use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
-use crate::lease::Call;
+use crate::lease::{Call, RevokeRequest, RevokedLease};
 
 /// A way to an engine.
 pub(crate) trait Route: Send + Sync {
@@ -18,6 +18,34 @@ pub(crate) trait Route: Send + Sync {
 /// An answer that does not fit its question: only a peer of another make could send it.
 pub(crate) fn misfit() -> StoreError {
     StoreError::Unknown { why: "the answer does not fit the question".to_owned() }
+}
+
+/// Ends holds page by page, so that no page holds up anybody else, and every answer fits into one frame.
+pub(crate) async fn revoke_all(
+    route: &impl Route,
+    call: &Call,
+    request: RevokeRequest,
+) -> Result<Vec<RevokedLease>, StoreError> {
+    let mut all = Vec::new();
+    let mut from = 0;
+    loop {
+        match route.route(call, Ask::Revoke { request: request.clone(), from }).await {
+            Ok(Answer::Revoked { ended, next }) => {
+                all.extend(ended);
+                match next {
+                    Some(next) => from = next,
+                    None => return Ok(all),
+                }
+            }
+            Ok(_) => return Err(misfit()),
+            // 'Nothing was done' is true of this page alone.
+            Err(error) if !all.is_empty() => {
+                let why = format!("{} leases were ended, then: {error}", all.len());
+                return Err(StoreError::Unknown { why });
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Implements the contract for a type that is a [`Route`]: ask, and unwrap the answer that fits.
@@ -50,7 +78,7 @@ macro_rules! asking_store {
                 call: &Call,
                 request: RevokeRequest,
             ) -> Result<Vec<RevokedLease>, StoreError> {
-                $crate::asking::answer!(self, call, Ask::Revoke(request), Revoked)
+                $crate::asking::revoke_all(self, call, request).await
             }
 
             async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {

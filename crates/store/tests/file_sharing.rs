@@ -5,8 +5,9 @@
 mod support;
 
 use fencehold_core::lease::How;
+use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
 use fencehold_core::{Owner, Reason, Refusal};
-use fencehold_store::{LeaseStore, RevokeRequest, StoreError, Which};
+use fencehold_store::{LeaseStore, ListRequest, RevokeRequest, StoreError, Which};
 use support::{Ground, TTL_MS, acquire, block_on, call, release, remaining_ms, renew, request, take, view};
 
 #[test]
@@ -192,4 +193,49 @@ fn force_is_never_sent_twice() {
         "nobody was struck by a second sending"
     );
     assert_eq!(view(&second, "k").token, token);
+}
+
+#[test]
+fn a_revocation_of_more_than_a_page_ends_them_all() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    for nth in 0..=PAGE_MAX {
+        take(&owner, &format!("gpu/{nth}"), 1);
+    }
+    take(&owner, "cpu/1", 1);
+    let other = ground.open();
+    let revoke = RevokeRequest {
+        which: Which::Prefix("gpu/".to_owned()),
+        by: Owner::new("operator").unwrap(),
+        reason: Reason::new("stuck").unwrap(),
+    };
+    let ended = block_on(other.revoke(&call(), revoke)).unwrap();
+    assert_eq!(ended.len(), PAGE_MAX + 1);
+    assert_eq!(block_on(other.status(&call())).unwrap().held, 1, "and nothing else");
+}
+
+#[test]
+fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    let token = take(&owner, "k", 1);
+    let other = ground.open();
+    let waiting = std::thread::scope(|scope| {
+        let mut waiter = request("k", 2);
+        waiter.wait_ms = 60_000;
+        let waiting = scope.spawn(|| block_on(other.acquire(&call(), waiter)));
+        while view(&owner, "k").waiters == 0 {
+            std::thread::yield_now();
+        }
+        let too_many = vec![support::hold("k", 1, token); BATCH_MAX + 1];
+        let refused = block_on(other.renew(&call(), too_many)).unwrap_err();
+        assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
+        let too_long = ListRequest { prefix: Some("x".repeat(40 << 20)), limit: 1, ..ListRequest::default() };
+        let refused = block_on(other.list(&call(), too_long)).unwrap_err();
+        assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
+        assert_eq!(view(&other, "k").waiters, 1, "whoever stands in line still does");
+        release(&owner, "k", 1, token);
+        waiting.join().unwrap()
+    });
+    assert_eq!(waiting.unwrap().grant.token.get(), 2);
 }

@@ -14,11 +14,18 @@ pub(crate) enum Ask {
     Acquire(AcquireRequest),
     Renew(Vec<HoldRef>),
     Release(Vec<HoldRef>),
-    Revoke(RevokeRequest),
+    /// From a slot on: a revocation of many is asked for page by page.
+    Revoke {
+        request: RevokeRequest,
+        from: u32,
+    },
     Get(Key),
     List(ListRequest),
     Events(EventsRequest),
-    Advance { by: Owner, lift: u64 },
+    Advance {
+        by: Owner,
+        lift: u64,
+    },
     Status,
 }
 
@@ -33,7 +40,7 @@ impl Ask {
     /// Force does not: it could strike somebody who came since.
     #[cfg(feature = "file")]
     pub(crate) fn may_be_repeated(&self) -> bool {
-        !matches!(self, Ask::Revoke(_) | Ask::Advance { .. })
+        !matches!(self, Ask::Revoke { .. } | Ask::Advance { .. })
     }
 
     /// How long it may stand in line.
@@ -52,7 +59,11 @@ pub(crate) enum Answer {
     Acquired(Acquired),
     Renewed(Renewed),
     Released(Vec<Result<Token, Refusal>>),
-    Revoked(Vec<RevokedLease>),
+    /// Where to go on, if there may be more.
+    Revoked {
+        ended: Vec<RevokedLease>,
+        next: Option<u32>,
+    },
     Lease(Option<LeaseView>),
     Leases(LeasePage),
     Events(EventPage),

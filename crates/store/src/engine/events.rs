@@ -7,7 +7,6 @@ use fencehold_core::{BadInput, Event, Fact, Key, Namespace, Stamp};
 
 use super::ask::Answer;
 use super::state::Engine;
-use super::step::check_limit;
 use super::waiters::{Ticket, Watcher};
 use crate::error::StoreError;
 use crate::lease::{EventPage, EventsRequest};
@@ -80,9 +79,6 @@ impl Events {
 
 impl Engine {
     pub(super) fn watch(&mut self, now: Stamp, ticket: Ticket, space: u32, request: EventsRequest) {
-        if let Err(bad) = check_limit(request.limit) {
-            return self.answer(ticket, Err(bad.into()));
-        }
         let namespace = &self.table.spaces[space as usize].name;
         match self.events.page(namespace, &request) {
             Ok(page) if page.events.is_empty() && request.wait_ms > 0 => {

@@ -3,10 +3,8 @@
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{Acquire, Command, Outcome, Preempt};
-use fencehold_core::limits::{
-    HOLD_AGE_MS_MAX, KEYS_PER_ACQUIRE_MAX, WAIT_MS_MAX, WAITERS_PER_KEY_MAX, YIELD_MS_MAX,
-};
-use fencehold_core::{BadInput, HoldHash, Key, Refusal, Stamp, ttl};
+use fencehold_core::limits::WAITERS_PER_KEY_MAX;
+use fencehold_core::{HoldHash, Key, Refusal, Stamp};
 
 use super::ask::Answer;
 use super::keep::Change;
@@ -17,9 +15,6 @@ use crate::lease::{AcquireRequest, Acquired};
 
 impl Engine {
     pub(super) fn acquire(&mut self, now: Stamp, ticket: Ticket, space: u32, mut request: AcquireRequest) {
-        if let Err(bad) = check_acquire(&request) {
-            return self.answer(ticket, Err(bad.into()));
-        }
         if let Some(closed_ms) = self.closed_until_ms.checked_sub(now.store_ms).filter(|ms| *ms > 0) {
             let why = format!("after `store advance` nobody is granted anything for another {closed_ms} ms");
             return self.answer(ticket, Err(StoreError::Unavailable { why }));
@@ -302,32 +297,4 @@ impl Engine {
 enum Tried {
     Answered,
     Held,
-}
-
-/// Whether a request can be granted at all.
-pub(crate) fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
-    let over = |field, ms: u64, max_ms: u64| {
-        if ms > max_ms {
-            return Err(BadInput::new(field, format!("is {ms} ms; the limit is {max_ms} ms")));
-        }
-        Ok(())
-    };
-    ttl::check(request.ttl_ms, super::TTL_MS_MIN)?;
-    if let Some(max_age_ms) = request.max_age_ms {
-        ttl::check_max_age(max_age_ms)?;
-    }
-    over("wait", request.wait_ms, WAIT_MS_MAX)?;
-    over("age of the hold id", request.hold_age_ms, HOLD_AGE_MS_MAX)?;
-    over("yield time", request.yield_within_ms.unwrap_or(0), YIELD_MS_MAX)?;
-    let keys = request.keys.len();
-    if keys == 0 || keys > KEYS_PER_ACQUIRE_MAX {
-        return Err(BadInput::new(
-            "keys",
-            format!("are {keys}; one acquire takes 1 to {KEYS_PER_ACQUIRE_MAX}"),
-        ));
-    }
-    if (1..keys).any(|nth| request.keys[..nth].contains(&request.keys[nth])) {
-        return Err(BadInput::new("keys", "name the same key twice"));
-    }
-    Ok(())
 }

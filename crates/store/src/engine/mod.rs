@@ -5,6 +5,7 @@
 //! then lets the answers go.
 
 mod ask;
+mod check;
 mod events;
 mod grant;
 mod keep;
@@ -19,8 +20,6 @@ mod wheel;
 mod writer;
 
 pub(crate) use ask::{Answer, Ask};
-#[cfg(feature = "file")]
-pub(crate) use grant::check_acquire;
 pub(crate) use keep::KeepNothing;
 #[cfg(feature = "file")]
 pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};

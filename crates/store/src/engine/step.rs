@@ -1,12 +1,14 @@
 //! One request at a time: parse, decide, answer. And the sweep that notes what has run out.
 
 use fencehold_core::lease::{Command, Outcome, Renewal};
-use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
-use fencehold_core::{BadInput, Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
 
 use super::ask::{Answer, Ask};
 use super::keep::Change;
 use super::state::{Engine, Touch};
+use super::table::Slot;
+use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 use crate::error::StoreError;
 use crate::lease::{Advanced, HoldRef, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which};
@@ -15,25 +17,27 @@ impl Engine {
     /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
     pub(crate) fn ask(&mut self, now: Stamp, ticket: Ticket, namespace: &Namespace, ask: Ask) {
         self.time_outs(now);
+        if let Err(bad) = ask.check() {
+            return self.answer(ticket, Err(bad.into()));
+        }
         let space = self.table.space(namespace);
         let result = match ask {
             Ask::Acquire(request) => return self.acquire(now, ticket, space, request),
             Ask::Events(request) => return self.watch(now, ticket, space, request),
-            Ask::Renew(holds) => self.renew(now, space, &holds),
-            Ask::Release(holds) => self.release(now, space, &holds),
-            Ask::Revoke(request) => self.revoke(now, space, &request),
+            Ask::Renew(holds) => Ok(self.renew(now, space, &holds)),
+            Ask::Release(holds) => Ok(self.release(now, space, &holds)),
+            Ask::Revoke { request, from } => self.revoke(now, space, &request, from),
             Ask::Get(key) => Ok(Answer::Lease(self.view(now, space, &key))),
-            Ask::List(request) => self.list(now, space, &request),
+            Ask::List(request) => Ok(self.list(now, space, &request)),
             Ask::Advance { by, lift } => self.advance(now, &by, lift),
             Ask::Status => Ok(Answer::Status(self.status())),
         };
         self.answer(ticket, result);
     }
 
-    fn renew(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Result<Answer, StoreError> {
-        check_batch("renewals", holds)?;
+    fn renew(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Answer {
         let answers = holds.iter().map(|hold| self.renew_one(now, space, hold)).collect();
-        Ok(Answer::Renewed(Renewed { answers, waited_ms: 0 }))
+        Answer::Renewed(Renewed { answers, waited_ms: 0 })
     }
 
     fn renew_one(&mut self, now: Stamp, space: u32, hold: &HoldRef) -> Result<Renewal, Refusal> {
@@ -44,10 +48,9 @@ impl Engine {
         }
     }
 
-    fn release(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Result<Answer, StoreError> {
-        check_batch("releases", holds)?;
+    fn release(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Answer {
         let answers = holds.iter().map(|hold| self.release_one(now, space, hold)).collect();
-        Ok(Answer::Released(answers))
+        Answer::Released(answers)
     }
 
     fn release_one(&mut self, now: Stamp, space: u32, hold: &HoldRef) -> Result<Token, Refusal> {
@@ -58,7 +61,14 @@ impl Engine {
         }
     }
 
-    fn revoke(&mut self, now: Stamp, space: u32, request: &RevokeRequest) -> Result<Answer, StoreError> {
+    /// Ends the one that is meant, or a page of the many, from a slot on.
+    fn revoke(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        request: &RevokeRequest,
+        from: u32,
+    ) -> Result<Answer, StoreError> {
         let revoke = |only_token| Command::Revoke {
             by: request.by.clone(),
             reason: request.reason.clone(),
@@ -67,29 +77,35 @@ impl Engine {
         if let Which::Key { key, only_token } = &request.which {
             let outcome = self.apply_and_pass_on(now, space, key, &revoke(*only_token));
             let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
-            return Ok(Answer::Revoked(revoked(key.clone(), outcome).into_iter().collect()));
+            let ended = revoked(key.clone(), outcome).into_iter().collect();
+            return Ok(Answer::Revoked { ended, next: None });
         }
-        let chosen: Vec<Key> = (0..self.table.len())
-            .filter_map(|at| self.table.at(at))
-            .filter(|slot| slot.space == space)
-            .filter(|slot| {
-                slot.record.hold.as_ref().is_some_and(|hold| match &request.which {
-                    Which::Task(task) => hold.task.as_ref() == Some(task),
-                    Which::Owner(owner) => hold.owner == *owner,
-                    Which::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
-                    Which::Key { .. } => false,
-                })
+        let meant = |slot: &Slot| {
+            slot.record.hold.as_ref().is_some_and(|hold| match &request.which {
+                Which::Task(task) => hold.task.as_ref() == Some(task),
+                Which::Owner(owner) => hold.owner == *owner,
+                Which::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
+                Which::Key { .. } => false,
             })
-            .map(|slot| slot.key.clone())
-            .collect();
-        let mut ended = Vec::with_capacity(chosen.len());
-        for key in chosen {
+        };
+        let mut ended = Vec::new();
+        // A key keeps its slot: whoever takes a key of a page before is not struck by the pages after it.
+        let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
+        for at in from..to {
+            if ended.len() == PAGE_MAX {
+                return Ok(Answer::Revoked { ended, next: Some(at) });
+            }
+            let Some(slot) = self.table.at(at).filter(|slot| slot.space == space && meant(slot)) else {
+                continue;
+            };
+            let key = slot.key.clone();
             // A refusal here means that its tokens are used up; the others are ended all the same.
-            if let Ok(outcome) = self.apply_and_pass_on(now, space, &key, &revoke(None)) {
+            if let Ok(outcome) = self.apply(now, at, &revoke(None)) {
                 ended.extend(revoked(key, outcome));
             }
+            self.pass_on(now, at);
         }
-        Ok(Answer::Revoked(ended))
+        Ok(Answer::Revoked { ended, next: (to < self.table.len()).then_some(to) })
     }
 
     /// Carries out a command on a key by name, and passes the key on if it came free.
@@ -109,9 +125,6 @@ impl Engine {
     }
 
     fn advance(&mut self, now: Stamp, by: &Owner, lift: u64) -> Result<Answer, StoreError> {
-        if lift == 0 {
-            return Err(BadInput::new("lift", "must be more than 0").into());
-        }
         // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
         let longest_ms = self.longest_ttl_ms;
         let (keys, ended) = (self.table.keys(), self.held);
@@ -202,21 +215,4 @@ fn revoked(key: Key, outcome: Outcome) -> Option<RevokedLease> {
         Outcome::Revoked(revoked) => Some(RevokedLease { key, revoked }),
         _ => None,
     }
-}
-
-fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
-    if holds.len() > BATCH_MAX {
-        return Err(BadInput::new(
-            what,
-            format!("are {}; the limit of one call is {BATCH_MAX}", holds.len()),
-        ));
-    }
-    Ok(())
-}
-
-pub(super) fn check_limit(limit: usize) -> Result<(), BadInput> {
-    if limit == 0 || limit > PAGE_MAX {
-        return Err(BadInput::new("limit", format!("is {limit}; a page takes 1 to {PAGE_MAX}")));
-    }
-    Ok(())
 }

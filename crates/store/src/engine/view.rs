@@ -5,13 +5,11 @@ use fencehold_core::{Key, Stamp};
 
 use super::ask::Answer;
 use super::state::Engine;
-use super::step::check_limit;
 use super::table::Slot;
-use crate::error::StoreError;
 use crate::lease::{EndingView, HolderView, LeasePage, LeaseView, ListRequest};
 
-/// How many slots one page of a list looks at, so that listing a million keys never holds up a renewal.
-const LOOK_AT_MAX: u32 = 10_000;
+/// How many slots one page looks at, so that going through a million keys never holds up a renewal.
+pub(super) const LOOK_AT_MAX: u32 = 10_000;
 
 impl Engine {
     pub(super) fn view(&self, now: Stamp, space: u32, key: &Key) -> Option<LeaseView> {
@@ -19,8 +17,7 @@ impl Engine {
         self.table.at(at).map(|slot| self.view_slot(now, at, slot))
     }
 
-    pub(super) fn list(&self, now: Stamp, space: u32, request: &ListRequest) -> Result<Answer, StoreError> {
-        check_limit(request.limit)?;
+    pub(super) fn list(&self, now: Stamp, space: u32, request: &ListRequest) -> Answer {
         // The cursor is a slot: a key keeps its slot for as long as it is kept, so nothing is skipped or seen twice.
         let from = u32::try_from(request.cursor.unwrap_or(0)).unwrap_or(u32::MAX);
         let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
@@ -37,7 +34,7 @@ impl Engine {
             }
             page.leases.push(self.view_slot(now, at, slot));
         }
-        Ok(Answer::Leases(page))
+        Answer::Leases(page)
     }
 
     fn view_slot(&self, now: Stamp, at: u32, slot: &Slot) -> LeaseView {

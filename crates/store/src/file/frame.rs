@@ -11,9 +11,9 @@ use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
 
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
-/// The longest frame. A full batch of the longest names fits.
+/// The longest frame. A full batch of the longest names fits, and a full page of the longest answers.
 const FRAME_BYTES_MAX: usize = 32 << 20;
 
 /// From a process that uses the store to the one that owns it.
@@ -44,7 +44,7 @@ pub(super) enum FromOwner {
     Pong,
 }
 
-/// Appends a frame to a buffer.
+/// Appends a frame to a buffer. One that is too long leaves the buffer as it was: `InvalidData`.
 pub(super) fn put<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Result<()> {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; 4]);
@@ -52,7 +52,8 @@ pub(super) fn put<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Result<(
     let length = buffer.len() - start - 4;
     if length > FRAME_BYTES_MAX {
         buffer.truncate(start);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the frame is too long"));
+        let why = format!("it has {length} bytes; the limit of one frame is {FRAME_BYTES_MAX}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     buffer[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -105,5 +106,21 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         let frame = postcard::from_bytes(body).map_err(|error| invalid(error.to_string()))?;
         self.at += 4 + length;
         Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_is_too_long_leaves_those_before_it_as_they_are() {
+        let mut buffer = bytes_of(&ToOwner::Ping).unwrap();
+        let before = buffer.clone();
+        let too_long = FromOwner::Refuse { why: "x".repeat(FRAME_BYTES_MAX) };
+        let error = put(&too_long, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("the limit of one frame is 33554432"), "{error}");
+        assert_eq!(buffer, before);
     }
 }

@@ -37,7 +37,7 @@ use self::service::{Order, Question, Shared, Told, or_unknown};
 use crate::asking::{Route, asking_store};
 use crate::capability::Capabilities;
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, TTL_MS_MIN, check_acquire};
+use crate::engine::{Answer, Ask, TTL_MS_MIN};
 use crate::error::StoreError;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
@@ -122,10 +122,8 @@ impl Drop for FileStore {
 
 impl Route for FileStore {
     async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
-        if let Ask::Acquire(request) = &ask {
-            // Here, not only where it is decided: on the way it grows older.
-            check_acquire(request)?;
-        }
+        // Here, not only where it is decided: on the way it grows older, and what is too long cannot travel.
+        ask.check()?;
         let asked_at_ms = SystemClock.now().store_ms;
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
         let mut uncertain = false;

@@ -220,10 +220,39 @@ async fn send_out(
             if let FromOwner::Answer { id, .. } = &frame {
                 locked(tickets).remove(id);
             }
-            frame::put(&frame, &mut buffer)?;
+            put_or_say_so(&frame, &mut buffer)?;
         }
         write.write_all(&buffer).await?;
         buffer.clear();
     }
     Ok(())
+}
+
+/// An answer that fits no frame is replaced by word of that: the connection, and everybody else on it, lives on.
+fn put_or_say_so(frame: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
+    match (frame::put(frame, buffer), frame) {
+        (Err(error), FromOwner::Answer { id, .. }) if error.kind() == io::ErrorKind::InvalidData => {
+            let why = format!("the answer cannot be sent: {error}");
+            let result = Box::new(Err(StoreError::Unknown { why }));
+            frame::put(&FromOwner::Answer { id: *id, result }, buffer)
+        }
+        (put, _) => put,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_long_is_answered_all_the_same() {
+        let too_long = Err(StoreError::Unavailable { why: "x".repeat(64 << 20) });
+        let mut buffer = Vec::new();
+        put_or_say_so(&FromOwner::Answer { id: 7, result: Box::new(too_long) }, &mut buffer).unwrap();
+        let Ok(FromOwner::Answer { id: 7, result }) = postcard::from_bytes(&buffer[4..]) else {
+            panic!("not an answer to the same question: {buffer:?}");
+        };
+        let Err(StoreError::Unknown { why }) = *result else { panic!("{result:?}") };
+        assert!(why.contains("the limit of one frame"), "{why}");
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use fencehold_core::Namespace;
+use fencehold_core::{BadInput, Namespace};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
@@ -317,7 +317,18 @@ impl Service {
         let ask = super::aged(&question.ask, now_ms.saturating_sub(question.asked_at_ms), again);
         let patience_ms = question.give_up_ms.saturating_sub(now_ms);
         let namespace = question.namespace.clone();
-        link.queue(&ToOwner::Ask { id, namespace, ask: Box::new(ask), patience_ms })
+        match link.queue(&ToOwner::Ask { id, namespace, ask: Box::new(ask), patience_ms }) {
+            // This one can never be asked; the link, and everybody else on it, lives on.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let bad = BadInput::new("request", format!("cannot be sent: {error}"));
+                if let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) {
+                    let result = Box::new(Err(bad.into()));
+                    let _ = question.reply.send(Told::Answer { result, sent_at_ms });
+                }
+                Ok(())
+            }
+            queued => queued,
+        }
     }
 
     /// Serves the directory until somebody else does, the disk fails, or the handle is closed.

@@ -139,11 +139,9 @@ fn renew_or_release(
 
 fn revoke(name: &str) -> Ask {
     let which = Which::Key { key: key(name), only_token: None };
-    Ask::Revoke(RevokeRequest {
-        which,
-        by: Owner::new("P").unwrap(),
-        reason: Reason::new("because").unwrap(),
-    })
+    let request =
+        RevokeRequest { which, by: Owner::new("P").unwrap(), reason: Reason::new("because").unwrap() };
+    Ask::Revoke { request, from: 0 }
 }
 
 /// Everything that can be seen without changing anything, and what the next grant of a new key would be.

@@ -8,7 +8,7 @@ use fencehold_core::{Key, Owner, Refusal, Token};
 use crate::asking::{Route, asking_store};
 use crate::capability::Capabilities;
 use crate::clock::Clock;
-use crate::engine::{Answer, Ask, Engine, KeepNothing, TTL_MS_MIN, Writer};
+use crate::engine::{Answer, Ask, Claim, Engine, KeepNothing, TTL_MS_MIN, Writer};
 use crate::error::StoreError;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
@@ -36,7 +36,8 @@ impl MemoryStore {
 
 impl Route for MemoryStore {
     async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
-        let answer = self.handle.ask(call.namespace.clone(), ask, u64::MAX).await;
+        let claim = Claim::of(&ask);
+        let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
         answer.unwrap_or_else(|| Err(StoreError::Unavailable { why: "this store was closed".to_owned() }))
     }
 

@@ -202,12 +202,12 @@ impl Engine {
         }
     }
 
-    /// The caller has gone: it no longer stands in line.
-    pub(crate) fn cancel(&mut self, now: Stamp, ticket: Ticket) {
-        self.watchers.waiting.remove(&ticket);
-        if let Some(waiter) = self.waiters.remove(ticket) {
-            self.refresh_notices(now, &waiter);
-        }
+    /// The caller has gone: it no longer stands in line. False: it stood in none.
+    pub(crate) fn cancel(&mut self, now: Stamp, ticket: Ticket) -> bool {
+        let watched = self.watchers.waiting.remove(&ticket).is_some();
+        let Some(waiter) = self.waiters.remove(ticket) else { return watched };
+        self.refresh_notices(now, &waiter);
+        true
     }
 
     /// A grant found nobody to take it: the key is free again at once.

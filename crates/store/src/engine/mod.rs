@@ -6,6 +6,7 @@
 
 mod ask;
 mod check;
+mod claim;
 mod events;
 mod grant;
 mod keep;
@@ -20,6 +21,7 @@ mod wheel;
 mod writer;
 
 pub(crate) use ask::{Answer, Ask};
+pub(crate) use claim::Claim;
 pub(crate) use keep::KeepNothing;
 #[cfg(feature = "file")]
 pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};

@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencehold_core::{HoldId, Namespace};
+use fencehold_core::Namespace;
 use futures_channel::oneshot;
 
 use super::ask::{Answer, Ask};
+use super::claim::Claim;
 use super::keep::{Keep, KeepError};
 use super::state::{Answered, Engine};
 use super::waiters::Ticket;
@@ -55,6 +56,8 @@ enum Message {
 /// Whoever waits for an answer.
 struct Caller {
     reply: Reply,
+    /// Whether a lease that it is granted is its own also where it was granted before.
+    first: bool,
     /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
     give_up_ms: u64,
 }
@@ -138,8 +141,11 @@ impl Handle {
         give_up_ms: u64,
         reply: Reply,
     ) -> Option<Ticket> {
+        self.post(namespace, ask, Caller { reply, first: false, give_up_ms })
+    }
+
+    fn post(&self, namespace: Namespace, ask: Ask, caller: Caller) -> Option<Ticket> {
         let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
-        let caller = Caller { reply, give_up_ms };
         self.0
             .sender
             .send(Message::Ask { ticket, namespace, ask, caller })
@@ -158,16 +164,18 @@ impl Handle {
         let _ = self.0.sender.send(Message::Ping(pong));
     }
 
+    /// Gives back what nobody is there to take.
+    pub(crate) fn give_back(&self, namespace: Namespace, hold: HoldRef) {
+        self.send(namespace, Ask::Release(vec![hold]), u64::MAX, Box::new(|_| true));
+    }
+
     /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
-    pub(crate) fn ask(&self, namespace: Namespace, ask: Ask, give_up_ms: u64) -> Asked {
-        let hold = match &ask {
-            Ask::Acquire(request) => Some(request.hold),
-            _ => None,
-        };
+    pub(crate) fn ask(&self, namespace: Namespace, ask: Ask, claim: Option<Claim>, give_up_ms: u64) -> Asked {
         let (sender, receiver) = oneshot::channel();
         let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
-        let ticket = self.send(namespace.clone(), ask, give_up_ms, reply);
-        Asked { handle: self.clone(), namespace, hold, ticket, receiver }
+        let first = claim.is_some_and(|claim| claim.first);
+        let ticket = self.post(namespace.clone(), ask, Caller { reply, first, give_up_ms });
+        Asked { handle: self.clone(), namespace, claim, ticket, receiver }
     }
 }
 
@@ -175,7 +183,7 @@ impl Handle {
 pub(crate) struct Asked {
     handle: Handle,
     namespace: Namespace,
-    hold: Option<HoldId>,
+    claim: Option<Claim>,
     /// `None` once there is nothing left to cancel.
     ticket: Option<Ticket>,
     receiver: oneshot::Receiver<Result<Answer, StoreError>>,
@@ -198,17 +206,11 @@ impl Drop for Asked {
         let Some(ticket) = self.ticket else { return };
         self.receiver.close();
         match self.receiver.try_recv() {
-            Ok(Some(Ok(Answer::Acquired(acquired)))) if !acquired.grant.resumed => {
-                let Some(hold) = self.hold else { return };
-                let hold = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
-                self.handle.send(
-                    self.namespace.clone(),
-                    Ask::Release(vec![hold]),
-                    u64::MAX,
-                    Box::new(|_| true),
-                );
+            Ok(Some(answer)) => {
+                if let Some(hold) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
+                    self.handle.give_back(self.namespace.clone(), hold);
+                }
             }
-            Ok(Some(_)) => {}
             Ok(None) | Err(_) => self.handle.cancel(ticket),
         }
     }
@@ -245,8 +247,12 @@ impl<K: Keep> Work<K> {
                         self.engine.ask(now, ticket, &namespace, ask);
                     }
                     Message::Cancel(ticket) => {
-                        self.callers.remove(&ticket);
-                        self.engine.cancel(now, ticket);
+                        if self.engine.cancel(now, ticket) {
+                            self.callers.remove(&ticket);
+                        } else if let Some(caller) = self.callers.get_mut(&ticket) {
+                            // Its answer goes out with this batch, and finds nobody.
+                            caller.reply = Box::new(|_| false);
+                        }
                     }
                     Message::Ping(pong) => pongs.push(pong),
                     Message::Nudge => {}
@@ -360,10 +366,11 @@ impl<K: Keep> Work<K> {
         let mut delivered = HashSet::new();
         for Answered { ticket, result, granted } in answers {
             let caller = self.callers.remove(&ticket);
+            let first = caller.as_ref().is_some_and(|caller| caller.first);
             let arrived = caller.is_some_and(|caller| (caller.reply)(result));
             match granted {
                 Some(granted) if arrived => drop(delivered.insert(*granted.hash.as_bytes())),
-                Some(granted) if granted.fresh => abandoned.push(granted),
+                Some(granted) if granted.fresh || first => abandoned.push(granted),
                 _ => {}
             }
         }

@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Token};
+use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
 use tokio::sync::{mpsc, oneshot};
 
 use self::place::Place;
@@ -37,7 +37,7 @@ use self::service::{Order, Question, Shared, Told, or_unknown};
 use crate::asking::{Route, asking_store};
 use crate::capability::Capabilities;
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, TTL_MS_MIN};
+use crate::engine::{Answer, Ask, Claim, TTL_MS_MIN};
 use crate::error::StoreError;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
@@ -102,15 +102,12 @@ impl FileStore {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let Elsewhere { namespace, ask, asked_at_ms, give_up_ms, uncertain } = question;
         let uncertain_before = uncertain;
-        let hold = match &ask {
-            Ask::Acquire(request) => Some((namespace.clone(), request.hold)),
-            _ => None,
-        };
+        let claim = Claim::of(&ask).map(|claim| (namespace.clone(), claim));
         let question =
             Question { namespace, ask, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(Order::Ask(id, Box::new(question)));
-        Telling { orders: self.orders.clone(), id: Some(id), hold, told }
+        Telling { orders: self.orders.clone(), id: Some(id), claim, told }
     }
 }
 
@@ -126,6 +123,7 @@ impl Route for FileStore {
         ask.check()?;
         let asked_at_ms = SystemClock.now().store_ms;
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
+        let claim = Claim::of(&ask);
         let mut uncertain = false;
         loop {
             // Wherever it would go next, also to this process's own engine that has just taken over.
@@ -137,7 +135,7 @@ impl Route for FileStore {
             if let Some(engine) = self.shared.here() {
                 let sent_at_ms = SystemClock.now().store_ms;
                 let aged = aged(&ask, sent_at_ms - asked_at_ms, uncertain);
-                if let Some(result) = engine.ask(call.namespace.clone(), aged, give_up_ms).await {
+                if let Some(result) = engine.ask(call.namespace.clone(), aged, claim, give_up_ms).await {
                     let result = result.map_err(|error| or_unknown(error, &ask, uncertain));
                     return result.map(|answer| waited_longer(answer, sent_at_ms - asked_at_ms));
                 }
@@ -201,7 +199,7 @@ struct Telling {
     orders: mpsc::UnboundedSender<Order>,
     /// `None` once there is nothing left to leave.
     id: Option<u64>,
-    hold: Option<(Namespace, HoldId)>,
+    claim: Option<(Namespace, Claim)>,
     told: oneshot::Receiver<Told>,
 }
 
@@ -223,11 +221,10 @@ impl Drop for Telling {
         self.told.close();
         match self.told.try_recv() {
             Ok(Told::Answer { result, .. }) => {
-                if let (Ok(Answer::Acquired(acquired)), Some((namespace, hold))) = (*result, self.hold.take())
-                    && !acquired.grant.resumed
+                if let Some((namespace, claim)) = self.claim.take()
+                    && let Some(hold) = claim.unclaimed(*result)
                 {
-                    let release = vec![HoldRef { key: acquired.key, hold, token: acquired.grant.token }];
-                    let _ = self.orders.send(Order::GiveBack { namespace, release });
+                    let _ = self.orders.send(Order::GiveBack(namespace, hold));
                 }
             }
             Ok(Told::AskHere { .. }) => {}

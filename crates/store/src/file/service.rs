@@ -16,7 +16,7 @@ use super::place::{Place, unusable};
 use super::sqlite::{Failure, Unnoted};
 use super::takeover::{self, Attempt, Ownership};
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, Ended, Engine, Handle, Writer};
+use crate::engine::{Answer, Ask, Claim, Ended, Engine, Handle, Writer};
 use crate::error::StoreError;
 use crate::lease::HoldRef;
 
@@ -25,10 +25,7 @@ pub(super) enum Order {
     Ask(u64, Box<Question>),
     Cancel(u64),
     /// A lease was granted to somebody who had gone.
-    GiveBack {
-        namespace: Namespace,
-        release: Vec<HoldRef>,
-    },
+    GiveBack(Namespace, HoldRef),
     Close,
 }
 
@@ -106,6 +103,7 @@ pub(super) async fn run(
         orders,
         pending: BTreeMap::new(),
         left: HashMap::new(),
+        unclaimed: Vec::new(),
         closed: false,
     };
     let mut silent = None;
@@ -148,8 +146,10 @@ struct Service {
     shared: Arc<Shared>,
     orders: mpsc::UnboundedReceiver<Order>,
     pending: BTreeMap<u64, Pending>,
-    /// Those whose asker has gone while they were on their way: what they are granted is given back.
+    /// Those whose asker has gone while they were on their way to the owner: what they are granted is given back.
     left: HashMap<u64, Box<Question>>,
+    /// Leases to give back, once there is somebody to give them to.
+    unclaimed: Vec<(Namespace, HoldRef)>,
     /// Whether the handle has been closed: whatever goes on then comes to an end.
     closed: bool,
 }
@@ -170,6 +170,8 @@ struct Pending {
 impl Service {
     /// Looks for the owner, taking questions meanwhile.
     async fn seek(&mut self, silent: Option<u64>) -> Sought {
+        // The owner that they were sent to has gone, and will answer nothing more.
+        self.left.clear();
         let found = find(Arc::clone(&self.place), Arc::clone(&self.clock), Arc::clone(&self.shared), silent);
         tokio::pin!(found);
         let mut beat = beat();
@@ -190,19 +192,13 @@ impl Service {
                 self.pending.insert(id, Pending { question, sent_at_ms });
                 Some(Taken::Asked(id))
             }
-            Order::Cancel(id) => match self.pending.remove(&id) {
-                Some(pending) => {
-                    self.left.insert(id, pending.question);
-                    Some(Taken::Left(id))
-                }
-                None => Some(Taken::Nothing),
-            },
-            Order::GiveBack { namespace, release } => {
-                if let Some(engine) = self.shared.here() {
-                    engine.send(namespace, Ask::Release(release), u64::MAX, Box::new(|_| true));
-                    return Some(Taken::Nothing);
-                }
-                Some(Taken::GiveBack(namespace, release))
+            Order::Cancel(id) => Some(match self.pending.remove(&id) {
+                Some(pending) => Taken::Left(id, pending.question),
+                None => Taken::Nothing,
+            }),
+            Order::GiveBack(namespace, hold) => {
+                self.unclaimed.push((namespace, hold));
+                Some(Taken::Nothing)
             }
             Order::Close => {
                 self.closed = true;
@@ -223,6 +219,9 @@ impl Service {
         let mut beat = beat();
         loop {
             if sent.is_ok() {
+                sent = self.give_back(&mut link);
+            }
+            if sent.is_ok() {
                 sent = link.flush().await;
             }
             if let Err(error) = sent {
@@ -241,10 +240,17 @@ impl Service {
                                 }
                                 self.put(&mut link, id)
                             }
-                            Some(Taken::Left(id)) => link.queue(&ToOwner::Cancel { id }),
-                            Some(Taken::GiveBack(namespace, release)) => give_back(&mut link, namespace, release),
+                            Some(Taken::Left(id, question)) => {
+                                self.left.insert(id, question);
+                                link.queue(&ToOwner::Cancel { id })
+                            }
                             Some(Taken::Nothing) => Ok(()),
-                            None => return Next::Close,
+                            None => {
+                                // What was taken on before the end is still passed on.
+                                let _ = self.give_back(&mut link);
+                                let _ = link.flush().await;
+                                return Next::Close;
+                            }
                         };
                         match (put, self.orders.try_recv()) {
                             (Ok(()), Ok(next)) => order = Some(next),
@@ -254,7 +260,8 @@ impl Service {
                 }
                 frame = link.next() => match frame {
                     Ok(Some(FromOwner::Answer { id, result })) => {
-                        self.hand_over(&mut link, id, result)
+                        self.hand_over(id, result);
+                        Ok(())
                     }
                     Ok(Some(_)) => Ok(()),
                     Ok(None) | Err(_) => return Next::Seek { silent: None },
@@ -274,36 +281,46 @@ impl Service {
         }
     }
 
-    /// Hands an answer to whoever asked. A lease that finds its asker gone is given back at once.
-    fn hand_over(
-        &mut self,
-        link: &mut Link,
-        id: u64,
-        result: Box<Result<Answer, StoreError>>,
-    ) -> std::io::Result<()> {
-        let (question, result) = match self.pending.remove(&id) {
+    /// Hands an answer to whoever asked. A lease that finds its asker gone is to be given back.
+    fn hand_over(&mut self, id: u64, result: Box<Result<Answer, StoreError>>) {
+        let (namespace, ask, result) = match self.pending.remove(&id) {
             Some(Pending { question, sent_at_ms }) => {
                 let Question { namespace, ask, reply, uncertain_before, .. } = *question;
                 let result = Box::new((*result).map_err(|error| or_unknown(error, &ask, uncertain_before)));
                 match reply.send(Told::Answer { result, sent_at_ms }) {
-                    Err(Told::Answer { result, .. }) => ((namespace, ask), result),
-                    _ => return Ok(()),
+                    Err(Told::Answer { result, .. }) => (namespace, ask, result),
+                    _ => return,
                 }
             }
             None => match self.left.remove(&id) {
-                Some(question) => ((question.namespace, question.ask), result),
-                None => return Ok(()),
+                Some(question) => (question.namespace, question.ask, result),
+                None => return,
             },
         };
-        match (question, *result) {
-            ((namespace, Ask::Acquire(request)), Ok(Answer::Acquired(acquired)))
-                if !acquired.grant.resumed =>
-            {
-                let hold = HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token };
-                give_back(link, namespace, vec![hold])
-            }
-            _ => Ok(()),
+        if let Some(hold) = Claim::of(&ask).and_then(|claim| claim.unclaimed(*result)) {
+            self.unclaimed.push((namespace, hold));
         }
+    }
+
+    /// Gives back what nobody is there to take, but for what is being asked for again: that has a new asker. If it does
+    /// not arrive, the lease runs out by itself.
+    fn give_back(&mut self, link: &mut Link) -> std::io::Result<()> {
+        for (namespace, hold) in std::mem::take(&mut self.unclaimed) {
+            if self.is_asked_for(&namespace, &hold) {
+                continue;
+            }
+            let ask = Box::new(Ask::Release(vec![hold]));
+            // Nobody waits for its answer, so its number may be anybody's.
+            link.queue(&ToOwner::Ask { id: u64::MAX, namespace, ask, patience_ms: 1_000 })?;
+        }
+        Ok(())
+    }
+
+    fn is_asked_for(&self, namespace: &Namespace, hold: &HoldRef) -> bool {
+        self.pending.values().any(|Pending { question, .. }| {
+            question.namespace == *namespace
+                && Claim::of(&question.ask).is_some_and(|claim| claim.hold == hold.hold)
+        })
     }
 
     /// Puts a pending question into the next sending, aged by the time it has been pending.
@@ -394,10 +411,13 @@ impl Service {
         if self.closed { Next::Close } else { Next::Seek { silent: None } }
     }
 
-    /// Those who asked elsewhere ask here, if there is an engine here.
+    /// Those who asked elsewhere ask here, if there is an engine here; and what nobody took is given back here.
     fn send_all_here(&mut self) {
-        if self.shared.here().is_none() {
-            return;
+        let Some(engine) = self.shared.here() else { return };
+        for (namespace, hold) in std::mem::take(&mut self.unclaimed) {
+            if !self.is_asked_for(&namespace, &hold) {
+                engine.give_back(namespace, hold);
+            }
         }
         for (_, pending) in std::mem::take(&mut self.pending) {
             let uncertain = pending.question.uncertain;
@@ -485,8 +505,8 @@ impl Service {
 
 enum Taken {
     Asked(u64),
-    Left(u64),
-    GiveBack(Namespace, Vec<HoldRef>),
+    /// Its asker has gone.
+    Left(u64, Box<Question>),
     Nothing,
 }
 
@@ -496,13 +516,6 @@ pub(super) fn or_unknown(error: StoreError, ask: &Ask, sent_before: bool) -> Sto
         StoreError::Unavailable { why } if sent_before && !ask.only_reads() => StoreError::Unknown { why },
         error => error,
     }
-}
-
-/// Gives back what nobody is there to take. If this does not arrive, the lease runs out by itself.
-fn give_back(link: &mut Link, namespace: Namespace, release: Vec<HoldRef>) -> std::io::Result<()> {
-    let ask = Box::new(Ask::Release(release));
-    // Nobody waits for its answer, so its number may be anybody's.
-    link.queue(&ToOwner::Ask { id: u64::MAX, namespace, ask, patience_ms: 1_000 })
 }
 
 #[expect(clippy::disallowed_methods, reason = "other processes live in real time")]

@@ -8,7 +8,7 @@ use fencehold_core::Namespace;
 use fencehold_core::lease::How;
 
 use super::super::keep::{Changes, Keep, KeepError, KeepNothing};
-use super::super::{Handle, Writer};
+use super::super::{Claim, Handle, Writer};
 use super::{Answer, Ask, Engine, key, request};
 use crate::clock::ManualClock;
 use crate::error::StoreError;
@@ -78,6 +78,54 @@ fn a_grant_that_one_of_two_sendings_takes_is_kept() {
     let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
     send(handle, Ask::Acquire(again), false).recv_timeout(LONG).unwrap().unwrap();
     assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
+}
+
+/// Sends the request again, as a call that was `first` to send it or not, and drops the answer once it is there.
+fn drop_the_answer_to_a_repeat(handle: &Handle, first: bool) {
+    let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
+    let claim = Claim { hold: again.hold, first };
+    let asked = handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX);
+    // Whatever is asked later is answered later.
+    view(handle);
+    drop(asked);
+}
+
+/// R14: an owner granted it and went before its answer arrived; the next one was asked again, by a call that has gone.
+#[test]
+fn a_resumed_grant_that_only_this_call_can_know_of_is_given_back() {
+    let writer = start(KeepNothing);
+    take(&writer.handle, request("k", 1));
+    drop_the_answer_to_a_repeat(&writer.handle, true);
+    assert_eq!(view(&writer.handle).holder, None);
+}
+
+/// P7: an earlier call may have been answered, and be at work.
+#[test]
+fn a_resumed_grant_that_an_earlier_call_may_have_is_left_alone() {
+    let writer = start(KeepNothing);
+    take(&writer.handle, request("k", 1));
+    drop_the_answer_to_a_repeat(&writer.handle, false);
+    assert_eq!(view(&writer.handle).holder.unwrap().owner.as_str(), "owner-1");
+}
+
+/// The same, where the asker goes before it is answered.
+#[test]
+fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
+    let (arrived, at_gate) = mpsc::channel();
+    let (open, go_on) = mpsc::channel();
+    let writer = start(Gate { arrived, go_on });
+    let handle = &writer.handle;
+    let taken = send(handle, Ask::Acquire(request("k", 1)), true);
+    at_gate.recv_timeout(LONG).unwrap();
+    // Both come while the engine is held, so they are in one batch.
+    let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
+    let claim = Claim { hold: again.hold, first: true };
+    drop(handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX));
+    drop(open);
+    taken.recv_timeout(LONG).unwrap().unwrap();
+    // This may be decided in that batch too, before it is known that nobody is there.
+    view(handle);
+    assert_eq!(view(handle).holder, None);
 }
 
 /// Keeps a batch when it is told to, and as it is told.

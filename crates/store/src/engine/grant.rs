@@ -157,6 +157,7 @@ impl Engine {
         let unused = |slot: &super::table::Slot| slot.record == fencehold_core::lease::Record::default();
         if self.table.at(at).is_some_and(unused) {
             self.table.remove(at);
+            self.wheel.take_off(at);
         }
     }
 

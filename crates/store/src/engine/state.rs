@@ -173,9 +173,8 @@ impl Engine {
 
     /// Makes sure that the wheel looks at a slot in time.
     pub(super) fn reschedule(&mut self, at: u32) {
-        if let Some(slot) = self.table.at_mut(at) {
-            let due_ms = slot.deadline_ms;
-            self.wheel.schedule(at, due_ms, &mut slot.scheduled);
+        if let Some(slot) = self.table.at(at) {
+            self.wheel.schedule(at, slot.deadline_ms);
         }
     }
 

@@ -179,9 +179,8 @@ impl Engine {
             self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
         }
         for _ in 0..budget {
-            let Some((at, due_ms)) = self.wheel.pop_due(now.store_ms) else { return false };
-            let Some(slot) = self.table.at_mut(at).filter(|slot| slot.scheduled == due_ms) else { continue };
-            slot.scheduled = super::wheel::NOT_SCHEDULED;
+            let Some(at) = self.wheel.pop_due(now.store_ms) else { return false };
+            let Some(slot) = self.table.at(at) else { continue };
             if now.store_ms < slot.deadline_ms {
                 // Renewed since. The wheel is lazy: only now does it learn.
                 self.reschedule(at);

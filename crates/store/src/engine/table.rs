@@ -6,8 +6,6 @@ use fencehold_core::lease::{Record, Term};
 use fencehold_core::{Key, Namespace, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::wheel::NOT_SCHEDULED;
-
 /// One key. Kept small: a million of them are in memory.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -16,8 +14,6 @@ pub(super) struct Slot {
     pub(super) record: Record,
     /// While a hold is recorded: when it runs out. Otherwise: when the key may be collected.
     pub(super) deadline_ms: u64,
-    /// The moment under which the wheel looks at this slot next.
-    pub(super) scheduled: u64,
 }
 
 impl Slot {
@@ -93,7 +89,7 @@ impl Table {
     /// Fills an empty slot.
     fn fill(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
         let hash = self.hasher.hash_one((space, &key));
-        self.slots[at as usize] = Some(Slot { key, space, record, deadline_ms, scheduled: NOT_SCHEDULED });
+        self.slots[at as usize] = Some(Slot { key, space, record, deadline_ms });
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, at, |at| {
             slots[*at as usize]

@@ -78,13 +78,19 @@ impl Events {
 }
 
 impl Engine {
-    pub(super) fn watch(&mut self, now: Stamp, ticket: Ticket, space: u32, request: EventsRequest) {
-        let namespace = &self.table.spaces[space as usize].name;
+    pub(super) fn watch(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        namespace: &Namespace,
+        request: EventsRequest,
+    ) {
         match self.events.page(namespace, &request) {
             Ok(page) if page.events.is_empty() && request.wait_ms > 0 => {
                 let until_ms = now.store_ms + request.wait_ms.min(WAIT_MS_MAX);
                 let request = EventsRequest { after: Some(page.next), ..request };
-                self.watchers.waiting.insert(ticket, Watcher { space, request, until_ms });
+                let namespace = namespace.clone();
+                self.watchers.waiting.insert(ticket, Watcher { namespace, request, until_ms });
             }
             page => self.answer(ticket, page.map(Answer::Events)),
         }
@@ -96,8 +102,7 @@ impl Engine {
             return;
         }
         for (ticket, mut watcher) in std::mem::take(&mut self.watchers.waiting) {
-            let namespace = &self.table.spaces[watcher.space as usize].name;
-            match self.events.page(namespace, &watcher.request) {
+            match self.events.page(&watcher.namespace, &watcher.request) {
                 Ok(page) if page.events.is_empty() => {
                     watcher.request.after = Some(page.next);
                     self.watchers.waiting.insert(ticket, watcher);

@@ -20,22 +20,25 @@ impl Engine {
         if let Err(bad) = ask.check() {
             return self.answer(ticket, Err(bad.into()));
         }
-        let space = self.table.space(namespace);
         let result = match ask {
-            Ask::Acquire(request) => return self.acquire(now, ticket, space, request),
-            Ask::Events(request) => return self.watch(now, ticket, space, request),
-            Ask::Renew(holds) => Ok(self.renew(now, space, &holds)),
-            Ask::Release(holds) => Ok(self.release(now, space, &holds)),
-            Ask::Revoke { request, from } => self.revoke(now, space, &request, from),
-            Ask::Get(key) => Ok(Answer::Lease(self.view(now, space, &key))),
-            Ask::List(request) => Ok(self.list(now, space, &request)),
+            Ask::Acquire(request) => {
+                let space = self.table.space(namespace);
+                return self.acquire(now, ticket, space, request);
+            }
+            Ask::Events(request) => return self.watch(now, ticket, namespace, request),
+            Ask::Renew(holds) => Ok(self.renew(now, namespace, &holds)),
+            Ask::Release(holds) => Ok(self.release(now, namespace, &holds)),
+            Ask::Revoke { request, from } => self.revoke(now, namespace, &request, from),
+            Ask::Get(key) => Ok(Answer::Lease(self.view(now, namespace, &key))),
+            Ask::List(request) => Ok(self.list(now, namespace, &request)),
             Ask::Advance { by, lift } => self.advance(now, &by, lift),
             Ask::Status => Ok(Answer::Status(self.status())),
         };
         self.answer(ticket, result);
     }
 
-    fn renew(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Answer {
+    fn renew(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+        let space = self.table.space(namespace);
         let answers = holds.iter().map(|hold| self.renew_one(now, space, hold)).collect();
         Answer::Renewed(Renewed { answers, waited_ms: 0 })
     }
@@ -48,7 +51,8 @@ impl Engine {
         }
     }
 
-    fn release(&mut self, now: Stamp, space: u32, holds: &[HoldRef]) -> Answer {
+    fn release(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+        let space = self.table.space(namespace);
         let answers = holds.iter().map(|hold| self.release_one(now, space, hold)).collect();
         Answer::Released(answers)
     }
@@ -65,10 +69,11 @@ impl Engine {
     fn revoke(
         &mut self,
         now: Stamp,
-        space: u32,
+        namespace: &Namespace,
         request: &RevokeRequest,
         from: u32,
     ) -> Result<Answer, StoreError> {
+        let space = self.table.space(namespace);
         let revoke = |only_token| Command::Revoke {
             by: request.by.clone(),
             reason: request.reason.clone(),

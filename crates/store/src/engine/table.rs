@@ -47,20 +47,30 @@ pub(super) struct Table {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     pub(super) spaces: Vec<Space>,
+    space_index: HashTable<u32>,
 }
 
 impl Table {
-    /// The number of a namespace; new ones get the next.
+    /// The number of a namespace that something was asked to be done in.
+    pub(super) fn find_space(&self, name: &Namespace) -> Option<u32> {
+        let same = |at: &u32| self.spaces[*at as usize].name == *name;
+        self.space_index.find(self.hasher.hash_one(name), same).copied()
+    }
+
+    /// The number of a namespace; new ones get the next. For those who only look, [`Table::find_space`] makes none.
     pub(super) fn space(&mut self, name: &Namespace) -> u32 {
-        let found = self.spaces.iter().position(|space| space.name == *name);
-        let at = found.unwrap_or_else(|| {
-            // A namespace that is new here may not have been new before this store was rewound. `advance` lifts every
-            // floor there is, so the lowest of them is above all that was given before.
-            let floor = self.spaces.iter().map(|space| space.floor).min().unwrap_or(Token::NONE);
-            self.spaces.push(Space { name: name.clone(), floor });
-            self.spaces.len() - 1
-        });
-        u32::try_from(at).expect("fewer than 2^32 namespaces")
+        if let Some(at) = self.find_space(name) {
+            return at;
+        }
+        // A namespace that is new here may not have been new before this store was rewound. `advance` lifts every floor
+        // there is, so the lowest of them is above all that was given before.
+        let floor = self.spaces.iter().map(|space| space.floor).min().unwrap_or(Token::NONE);
+        let at = u32::try_from(self.spaces.len()).expect("fewer than 2^32 namespaces");
+        self.spaces.push(Space { name: name.clone(), floor });
+        let (spaces, hasher) = (&self.spaces, &self.hasher);
+        let hash_of = |at: &u32| hasher.hash_one(&spaces[*at as usize].name);
+        self.space_index.insert_unique(hasher.hash_one(name), at, hash_of);
+        at
     }
 
     pub(super) fn floor(&self, space: u32) -> Token {

@@ -1,7 +1,7 @@
 //! What people may see of a key: everything but the proof of a hold.
 
 use fencehold_core::lease::Ending;
-use fencehold_core::{Key, Stamp};
+use fencehold_core::{Key, Namespace, Stamp};
 
 use super::ask::Answer;
 use super::state::Engine;
@@ -12,12 +12,15 @@ use crate::lease::{EndingView, HolderView, LeasePage, LeaseView, ListRequest};
 pub(super) const LOOK_AT_MAX: u32 = 10_000;
 
 impl Engine {
-    pub(super) fn view(&self, now: Stamp, space: u32, key: &Key) -> Option<LeaseView> {
-        let at = self.table.find(space, key)?;
+    pub(super) fn view(&self, now: Stamp, namespace: &Namespace, key: &Key) -> Option<LeaseView> {
+        let at = self.table.find(self.table.find_space(namespace)?, key)?;
         self.table.at(at).map(|slot| self.view_slot(now, at, slot))
     }
 
-    pub(super) fn list(&self, now: Stamp, space: u32, request: &ListRequest) -> Answer {
+    pub(super) fn list(&self, now: Stamp, namespace: &Namespace, request: &ListRequest) -> Answer {
+        let Some(space) = self.table.find_space(namespace) else {
+            return Answer::Leases(LeasePage { leases: Vec::new(), next: None });
+        };
         // The cursor is a slot: a key keeps its slot for as long as it is kept, so nothing is skipped or seen twice.
         let from = u32::try_from(request.cursor.unwrap_or(0)).unwrap_or(u32::MAX);
         let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use fencehold_core::HoldHash;
+use fencehold_core::{HoldHash, Namespace};
 
 use crate::lease::AcquireRequest;
 
@@ -116,7 +116,7 @@ pub(super) struct Watchers {
 /// One that waits for events.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    pub(super) space: u32,
+    pub(super) namespace: Namespace,
     pub(super) request: crate::lease::EventsRequest,
     pub(super) until_ms: u64,
 }

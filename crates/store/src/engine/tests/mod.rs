@@ -3,6 +3,7 @@
 #[cfg(feature = "file")]
 mod kept;
 mod late_grant;
+mod namespaces;
 mod sweep;
 mod unnoticed;
 mod writer;

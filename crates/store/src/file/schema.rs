@@ -100,12 +100,22 @@ pub(super) fn newer(database: &Path, version: u32) -> StoreError {
     unusable(database, &why)
 }
 
-/// Whether an error means that somebody else is in the middle of something, so that trying again may work.
+/// Whether an error means that somebody else is in the middle of something, so that trying again may work. SQLite's
+/// 'locking protocol' error is one: it has raced with others for the log and lost too often in a row.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)
-    )
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
+}
+
+/// Whether what is there, if anything is, is a file that this user may read and write.
+fn may_be_opened(path: &Path) -> bool {
+    use rustix::fs::Access;
+    match std::fs::metadata(path) {
+        Ok(metadata) => {
+            metadata.is_file() && rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK).is_ok()
+        }
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// What an error of the database means for whoever wants to use the store.
@@ -120,12 +130,41 @@ pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
                 "it is damaged ({error}); `fencehold store check` says where, and a backup can be restored"
             ),
         ),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             unusable(&path, &format!("it cannot be written: {error}"))
+        }
+        // Where nothing forbids it, something ran out, and may come back: descriptors, for one.
+        Some(ErrorCode::CannotOpen) if !may_be_opened(&path) => {
+            unusable(&path, &format!("this user may not read and write it: {error}"))
         }
         Some(ErrorCode::DiskFull) => {
             StoreError::Unavailable { why: format!("the disk of {} is full", path.display()) }
         }
         _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn error(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn what_may_come_back_is_not_called_unusable() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::open(directory.path()).unwrap();
+        let cannot_open = error(ffi::SQLITE_CANTOPEN);
+        assert!(matches!(sorry(&place, &cannot_open), StoreError::Unavailable { .. }), "not made yet");
+        std::fs::write(place.database(), "").unwrap();
+        assert!(matches!(sorry(&place, &cannot_open), StoreError::Unavailable { .. }), "no descriptor left");
+        std::fs::remove_file(place.database()).unwrap();
+        std::fs::create_dir(place.database()).unwrap();
+        assert!(matches!(sorry(&place, &cannot_open), StoreError::Unusable { .. }), "not a file");
+        assert!(is_busy(&error(ffi::SQLITE_PROTOCOL)));
     }
 }

@@ -57,6 +57,10 @@ macro_rules! asking_store {
                 self.can()
             }
 
+            fn jobs(&self) -> Option<&dyn $crate::job::JobStore> {
+                Some(self)
+            }
+
             async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
                 $crate::asking::answer!(self, call, Ask::Acquire(request), Acquired)
             }

@@ -340,6 +340,8 @@ pub struct StoreStatus {
     pub held: u64,
     /// How many requests stand in line.
     pub waiters: u64,
+    /// How many jobs have not come to their end.
+    pub jobs: u64,
     /// The newest event.
     pub last_event: u64,
     /// Rows that could not be read and were set aside.

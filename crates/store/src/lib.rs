@@ -8,6 +8,7 @@
 //! the library's.
 
 mod asking;
+mod asking_jobs;
 mod capability;
 pub mod clock;
 #[cfg(feature = "conformance")]

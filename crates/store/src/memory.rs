@@ -8,7 +8,7 @@ use fencehold_core::{Key, Owner, Refusal, Token};
 use crate::asking::{Route, asking_store};
 use crate::capability::Capabilities;
 use crate::clock::Clock;
-use crate::engine::{Answer, Ask, Claim, Engine, KeepNothing, TTL_MS_MIN, Writer};
+use crate::engine::{Answer, Ask, Claim, Engine, KeepInMemory, TTL_MS_MIN, Writer};
 use crate::error::StoreError;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
@@ -25,10 +25,11 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// A fresh store on this clock.
     pub fn open(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let writer = Writer::start("fencehold-memory", clock, Engine::new(), KeepNothing, |_, _, _| {})
-            .map_err(|error| StoreError::Unavailable {
-                why: format!("no thread could be started: {error}"),
-            })?;
+        let writer =
+            Writer::start("fencehold-memory", clock, Engine::new(), KeepInMemory::default(), |_, _, _| {})
+                .map_err(|error| StoreError::Unavailable {
+                    why: format!("no thread could be started: {error}"),
+                })?;
         let handle = writer.handle.clone();
         Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle })
     }

@@ -150,7 +150,7 @@ impl Terms {
 }
 
 /// All that changes about a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// How it stands. A scheduled job whose time has come counts as queued, whether or not anybody has noticed.
     pub state: State,
@@ -206,7 +206,7 @@ pub enum Undo {
 }
 
 /// A live claim. Its token is the record's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// Recognises the holder's hold id.
     pub hash: HoldHash,
@@ -232,7 +232,7 @@ pub struct Cancel {
 }
 
 /// The attempts of a job that ended, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trail {
     /// At most [`TRAIL_MAX`].
     pub attempts: Vec<Attempt>,
@@ -241,7 +241,7 @@ pub struct Trail {
 }
 
 /// One attempt that ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its token.
     pub token: Token,

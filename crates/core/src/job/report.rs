@@ -161,7 +161,8 @@ impl Case<'_> {
                 settle(&mut record, state, due, now);
             }
             _ => {
-                settle(&mut record, if called_off { State::Cancelled } else { State::Queued }, Due::Now, now)
+                let state = if called_off { State::Cancelled } else { State::Queued };
+                settle(&mut record, state, Due::Now, now);
             }
         }
         let mut decision = self.tell(

@@ -4,6 +4,7 @@
 use fencehold_core::{Key, Owner, Refusal, Token};
 use serde::{Deserialize, Serialize};
 
+use super::jobs::{JobAnswer, JobAsk};
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, EventPage, EventsRequest, HoldRef, LeasePage, LeaseView, ListRequest,
     Renewed, RevokeRequest, RevokedLease, StoreStatus,
@@ -27,20 +28,29 @@ pub(crate) enum Ask {
         lift: u64,
     },
     Status,
+    Job(JobAsk),
 }
 
 impl Ask {
     /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
     #[cfg(feature = "file")]
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Ask::Get(_) | Ask::List(_) | Ask::Events(_) | Ask::Status)
+        match self {
+            Ask::Get(_) | Ask::List(_) | Ask::Events(_) | Ask::Status => true,
+            Ask::Job(ask) => ask.only_reads(),
+            _ => false,
+        }
     }
 
     /// Whether it may be sent again although it may have been carried out: it names what it means by hold id and token.
     /// Force does not: it could strike somebody who came since.
     #[cfg(feature = "file")]
     pub(crate) fn may_be_repeated(&self) -> bool {
-        !matches!(self, Ask::Revoke { .. } | Ask::Advance { .. })
+        match self {
+            Ask::Revoke { .. } | Ask::Advance { .. } => false,
+            Ask::Job(ask) => ask.may_be_repeated(),
+            _ => true,
+        }
     }
 
     /// How long it may stand in line.
@@ -49,6 +59,7 @@ impl Ask {
         match self {
             Ask::Acquire(request) => request.wait_ms,
             Ask::Events(request) => request.wait_ms,
+            Ask::Job(ask) => ask.wait_ms(),
             _ => 0,
         }
     }
@@ -69,4 +80,5 @@ pub(crate) enum Answer {
     Events(EventPage),
     Advanced(Advanced),
     Status(StoreStatus),
+    Job(JobAnswer),
 }

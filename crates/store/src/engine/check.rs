@@ -28,6 +28,7 @@ impl Ask {
                 check_prefix(request.prefix.as_ref())
             }
             Ask::Advance { lift: 0, .. } => Err(BadInput::new("lift", "must be more than 0")),
+            Ask::Job(ask) => ask.check(),
             Ask::Get(_) | Ask::Advance { .. } | Ask::Status => Ok(()),
         }
     }

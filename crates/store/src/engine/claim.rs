@@ -14,7 +14,9 @@
 use fencehold_core::HoldId;
 
 use super::ask::{Answer, Ask};
+use super::jobs::{JobAnswer, JobAsk};
 use crate::error::StoreError;
+use crate::job::{AttemptRef, Begun, ClaimedJob, Report, Word};
 use crate::lease::HoldRef;
 
 /// A call's claim on what it asks for.
@@ -30,17 +32,43 @@ impl Claim {
     pub(crate) fn of(ask: &Ask) -> Option<Claim> {
         match ask {
             Ask::Acquire(request) => Some(Claim { hold: request.hold, first: request.hold_age_ms == 0 }),
+            // Jobs are asked for by workers, which ask for the same ones again only when no answer came.
+            Ask::Job(JobAsk::Claim(request)) => Some(Claim { hold: request.hold, first: true }),
+            Ask::Job(JobAsk::Begin(request)) => Some(Claim { hold: request.hold, first: true }),
             _ => None,
         }
     }
 
     /// What to give back, now that nobody is there to take this answer.
-    pub(crate) fn unclaimed(self, answer: Result<Answer, StoreError>) -> Option<HoldRef> {
-        match answer {
+    pub(crate) fn unclaimed(self, answer: Result<Answer, StoreError>) -> Option<Unclaimed> {
+        let hold = self.hold;
+        let ask = match answer {
             Ok(Answer::Acquired(acquired)) if self.first || !acquired.grant.resumed => {
-                Some(HoldRef { key: acquired.key, hold: self.hold, token: acquired.grant.token })
+                Ask::Release(vec![HoldRef { key: acquired.key, hold, token: acquired.grant.token }])
             }
-            _ => None,
-        }
+            Ok(Answer::Job(JobAnswer::Claimed(claimed))) if !claimed.jobs.is_empty() => {
+                hand_back(hold, &claimed.jobs)
+            }
+            Ok(Answer::Job(JobAnswer::Began(began))) => match began.what {
+                Begun::New(job) => hand_back(hold, std::slice::from_ref(&job)),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(Unclaimed { hold, ask })
     }
+}
+
+/// What was granted and not taken: to whom, and the question that gives it back.
+#[derive(Clone, Debug)]
+pub(crate) struct Unclaimed {
+    #[cfg_attr(not(feature = "file"), expect(dead_code, reason = "only where questions meet on their way"))]
+    pub(crate) hold: HoldId,
+    pub(crate) ask: Ask,
+}
+
+fn hand_back(hold: HoldId, jobs: &[ClaimedJob]) -> Ask {
+    let attempt = |job: &ClaimedJob| AttemptRef { job: job.id, hold, token: job.token };
+    let report = |job| Report { attempt: attempt(job), word: Word::HandBack };
+    Ask::Job(JobAsk::Report(jobs.iter().map(report).collect()))
 }

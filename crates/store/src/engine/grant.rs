@@ -7,17 +7,17 @@ use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldHash, Key, Refusal, Stamp};
 
 use super::ask::Answer;
+use super::jobs::Archive;
 use super::keep::Change;
-use super::state::{Answered, Engine, Granted};
+use super::state::{Answered, Engine, Granted, Reply};
 use super::waiters::{Ticket, Waiter};
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, Acquired};
 
 impl Engine {
     pub(super) fn acquire(&mut self, now: Stamp, ticket: Ticket, space: u32, mut request: AcquireRequest) {
-        if let Some(closed_ms) = self.closed_until_ms.checked_sub(now.store_ms).filter(|ms| *ms > 0) {
-            let why = format!("after `store advance` nobody is granted anything for another {closed_ms} ms");
-            return self.answer(ticket, Err(StoreError::Unavailable { why }));
+        if let Some(closed) = self.closed(now) {
+            return self.answer(ticket, Err(closed));
         }
         let hash = request.hold.hash();
         // What has run out goes to those who stand in line already, this one's own earlier sending among them.
@@ -60,6 +60,19 @@ impl Engine {
             // Unless the later sending stands there now, nobody asks for what the earlier one asked for.
             self.refresh_notices(now, &waiter);
         }
+    }
+
+    /// Why nobody is granted anything at the moment.
+    pub(super) fn closed(&self, now: Stamp) -> Option<StoreError> {
+        let closed_ms = self.closed_until_ms.checked_sub(now.store_ms).filter(|ms| *ms > 0)?;
+        let why = format!("after `store advance` nobody is granted anything for another {closed_ms} ms");
+        Some(StoreError::Unavailable { why })
+    }
+
+    /// Notes the longest ttl that was ever granted.
+    pub(super) fn note_longest_ttl(&mut self, ttl_ms: u64) {
+        self.longest_ttl_ms = ttl_ms;
+        self.batch.others.push(Change::LongestTtl { ttl_ms });
     }
 
     /// A key of the request on which its hold id may have ended long ago: then it must not be granted another either.
@@ -138,11 +151,10 @@ impl Engine {
         match self.apply(now, at, &command) {
             Ok(Outcome::Granted(grant)) => {
                 if request.ttl_ms > self.longest_ttl_ms {
-                    self.longest_ttl_ms = request.ttl_ms;
-                    self.batch.others.push(Change::LongestTtl { ttl_ms: request.ttl_ms });
+                    self.note_longest_ttl(request.ttl_ms);
                 }
-                let granted = Some(Granted { slot: at, hash: waiter.hash, fresh: !grant.resumed });
-                let result = Ok(Answer::Acquired(Acquired { key, grant, waited_ms }));
+                let granted = Some(Granted::Lease { slot: at, hash: waiter.hash, fresh: !grant.resumed });
+                let result = Reply::Said(Ok(Answer::Acquired(Acquired { key, grant, waited_ms })));
                 self.batch.answers.push(Answered { ticket, result, granted });
             }
             Err(Refusal::Held { .. }) => return Tried::Held,
@@ -205,16 +217,23 @@ impl Engine {
 
     /// The caller has gone: it no longer stands in line. False: it stood in none.
     pub(crate) fn cancel(&mut self, now: Stamp, ticket: Ticket) -> bool {
-        let watched = self.watchers.waiting.remove(&ticket).is_some();
-        let Some(waiter) = self.waiters.remove(ticket) else { return watched };
+        if self.watchers.waiting.remove(&ticket).is_some() || self.cancel_job_ask(ticket) {
+            return true;
+        }
+        let Some(waiter) = self.waiters.remove(ticket) else { return false };
         self.refresh_notices(now, &waiter);
         true
     }
 
     /// A grant found nobody to take it: the key is free again at once.
-    pub(crate) fn abandon(&mut self, now: Stamp, granted: Granted) {
-        let _ = self.apply(now, granted.slot, &Command::Abandon { hash: granted.hash });
-        self.pass_on(now, granted.slot);
+    pub(crate) fn abandon(&mut self, now: Stamp, granted: Granted, archive: &mut dyn Archive) {
+        match granted {
+            Granted::Lease { slot, hash, .. } => {
+                let _ = self.apply(now, slot, &Command::Abandon { hash });
+                self.pass_on(now, slot);
+            }
+            Granted::Jobs(given) => self.abandon_jobs(now, given, archive),
+        }
     }
 
     pub(super) fn send_everybody_home(&mut self, why: &str) {
@@ -222,6 +241,7 @@ impl Engine {
             self.waiters.remove(ticket);
             self.answer(ticket, Err(StoreError::Unavailable { why: why.to_owned() }));
         }
+        self.send_claimers_home(why);
     }
 
     fn refresh_notices(&mut self, now: Stamp, waiter: &Waiter) {

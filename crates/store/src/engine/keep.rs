@@ -3,6 +3,10 @@
 use fencehold_core::lease::Record;
 use fencehold_core::{Event, Key, Namespace, Token};
 
+#[cfg(feature = "file")]
+use super::jobs::KeptJobs;
+use super::jobs::{Archive, JobChange, MemoryArchive};
+
 /// One change of one batch. Later changes of the same slot replace earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -24,6 +28,7 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) rows: Vec<Change>,
+    pub(crate) jobs: Vec<JobChange>,
     pub(crate) events: Vec<Event>,
     /// Whether an answer of this batch promises that they survive a power cut. A batch of renewals alone does
     /// not: losing one may only lengthen a lease.
@@ -32,7 +37,7 @@ pub(crate) struct Changes {
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.events.is_empty()
+        self.rows.is_empty() && self.jobs.is_empty() && self.events.is_empty()
     }
 }
 
@@ -47,6 +52,7 @@ pub(crate) struct Kept {
     pub(crate) closed_until_ms: u64,
     pub(crate) longest_ttl_ms: u64,
     pub(crate) set_aside: u64,
+    pub(crate) jobs: KeptJobs,
 }
 
 /// One key, as it was kept.
@@ -74,27 +80,33 @@ pub(crate) enum KeepError {
 
 /// Whoever keeps the batches.
 pub(crate) trait Keep: Send {
-    /// Whether it keeps anything at all. Where it does, batches are worth gathering: one sync serves many.
+    /// Whether it keeps leases and events. Where it does, batches are worth gathering: one sync serves many.
     const KEEPS: bool;
 
     /// Keeps one batch, as durably as it asks.
-    fn keep(&mut self, changes: &Changes) -> Result<(), KeepError>;
+    fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError>;
 
     /// Makes sure that answers which change nothing still come from the one that serves this store.
     fn confirm(&mut self) -> Result<(), KeepError>;
 
     /// Called after the answers of a batch have gone, `idle` when nothing else waits.
     fn tidy(&mut self, idle: bool) -> Result<(), KeepError>;
+
+    /// What is kept of jobs, for reading.
+    fn archive(&mut self) -> &mut dyn Archive;
 }
 
-/// `memory:`: nothing is kept.
-#[derive(Debug)]
-pub(crate) struct KeepNothing;
+/// `memory:`: what the engine does not hold itself stays in this process.
+#[derive(Debug, Default)]
+pub(crate) struct KeepInMemory(MemoryArchive);
 
-impl Keep for KeepNothing {
+impl Keep for KeepInMemory {
     const KEEPS: bool = false;
 
-    fn keep(&mut self, _: &Changes) -> Result<(), KeepError> {
+    fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError> {
+        for change in changes.jobs.drain(..) {
+            self.0.take(change);
+        }
         Ok(())
     }
 
@@ -104,5 +116,9 @@ impl Keep for KeepNothing {
 
     fn tidy(&mut self, _: bool) -> Result<(), KeepError> {
         Ok(())
+    }
+
+    fn archive(&mut self) -> &mut dyn Archive {
+        &mut self.0
     }
 }

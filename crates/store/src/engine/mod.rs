@@ -9,6 +9,7 @@ mod check;
 mod claim;
 mod events;
 mod grant;
+mod jobs;
 mod keep;
 mod state;
 mod step;
@@ -22,7 +23,15 @@ mod writer;
 
 pub(crate) use ask::{Answer, Ask};
 pub(crate) use claim::Claim;
-pub(crate) use keep::KeepNothing;
+#[cfg(feature = "file")]
+pub(crate) use claim::Unclaimed;
+#[cfg(feature = "file")]
+pub(crate) use jobs::{
+    About, Archive, Body, JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, Note, Read, Row,
+    Rows,
+};
+pub(crate) use jobs::{JobAnswer, JobAsk};
+pub(crate) use keep::KeepInMemory;
 #[cfg(feature = "file")]
 pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};
 pub(crate) use state::Engine;

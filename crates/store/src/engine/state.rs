@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_core::job::By;
 use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_core::{Fact, HoldHash, Key, Refusal, Stamp};
 
 use super::ask::Answer;
 use super::events::Events;
+use super::jobs::{Jobs, Look};
 use super::keep::{Change, Changes};
 use super::table::Table;
 use super::waiters::{Ticket, Waiters, Watchers};
@@ -22,6 +24,7 @@ pub(crate) struct Engine {
     pub(super) waiters: Waiters,
     pub(super) watchers: Watchers,
     pub(super) events: Events,
+    pub(super) jobs: Jobs,
     /// Nobody is granted anything before this moment.
     pub(super) closed_until_ms: u64,
     /// The longest ttl that was ever granted.
@@ -56,16 +59,42 @@ pub(super) enum Touch {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) ticket: Ticket,
-    pub(crate) result: Result<Answer, StoreError>,
-    /// For a granted lease: where, to which hold, and whether it is a fresh one.
+    pub(crate) result: Reply,
+    /// What was granted with it: given back, should nobody be there to take it.
     pub(crate) granted: Option<Granted>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Granted {
-    pub(crate) slot: u32,
-    pub(crate) hash: HoldHash,
-    pub(crate) fresh: bool,
+/// What an answer says.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Said(Result<Answer, StoreError>),
+    /// It is read once the changes of its batch have been kept.
+    ToRead(Look),
+}
+
+#[cfg(test)]
+impl Reply {
+    /// What it says, where nothing is to be read.
+    pub(super) fn said(self) -> Result<Answer, StoreError> {
+        match self {
+            Reply::Said(result) => result,
+            Reply::ToRead(look) => panic!("still to be read: {look:?}"),
+        }
+    }
+}
+
+impl Answered {
+    pub(super) fn to_look(ticket: Ticket, look: Look) -> Self {
+        Answered { ticket, result: Reply::ToRead(look), granted: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Granted {
+    /// A lease: where, to which hold, and whether it is a fresh one.
+    Lease { slot: u32, hash: HoldHash, fresh: bool },
+    /// Claims of jobs.
+    Jobs(Vec<(u32, By)>),
 }
 
 impl Engine {
@@ -77,6 +106,7 @@ impl Engine {
             waiters: Waiters::default(),
             watchers: Watchers::default(),
             events: Events::default(),
+            jobs: Jobs::default(),
             closed_until_ms: 0,
             longest_ttl_ms: 0,
             held: 0,
@@ -88,7 +118,7 @@ impl Engine {
 
     /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
     #[cfg(feature = "file")]
-    pub(crate) fn from_kept(kept: super::keep::Kept) -> Self {
+    pub(crate) fn from_kept(now: Stamp, kept: super::keep::Kept) -> Self {
         let mut engine = Engine::new();
         for (namespace, floor) in kept.floors {
             let space = engine.table.space(&namespace);
@@ -111,6 +141,7 @@ impl Engine {
         engine.closed_until_ms = kept.closed_until_ms;
         engine.longest_ttl_ms = kept.longest_ttl_ms;
         engine.set_aside = kept.set_aside;
+        engine.restore_jobs(now, kept.jobs);
         engine
     }
 
@@ -187,7 +218,9 @@ impl Engine {
     }
 
     pub(super) fn answer(&mut self, ticket: Ticket, result: Result<Answer, StoreError>) {
-        self.batch.answers.push(Answered { ticket, result, granted: None });
+        self.batch
+            .answers
+            .push(Answered { ticket, result: Reply::Said(result), granted: None });
     }
 
     /// Hands over what the steps since the last call changed and answered. The answers may go out only when the
@@ -196,8 +229,10 @@ impl Engine {
         self.answer_watchers();
         let batch = std::mem::take(&mut self.batch);
         let events = self.events.take_new();
+        let mut jobs = Vec::new();
+        self.take_job_changes(&mut jobs);
         if !keeps {
-            return (Changes::default(), batch.answers);
+            return (Changes { jobs, ..Changes::default() }, batch.answers);
         }
         let mut rows: Vec<Change> = batch.others;
         for (slot, touch) in batch.touched {
@@ -216,7 +251,12 @@ impl Engine {
             };
             rows.push(change);
         }
-        (Changes { rows, events, durable: batch.durable }, batch.answers)
+        (Changes { rows, jobs, events, durable: batch.durable }, batch.answers)
+    }
+
+    /// The batch that was handed over has been kept.
+    pub(crate) fn kept(&mut self) {
+        self.let_go();
     }
 
     /// The last deadline that anybody may believe in.
@@ -225,15 +265,21 @@ impl Engine {
         let held = (0..self.table.len())
             .filter_map(|at| self.table.at(at))
             .filter(|slot| slot.record.hold.is_some());
-        held.map(|slot| slot.deadline_ms).max().unwrap_or(0)
+        held.map(|slot| slot.deadline_ms).max().unwrap_or(0).max(self.latest_claim_ms())
     }
 
     /// When the engine must be woken although nobody asks anything.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let reopens_ms = Some(self.closed_until_ms).filter(|until_ms| *until_ms > 0);
-        [self.wheel.next_ms(), self.waiters.next_ms(), self.watchers.next_ms(), reopens_ms]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.wheel.next_ms(),
+            self.waiters.next_ms(),
+            self.watchers.next_ms(),
+            self.next_job_due_ms(),
+            reopens_ms,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

@@ -5,6 +5,7 @@ use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
 
 use super::ask::{Answer, Ask};
+use super::jobs::Archive;
 use super::keep::Change;
 use super::state::{Engine, Touch};
 use super::table::Slot;
@@ -15,7 +16,14 @@ use crate::lease::{Advanced, HoldRef, Renewed, RevokeRequest, RevokedLease, Stor
 
 impl Engine {
     /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
-    pub(crate) fn ask(&mut self, now: Stamp, ticket: Ticket, namespace: &Namespace, ask: Ask) {
+    pub(crate) fn ask(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        namespace: &Namespace,
+        ask: Ask,
+        archive: &mut dyn Archive,
+    ) {
         self.time_outs(now);
         if let Err(bad) = ask.check() {
             return self.answer(ticket, Err(bad.into()));
@@ -31,7 +39,16 @@ impl Engine {
             Ask::Revoke { request, from } => self.revoke(now, namespace, &request, from),
             Ask::Get(key) => Ok(Answer::Lease(self.view(now, namespace, &key))),
             Ask::List(request) => Ok(self.list(now, namespace, &request)),
-            Ask::Advance { by, lift } => self.advance(now, &by, lift),
+            Ask::Advance { by, lift } => self.advance(now, &by, lift, archive),
+            Ask::Job(ask) => {
+                // Looking at a namespace that does not exist makes none: there is nothing in it.
+                let space = match self.table.find_space(namespace) {
+                    Some(space) => space,
+                    None if ask.only_reads() => u32::MAX,
+                    None => self.table.space(namespace),
+                };
+                return self.ask_jobs(now, ticket, space, ask, archive);
+            }
             Ask::Status => Ok(Answer::Status(self.status())),
         };
         self.answer(ticket, result);
@@ -129,7 +146,13 @@ impl Engine {
         outcome
     }
 
-    fn advance(&mut self, now: Stamp, by: &Owner, lift: u64) -> Result<Answer, StoreError> {
+    fn advance(
+        &mut self,
+        now: Stamp,
+        by: &Owner,
+        lift: u64,
+        archive: &mut dyn Archive,
+    ) -> Result<Answer, StoreError> {
         // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
         let longest_ms = self.longest_ttl_ms;
         let (keys, ended) = (self.table.keys(), self.held);
@@ -140,6 +163,7 @@ impl Engine {
                 return Err(StoreError::refused(&slot.key, Refusal::TokensExhausted));
             }
         }
+        self.advance_jobs(now, lift, archive)?;
         self.send_everybody_home("every lease was ended by `store advance`");
         for at in slots {
             // It cannot be refused any more.
@@ -168,6 +192,7 @@ impl Engine {
             keys: self.table.keys(),
             held: self.held,
             waiters: self.waiters.len(),
+            jobs: self.jobs.live(),
             last_event: self.events.last_seq(),
             set_aside: self.set_aside,
             ..StoreStatus::default()
@@ -175,7 +200,12 @@ impl Engine {
     }
 
     /// Notes what has run out, at most `budget` slots of it. True: there is more.
-    pub(crate) fn sweep(&mut self, now: Stamp, budget: usize) -> bool {
+    pub(crate) fn sweep(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
+        let jobs = self.sweep_jobs(now, budget, archive);
+        self.sweep_leases(now, budget) || jobs
+    }
+
+    fn sweep_leases(&mut self, now: Stamp, budget: usize) -> bool {
         self.time_outs(now);
         self.dismiss_watchers(now);
         if self.closed_until_ms > 0 && self.closed_until_ms <= now.store_ms {

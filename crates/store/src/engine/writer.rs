@@ -10,17 +10,16 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencehold_core::Namespace;
+use fencehold_core::{Namespace, Stamp};
 use futures_channel::oneshot;
 
 use super::ask::{Answer, Ask};
-use super::claim::Claim;
+use super::claim::{Claim, Unclaimed};
 use super::keep::{Keep, KeepError};
-use super::state::{Answered, Engine};
+use super::state::{self, Answered, Engine, Granted};
 use super::waiters::Ticket;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::lease::HoldRef;
 
 /// The most requests of one batch: a bound on how long the first of them waits for the last to be decided.
 const BATCH_REQUESTS_MAX: usize = 4_096;
@@ -41,7 +40,7 @@ enum Message {
     Ask {
         ticket: Ticket,
         namespace: Namespace,
-        ask: Ask,
+        ask: Box<Ask>,
         caller: Caller,
     },
     Cancel(Ticket),
@@ -148,7 +147,7 @@ impl Handle {
         let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
         self.0
             .sender
-            .send(Message::Ask { ticket, namespace, ask, caller })
+            .send(Message::Ask { ticket, namespace, ask: Box::new(ask), caller })
             .ok()
             .map(|()| ticket)
     }
@@ -165,8 +164,8 @@ impl Handle {
     }
 
     /// Gives back what nobody is there to take.
-    pub(crate) fn give_back(&self, namespace: Namespace, hold: HoldRef) {
-        self.send(namespace, Ask::Release(vec![hold]), u64::MAX, Box::new(|_| true));
+    pub(crate) fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
+        self.send(namespace, unclaimed.ask, u64::MAX, Box::new(|_| true));
     }
 
     /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
@@ -207,8 +206,8 @@ impl Drop for Asked {
         self.receiver.close();
         match self.receiver.try_recv() {
             Ok(Some(answer)) => {
-                if let Some(hold) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
-                    self.handle.give_back(self.namespace.clone(), hold);
+                if let Some(unclaimed) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
+                    self.handle.give_back(self.namespace.clone(), unclaimed);
                 }
             }
             Ok(None) | Err(_) => self.handle.cancel(ticket),
@@ -244,7 +243,7 @@ impl<K: Keep> Work<K> {
                 match message {
                     Message::Ask { ticket, namespace, ask, caller } => {
                         self.callers.insert(ticket, caller);
-                        self.engine.ask(now, ticket, &namespace, ask);
+                        self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
                     }
                     Message::Cancel(ticket) => {
                         if self.engine.cancel(now, ticket) {
@@ -260,8 +259,8 @@ impl<K: Keep> Work<K> {
                 }
             }
             // Whoever asked comes first, also after a gap in which this process did not run.
-            more_to_sweep = self.engine.sweep(now, SWEEP_MAX);
-            self.settle(!pongs.is_empty())?;
+            more_to_sweep = self.engine.sweep(now, SWEEP_MAX, self.keep.archive());
+            self.settle(now, !pongs.is_empty())?;
             for pong in pongs {
                 pong();
             }
@@ -310,28 +309,33 @@ impl<K: Keep> Work<K> {
     }
 
     /// Keeps what the engine changed, then lets the answers go. Grants that find nobody are given back at once.
-    fn settle(&mut self, mut confirm: bool) -> Ended {
+    fn settle(&mut self, mut now: Stamp, mut confirm: bool) -> Ended {
         loop {
-            let (changes, answers) = self.engine.take_batch(K::KEEPS);
+            self.engine.serve_claims(now, self.keep.archive());
+            if let Some(why) = self.engine.broken() {
+                return Err(KeepError::Failed(why));
+            }
+            let (mut changes, answers) = self.engine.take_batch(K::KEEPS);
             if !changes.is_empty() {
-                self.insist(|keep| keep.keep(&changes))?;
+                self.insist(|keep| keep.keep(&mut changes))?;
+                self.engine.kept();
             } else if !answers.is_empty() || confirm {
                 self.insist(Keep::confirm)?;
             }
             confirm = false;
-            let abandoned = self.deliver(answers);
+            let abandoned = self.deliver(now, answers)?;
             if abandoned.is_empty() {
                 return Ok(());
             }
-            let now = self.clock.now();
+            now = self.clock.now();
             for granted in abandoned {
-                self.engine.abandon(now, granted);
+                self.engine.abandon(now, granted, self.keep.archive());
             }
         }
     }
 
     /// Tries until it is kept, or never will be. Whoever cannot wait that long is told so.
-    fn insist(&mut self, attempt: impl Fn(&mut K) -> Ended) -> Ended {
+    fn insist(&mut self, mut attempt: impl FnMut(&mut K) -> Ended) -> Ended {
         loop {
             match attempt(&mut self.keep) {
                 Err(KeepError::Busy(why)) if !self.turn_away(&why) => {}
@@ -361,21 +365,41 @@ impl<K: Keep> Work<K> {
         self.backlog.iter().any(|message| matches!(message, Message::Stop))
     }
 
-    fn deliver(&mut self, answers: Vec<Answered>) -> Vec<super::state::Granted> {
+    /// Lets the answers go. What was granted to somebody who is not there any more comes back.
+    fn deliver(&mut self, now: Stamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
         let mut abandoned = Vec::new();
         let mut delivered = HashSet::new();
         for Answered { ticket, result, granted } in answers {
             let caller = self.callers.remove(&ticket);
             let first = caller.as_ref().is_some_and(|caller| caller.first);
-            let arrived = caller.is_some_and(|caller| (caller.reply)(result));
+            let arrived = match caller {
+                Some(caller) => (caller.reply)(self.said(now, result)?),
+                None => false,
+            };
             match granted {
-                Some(granted) if arrived => drop(delivered.insert(*granted.hash.as_bytes())),
-                Some(granted) if granted.fresh || first => abandoned.push(granted),
-                _ => {}
+                Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
+                Some(Granted::Lease { fresh, .. }) if !fresh && !first => {}
+                Some(Granted::Jobs(_)) if arrived => {}
+                Some(granted) => abandoned.push(granted),
+                None => {}
             }
         }
         // The same hold id may have been answered twice in this batch: one arrival is enough.
-        abandoned.retain(|granted| !delivered.contains(granted.hash.as_bytes()));
-        abandoned
+        abandoned.retain(|granted| match granted {
+            Granted::Lease { hash, .. } => !delivered.contains(hash.as_bytes()),
+            Granted::Jobs(_) => true,
+        });
+        Ok(abandoned)
+    }
+
+    /// What an answer says, read from the archive where it stands there.
+    fn said(&mut self, now: Stamp, reply: state::Reply) -> Result<Result<Answer, StoreError>, KeepError> {
+        match reply {
+            state::Reply::Said(result) => Ok(result),
+            state::Reply::ToRead(look) => match self.engine.read(now, look, self.keep.archive()) {
+                Ok(answer) => Ok(Ok(Answer::Job(answer))),
+                Err(why) => Err(KeepError::Failed(why)),
+            },
+        }
     }
 }

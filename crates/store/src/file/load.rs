@@ -39,6 +39,9 @@ pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlit
     load_floors(connection, &mut kept)?;
     load_events(connection, &mut kept)?;
     load_leases(connection, now, trust, &mut kept)?;
+    let (jobs, jobs_aside) = super::job::load(connection, now, trust)?;
+    kept.jobs = jobs;
+    kept.set_aside += jobs_aside;
     if trust != Trust::Exact {
         keep_anew(connection, &kept)?;
     }
@@ -63,15 +66,14 @@ fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()>
     while let Some(row) = rows.next()? {
         let seq: i64 = row.get(0)?;
         kept.last_seq = from_sql(seq);
-        match row
-            .get_ref(1)?
-            .as_blob()
-            .ok()
-            .and_then(|bytes| postcard::from_bytes::<Event>(bytes).ok())
-        {
-            Some(event) if event.seq == kept.last_seq => kept.events.push(event),
-            // An event that cannot be read is only missing from the story. Those before it would seem to reach further
-            // than they do, so the story starts after it.
+        let bytes = row.get_ref(1)?.as_blob().ok();
+        let events = bytes.and_then(|bytes| postcard::from_bytes::<Vec<Event>>(bytes).ok());
+        match events {
+            Some(events) if events.last().is_some_and(|event| event.seq == kept.last_seq) => {
+                kept.events.extend(events);
+            }
+            // Events that cannot be read are only missing from the story. Those before them would seem to reach further
+            // than they do, so the story starts after them.
             _ => kept.events.clear(),
         }
     }
@@ -80,6 +82,7 @@ fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()>
 
 fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kept) -> rusqlite::Result<()> {
     let mut broken: Vec<(i64, String)> = Vec::new();
+    let noted_after = kept.last_seq;
     walk(connection, |slot, row, renewed_ms, lease| match lease {
         Ok(mut lease) => {
             rebase(&mut lease, now, trust);
@@ -96,7 +99,7 @@ fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kep
             }
         }
     })?;
-    set_aside(connection, kept, broken)?;
+    set_aside(connection, kept, broken, noted_after)?;
     let aside: i64 = connection.query_row("SELECT count(*) FROM aside", [], |row| row.get(0))?;
     kept.set_aside = from_sql(aside);
     Ok(())
@@ -133,7 +136,12 @@ fn walk(
 }
 
 /// Moves rows that cannot be read out of the way, and keeps what stands in for them.
-fn set_aside(connection: &Connection, kept: &Kept, broken: Vec<(i64, String)>) -> rusqlite::Result<()> {
+fn set_aside(
+    connection: &Connection,
+    kept: &Kept,
+    broken: Vec<(i64, String)>,
+    noted_after: u64,
+) -> rusqlite::Result<()> {
     if broken.is_empty() {
         return Ok(());
     }
@@ -151,10 +159,10 @@ fn set_aside(connection: &Connection, kept: &Kept, broken: Vec<(i64, String)>) -
         let values = params![namespace.as_str(), to_sql(floor.get())];
         connection.execute("INSERT OR REPLACE INTO floors VALUES (?1, ?2)", values)?;
     }
-    for event in &kept.events {
-        let bytes = postcard::to_stdvec(event).unwrap_or_default();
-        let values = params![to_sql(event.seq), bytes];
-        connection.execute("INSERT OR IGNORE INTO events VALUES (?1, ?2)", values)?;
+    let noted: Vec<&Event> = kept.events.iter().filter(|event| event.seq > noted_after).collect();
+    if let Some(last) = noted.last() {
+        let values = params![to_sql(last.seq), postcard::to_stdvec(&noted).unwrap_or_default()];
+        connection.execute("INSERT INTO events VALUES (?1, ?2)", values)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod boot;
 mod codec;
 mod frame;
 mod gate;
+mod job;
 mod link;
 mod load;
 mod owner;
@@ -222,9 +223,9 @@ impl Drop for Telling {
         match self.told.try_recv() {
             Ok(Told::Answer { result, .. }) => {
                 if let Some((namespace, claim)) = self.claim.take()
-                    && let Some(hold) = claim.unclaimed(*result)
+                    && let Some(unclaimed) = claim.unclaimed(*result)
                 {
-                    let _ = self.orders.send(Order::GiveBack(namespace, hold));
+                    let _ = self.orders.send(Order::GiveBack(namespace, Box::new(unclaimed)));
                 }
             }
             Ok(Told::AskHere { .. }) => {}
@@ -254,6 +255,7 @@ fn aged(ask: &Ask, by_ms: u64, again: bool) -> Ask {
             }
         }
         Ask::Events(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
+        Ask::Job(ask) => ask.age(by_ms, again, ON_THE_WAY_MS),
         _ => {}
     }
     ask
@@ -264,6 +266,7 @@ fn waited_longer(mut answer: Answer, by_ms: u64) -> Answer {
     match &mut answer {
         Answer::Acquired(acquired) => acquired.waited_ms = acquired.waited_ms.saturating_add(by_ms),
         Answer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
+        Answer::Job(answer) => answer.waited_longer(by_ms),
         _ => {}
     }
     answer

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 /// `FENC`, in the file's header: recognises our files before they are opened.
 pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
 /// The newest schema that this program knows.
-pub(super) const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// How long one attempt waits for somebody else's transaction. Whoever must wait longer tries again, and can say
 /// in between what it waits for.
@@ -81,16 +81,21 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
         0 if number("SELECT count(*) FROM sqlite_schema")? > 0 => {
             Err(unusable(&place.database(), "it is somebody else's database; it was left untouched"))
         }
-        0 => {
-            connection.execute_batch(VERSION_1).map_err(fail)?;
+        SCHEMA_VERSION => Ok(()),
+        version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
+        version => {
+            for step in VERSIONS.iter().skip(version as usize) {
+                connection.execute_batch(step).map_err(fail)?;
+            }
             let marks =
                 format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};");
             connection.execute_batch(&marks).map_err(fail)
         }
-        version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
-        _ => Ok(()),
     }
 }
+
+/// What makes each version out of the one before it.
+const VERSIONS: [&str; SCHEMA_VERSION as usize] = [VERSION_1, super::job::VERSION_2];
 
 /// A schema that this program does not know yet.
 pub(super) fn newer(database: &Path, version: u32) -> StoreError {

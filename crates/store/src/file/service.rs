@@ -16,16 +16,15 @@ use super::place::{Place, unusable};
 use super::sqlite::{Failure, Unnoted};
 use super::takeover::{self, Attempt, Ownership};
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, Claim, Ended, Engine, Handle, Writer};
+use crate::engine::{Answer, Ask, Claim, Ended, Engine, Handle, Unclaimed, Writer};
 use crate::error::StoreError;
-use crate::lease::HoldRef;
 
 /// What a handle asks of its thread.
 pub(super) enum Order {
     Ask(u64, Box<Question>),
     Cancel(u64),
     /// A lease was granted to somebody who had gone.
-    GiveBack(Namespace, HoldRef),
+    GiveBack(Namespace, Box<Unclaimed>),
     Close,
 }
 
@@ -149,7 +148,7 @@ struct Service {
     /// Those whose asker has gone while they were on their way to the owner: what they are granted is given back.
     left: HashMap<u64, Box<Question>>,
     /// Leases to give back, once there is somebody to give them to.
-    unclaimed: Vec<(Namespace, HoldRef)>,
+    unclaimed: Vec<(Namespace, Unclaimed)>,
     /// Whether the handle has been closed: whatever goes on then comes to an end.
     closed: bool,
 }
@@ -196,8 +195,8 @@ impl Service {
                 Some(pending) => Taken::Left(id, pending.question),
                 None => Taken::Nothing,
             }),
-            Order::GiveBack(namespace, hold) => {
-                self.unclaimed.push((namespace, hold));
+            Order::GiveBack(namespace, unclaimed) => {
+                self.unclaimed.push((namespace, *unclaimed));
                 Some(Taken::Nothing)
             }
             Order::Close => {
@@ -297,29 +296,29 @@ impl Service {
                 None => return,
             },
         };
-        if let Some(hold) = Claim::of(&ask).and_then(|claim| claim.unclaimed(*result)) {
-            self.unclaimed.push((namespace, hold));
+        if let Some(unclaimed) = Claim::of(&ask).and_then(|claim| claim.unclaimed(*result)) {
+            self.unclaimed.push((namespace, unclaimed));
         }
     }
 
     /// Gives back what nobody is there to take, but for what is being asked for again: that has a new asker. If it does
     /// not arrive, the lease runs out by itself.
     fn give_back(&mut self, link: &mut Link) -> std::io::Result<()> {
-        for (namespace, hold) in std::mem::take(&mut self.unclaimed) {
-            if self.is_asked_for(&namespace, &hold) {
+        for (namespace, unclaimed) in std::mem::take(&mut self.unclaimed) {
+            if self.is_asked_for(&namespace, &unclaimed) {
                 continue;
             }
-            let ask = Box::new(Ask::Release(vec![hold]));
+            let ask = Box::new(unclaimed.ask);
             // Nobody waits for its answer, so its number may be anybody's.
             link.queue(&ToOwner::Ask { id: u64::MAX, namespace, ask, patience_ms: 1_000 })?;
         }
         Ok(())
     }
 
-    fn is_asked_for(&self, namespace: &Namespace, hold: &HoldRef) -> bool {
+    fn is_asked_for(&self, namespace: &Namespace, unclaimed: &Unclaimed) -> bool {
         self.pending.values().any(|Pending { question, .. }| {
             question.namespace == *namespace
-                && Claim::of(&question.ask).is_some_and(|claim| claim.hold == hold.hold)
+                && Claim::of(&question.ask).is_some_and(|claim| claim.hold == unclaimed.hold)
         })
     }
 
@@ -414,9 +413,9 @@ impl Service {
     /// Those who asked elsewhere ask here, if there is an engine here; and what nobody took is given back here.
     fn send_all_here(&mut self) {
         let Some(engine) = self.shared.here() else { return };
-        for (namespace, hold) in std::mem::take(&mut self.unclaimed) {
-            if !self.is_asked_for(&namespace, &hold) {
-                engine.give_back(namespace, hold);
+        for (namespace, unclaimed) in std::mem::take(&mut self.unclaimed) {
+            if !self.is_asked_for(&namespace, &unclaimed) {
+                engine.give_back(namespace, unclaimed);
             }
         }
         for (_, pending) in std::mem::take(&mut self.pending) {

@@ -12,7 +12,7 @@ use super::gate;
 use super::place::Place;
 use super::schema::is_busy;
 use super::turn::Turn;
-use crate::engine::{Change, Changes, Keep, KeepError};
+use crate::engine::{Archive, Change, Changes, Keep, KeepError};
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.
@@ -22,7 +22,7 @@ const LOG_PAGES_BUSY: i64 = 8_000;
 /// The owner's hold on the database. It is itself a leaseholder with a fence: the epoch.
 #[derive(Debug)]
 pub(super) struct SqliteKeep {
-    connection: Connection,
+    pub(super) connection: Connection,
     place: Arc<Place>,
     turn: Turn,
     /// Once the disk has failed: how, and why that could not be noted, where it could not.
@@ -145,7 +145,8 @@ impl SqliteKeep {
         written?;
         gate::fail(&self.place, "commit")?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
-        let rows = i64::try_from(changes.rows.len() + changes.events.len()).unwrap_or(i64::MAX);
+        let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
+        let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
         Ok(Some(()))
     }
@@ -198,19 +199,21 @@ impl SqliteKeep {
                 }
             }
         }
+        for change in &changes.jobs {
+            super::job::write(connection, buffer, change)?;
+        }
         self.write_events(changes)
     }
 
     fn write_events(&mut self, changes: &Changes) -> rusqlite::Result<()> {
         let Some(last) = changes.events.last() else { return Ok(()) };
-        let mut insert = self.connection.prepare_cached("INSERT INTO events VALUES (?1, ?2)")?;
-        for event in &changes.events {
-            self.buffer.clear();
-            if let Ok(bytes) = postcard::to_extend(event, std::mem::take(&mut self.buffer)) {
-                self.buffer = bytes;
-            }
-            insert.execute(params![to_sql(event.seq), &self.buffer[..]])?;
+        self.buffer.clear();
+        if let Ok(bytes) = postcard::to_extend(&changes.events, std::mem::take(&mut self.buffer)) {
+            self.buffer = bytes;
         }
+        self.connection
+            .prepare_cached("INSERT INTO events VALUES (?1, ?2)")?
+            .execute(params![to_sql(last.seq), &self.buffer[..]])?;
         // Forgotten by the hundred: deleting one for each one written would touch a page more in every batch.
         let keep_from = last.seq.saturating_sub(EVENTS_KEPT as u64);
         if keep_from > self.forgotten_seq + 256 {
@@ -249,8 +252,12 @@ impl SqliteKeep {
 impl Keep for SqliteKeep {
     const KEEPS: bool = true;
 
-    fn keep(&mut self, changes: &Changes) -> Result<(), KeepError> {
+    fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError> {
         self.in_turn(|keep| keep.try_keep(changes))
+    }
+
+    fn archive(&mut self) -> &mut dyn Archive {
+        self
     }
 
     fn confirm(&mut self) -> Result<(), KeepError> {

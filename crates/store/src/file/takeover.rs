@@ -150,7 +150,7 @@ fn try_attempt(
     copy_back_all(place, &connection, &turn, &blocked, waits_for)?;
     place.forget_before(next);
     let oldest_seq = kept.events.first().map_or(0, |event| event.seq);
-    let mut engine = Engine::from_kept(kept);
+    let mut engine = Engine::from_kept(clock.now(), kept);
     engine.served_by = Some((pid, next));
     let keep = SqliteKeep::new(connection, Arc::clone(place), turn, next, oldest_seq);
     Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))

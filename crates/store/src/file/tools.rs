@@ -101,6 +101,8 @@ pub struct CheckReport {
     pub keys: u64,
     /// How many of them are held on record.
     pub held: u64,
+    /// How many jobs it keeps that have not come to their end.
+    pub jobs: u64,
     /// How many rows were set aside earlier because they could not be read.
     pub set_aside: u64,
     /// What is wrong with it; empty: nothing.
@@ -142,10 +144,11 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
         }
     }
     report.schema = u32::try_from(number("PRAGMA user_version")?).unwrap_or(u32::MAX);
-    if report.schema != SCHEMA_VERSION {
+    // An older one is brought up to date by whoever opens it.
+    if report.schema == 0 || report.schema > SCHEMA_VERSION {
         report
             .problems
-            .push(format!("schema version {} is not {SCHEMA_VERSION}", report.schema));
+            .push(format!("schema version {} is not one of 1 to {SCHEMA_VERSION}", report.schema));
         return Ok(());
     }
     report.epoch = u64::try_from(number("SELECT epoch FROM meta")?).unwrap_or(0);
@@ -175,6 +178,9 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
                 .push(format!("{name}: stands in slot {other} and in slot {slot}"));
         }
     })?;
+    if report.schema >= 2 {
+        super::job::examine(connection, report)?;
+    }
     connection.execute_batch("COMMIT")
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_core::{Event, Namespace, Owner, Reason, Token};
+use fencehold_core::{Event, Namespace, Owner, Reason, Stamp, Token};
 use proptest::prelude::*;
 
+use super::super::jobs::KeptJobs;
 use super::super::keep::{Change, Changes, Kept, KeptLease};
-use super::super::state::Engine;
+use super::super::state::{Engine, Reply};
 use super::{Ask, Rig, TTL_MS, key, request};
 use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
 
@@ -49,19 +50,23 @@ impl Disk {
             }
             other => panic!("not a lease: {other:?}"),
         };
-        Engine::from_kept(Kept {
-            leases: self.leases.values().map(lease).collect(),
-            floors: self
-                .floors
-                .iter()
-                .map(|(namespace, floor)| (namespace.clone(), *floor))
-                .collect(),
-            events: self.events.clone(),
-            last_seq: self.events.last().map_or(0, |event| event.seq),
-            closed_until_ms: self.closed_until_ms,
-            longest_ttl_ms: self.longest_ttl_ms,
-            set_aside: 0,
-        })
+        Engine::from_kept(
+            Stamp::default(),
+            Kept {
+                leases: self.leases.values().map(lease).collect(),
+                floors: self
+                    .floors
+                    .iter()
+                    .map(|(namespace, floor)| (namespace.clone(), *floor))
+                    .collect(),
+                events: self.events.clone(),
+                last_seq: self.events.last().map_or(0, |event| event.seq),
+                closed_until_ms: self.closed_until_ms,
+                longest_ttl_ms: self.longest_ttl_ms,
+                set_aside: 0,
+                jobs: KeptJobs::default(),
+            },
+        )
     }
 }
 
@@ -101,7 +106,7 @@ fn play(steps: &[Step]) {
                 let hold = request.hold;
                 let (changes, answers) = rig.ask(Ask::Acquire(request));
                 disk.keep(changes);
-                if let Ok(super::Answer::Acquired(acquired)) = &answers[0].result {
+                if let Reply::Said(Ok(super::Answer::Acquired(acquired))) = &answers[0].result {
                     holds.push(HoldRef { key: acquired.key.clone(), hold, token: acquired.grant.token });
                 }
             }
@@ -110,7 +115,7 @@ fn play(steps: &[Step]) {
             Step::Revoke(name) => disk.keep(rig.ask(revoke(&format!("k/{name}"))).0),
             Step::Pass(ms) => {
                 rig.pass(*ms);
-                while rig.engine.sweep(rig.now, 2) {
+                while rig.sweep(2) {
                     disk.keep(rig.engine.take_batch(true).0);
                 }
                 disk.keep(rig.engine.take_batch(true).0);
@@ -120,7 +125,7 @@ fn play(steps: &[Step]) {
             }
             Step::Restart => rig.engine = disk.load(),
         }
-        let mut other = Rig { engine: disk.load(), now: rig.now, next_ticket: 1 };
+        let mut other = Rig { engine: disk.load(), now: rig.now, ..Rig::new() };
         assert_eq!(seen(&mut rig), seen(&mut other), "after {step:?}");
     }
 }
@@ -185,7 +190,7 @@ fn only_what_promises_something_asks_to_survive_a_power_cut() {
     assert!(changes.durable, "a revocation");
     rig.take(request("k", 4));
     rig.pass(TTL_MS);
-    rig.engine.sweep(rig.now, 10);
+    rig.sweep(10);
     let (changes, _) = rig.engine.take_batch(true);
     assert!(!changes.durable && !changes.is_empty(), "an expiry promises nothing");
     let (changes, _) = rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), lift: 1 });

@@ -2,7 +2,7 @@
 
 use fencehold_core::lease::How;
 
-use super::super::state::Granted;
+use super::super::state::{Granted, Reply};
 use super::{Answer, Answered, Ask, Rig, request};
 use crate::lease::HoldRef;
 
@@ -17,8 +17,8 @@ fn in_line(rig: &mut Rig, nth: u64) -> super::Ticket {
 
 fn granted_to(answers: &[Answered], ticket: super::Ticket) -> Granted {
     let answered = answers.iter().find(|answered| answered.ticket == ticket).expect("an answer");
-    assert!(matches!(answered.result, Ok(Answer::Acquired(_))), "{:?}", answered.result);
-    answered.granted.expect("a grant says where")
+    assert!(matches!(answered.result, Reply::Said(Ok(Answer::Acquired(_)))), "{:?}", answered.result);
+    answered.granted.clone().expect("a grant says where")
 }
 
 fn release(rig: &mut Rig, hold: &HoldRef) -> Vec<Answered> {
@@ -31,8 +31,8 @@ fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
     let holder = rig.take(request("k", 1));
     let (gone, next) = (in_line(&mut rig, 2), in_line(&mut rig, 3));
     let granted = granted_to(&release(&mut rig, &holder), gone);
-    assert!(granted.fresh);
-    rig.engine.abandon(rig.now, granted);
+    assert!(matches!(granted, Granted::Lease { fresh: true, .. }));
+    rig.engine.abandon(rig.now, granted, &mut rig.archive);
     let (changes, answers) = rig.engine.take_batch(true);
     granted_to(&answers, next);
     assert!(changes.durable, "the next grant is a promise");
@@ -52,7 +52,7 @@ fn abandoning_a_hold_that_is_over_does_nothing() {
     let granted = granted_to(&release(&mut rig, &holder), gone);
     rig.pass(super::TTL_MS);
     let newer = rig.take(request("k", 3));
-    rig.engine.abandon(rig.now, granted);
+    rig.engine.abandon(rig.now, granted, &mut rig.archive);
     assert_eq!(rig.renew(&newer), Ok(newer.token));
 }
 

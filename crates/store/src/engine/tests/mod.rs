@@ -10,6 +10,7 @@ mod writer;
 
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Stamp, Token};
 
+use super::jobs::MemoryArchive;
 use super::keep::Changes;
 use super::state::{Answered, Engine};
 use super::waiters::Ticket;
@@ -22,23 +23,28 @@ struct Rig {
     engine: Engine,
     now: Stamp,
     next_ticket: Ticket,
+    archive: MemoryArchive,
 }
 
 impl Rig {
     fn new() -> Self {
         let now = Stamp { store_ms: 1_000_000, wall_ms: 1_800_000_000_000 };
-        Rig { engine: Engine::new(), now, next_ticket: 1 }
+        Rig { engine: Engine::new(), now, next_ticket: 1, archive: MemoryArchive::default() }
     }
 
     fn pass(&mut self, ms: u64) {
         self.now = Stamp { store_ms: self.now.store_ms + ms, wall_ms: self.now.wall_ms + ms };
     }
 
+    fn sweep(&mut self, budget: usize) -> bool {
+        self.engine.sweep(self.now, budget, &mut self.archive)
+    }
+
     /// Sends a request and leaves what comes of it in the engine.
     fn send(&mut self, ask: Ask) -> Ticket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.engine.ask(self.now, ticket, &Namespace::default(), ask);
+        self.engine.ask(self.now, ticket, &Namespace::default(), ask, &mut self.archive);
         ticket
     }
 
@@ -56,7 +62,7 @@ impl Rig {
             .iter()
             .position(|answered| answered.ticket == ticket)
             .expect("an answer at once");
-        answers.swap_remove(at).result
+        answers.swap_remove(at).result.said()
     }
 
     fn take(&mut self, request: AcquireRequest) -> HoldRef {

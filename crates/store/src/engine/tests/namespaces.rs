@@ -14,11 +14,11 @@ fn whoever_only_looks_makes_no_namespace() {
     for nth in 0..10 {
         let nobodys = Namespace::new(format!("nobodys-{nth}")).unwrap();
         for ask in [Ask::Get(key("k")), Ask::List(list.clone()), Ask::Events(events.clone()), Ask::Status] {
-            rig.engine.ask(rig.now, 1_000 + nth, &nobodys, ask);
+            rig.engine.ask(rig.now, 1_000 + nth, &nobodys, ask, &mut rig.archive);
         }
     }
     rig.pass(50);
-    rig.engine.sweep(rig.now, 10);
+    rig.sweep(10);
     let (_, answers) = rig.engine.take_batch(true);
     assert_eq!(answers.len(), 40, "each was answered all the same");
     assert_eq!(rig.engine.table.spaces.len(), 1);

@@ -18,7 +18,7 @@ fn a_sweep_ends_at_most_its_budget_and_says_whether_there_is_more() {
     rig.pass(TTL_MS);
     let mut sweeps = 0;
     let mut held = MANY;
-    while rig.engine.sweep(rig.now, 100) {
+    while rig.sweep(100) {
         sweeps += 1;
         let left = rig.held();
         assert!(held - left <= 100, "one sweep ended {} leases", held - left);
@@ -35,7 +35,7 @@ fn a_renewal_between_two_sweeps_is_answered() {
     lasting.ttl_ms = 10 * TTL_MS;
     let lasting = rig.take(lasting);
     rig.pass(TTL_MS);
-    while rig.engine.sweep(rig.now, 50) {
+    while rig.sweep(50) {
         assert_eq!(rig.renew(&lasting), Ok(lasting.token));
     }
     assert_eq!(rig.held(), 1);
@@ -45,7 +45,7 @@ fn a_renewal_between_two_sweeps_is_answered() {
 fn a_sweep_before_the_deadline_ends_nothing() {
     let mut rig = rig_with_many();
     rig.pass(TTL_MS - 1);
-    assert!(!rig.engine.sweep(rig.now, usize::MAX));
+    assert!(!rig.sweep(usize::MAX));
     assert_eq!(rig.held(), MANY);
 }
 
@@ -57,11 +57,11 @@ fn a_renewed_lease_is_swept_at_its_new_deadline() {
     rig.pass(TTL_MS / 2);
     rig.renew(&held).unwrap();
     rig.pass(TTL_MS / 2);
-    assert!(!rig.engine.sweep(rig.now, 10));
+    assert!(!rig.sweep(10));
     assert_eq!(rig.held(), 1, "past its first deadline only");
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + TTL_MS / 2));
     rig.pass(TTL_MS / 2);
-    assert!(!rig.engine.sweep(rig.now, 10));
+    assert!(!rig.sweep(10));
     assert_eq!(rig.held(), 0);
 }
 

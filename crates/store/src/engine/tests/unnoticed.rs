@@ -3,6 +3,7 @@
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 
+use super::super::state::Reply;
 use super::{Answer, Answered, Ask, Rig, TTL_MS, Ticket, request};
 use crate::error::StoreError;
 
@@ -15,11 +16,11 @@ fn in_line(rig: &mut Rig, nth: u64, wait_ms: u64) -> Ticket {
 }
 
 fn answer_to(answers: &[Answered], ticket: Ticket) -> &Result<Answer, StoreError> {
-    &answers
-        .iter()
-        .find(|answered| answered.ticket == ticket)
-        .expect("an answer")
-        .result
+    let answered = answers.iter().find(|answered| answered.ticket == ticket);
+    match &answered.expect("an answer").result {
+        Reply::Said(result) => result,
+        Reply::ToRead(look) => panic!("still to be read: {look:?}"),
+    }
 }
 
 /// R19: the waiter's time is up, nobody has noticed, and the holder releases.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use fencehold_core::Namespace;
 use fencehold_core::lease::How;
 
-use super::super::keep::{Changes, Keep, KeepError, KeepNothing};
+use super::super::jobs::{Archive, MemoryArchive};
+use super::super::keep::{Changes, Keep, KeepError, KeepInMemory};
 use super::super::{Claim, Handle, Writer};
 use super::{Answer, Ask, Engine, key, request};
 use crate::clock::ManualClock;
@@ -52,7 +53,7 @@ fn take(handle: &Handle, request: AcquireRequest) -> HoldRef {
 /// R14: nobody takes the answer, so the key is free again before anybody is answered anything else.
 #[test]
 fn a_grant_that_nobody_takes_is_given_back() {
-    let writer = start(KeepNothing);
+    let writer = start(KeepInMemory::default());
     let handle = &writer.handle;
     let held = take(handle, request("k", 1));
     let waiter = AcquireRequest { wait_ms: 60_000, ..request("k", 2) };
@@ -71,7 +72,7 @@ fn a_grant_that_nobody_takes_is_given_back() {
 /// R13: the same request was sent twice, and one of the two was answered: that one has the lease.
 #[test]
 fn a_grant_that_one_of_two_sendings_takes_is_kept() {
-    let writer = start(KeepNothing);
+    let writer = start(KeepInMemory::default());
     let handle = &writer.handle;
     take(handle, request("k", 1));
     // The answer to the second sending finds nobody, but it is not a fresh grant.
@@ -93,7 +94,7 @@ fn drop_the_answer_to_a_repeat(handle: &Handle, first: bool) {
 /// R14: an owner granted it and went before its answer arrived; the next one was asked again, by a call that has gone.
 #[test]
 fn a_resumed_grant_that_only_this_call_can_know_of_is_given_back() {
-    let writer = start(KeepNothing);
+    let writer = start(KeepInMemory::default());
     take(&writer.handle, request("k", 1));
     drop_the_answer_to_a_repeat(&writer.handle, true);
     assert_eq!(view(&writer.handle).holder, None);
@@ -102,7 +103,7 @@ fn a_resumed_grant_that_only_this_call_can_know_of_is_given_back() {
 /// P7: an earlier call may have been answered, and be at work.
 #[test]
 fn a_resumed_grant_that_an_earlier_call_may_have_is_left_alone() {
-    let writer = start(KeepNothing);
+    let writer = start(KeepInMemory::default());
     take(&writer.handle, request("k", 1));
     drop_the_answer_to_a_repeat(&writer.handle, false);
     assert_eq!(view(&writer.handle).holder.unwrap().owner.as_str(), "owner-1");
@@ -113,7 +114,7 @@ fn a_resumed_grant_that_an_earlier_call_may_have_is_left_alone() {
 fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
     let (arrived, at_gate) = mpsc::channel();
     let (open, go_on) = mpsc::channel();
-    let writer = start(Gate { arrived, go_on });
+    let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
     let handle = &writer.handle;
     let taken = send(handle, Ask::Acquire(request("k", 1)), true);
     at_gate.recv_timeout(LONG).unwrap();
@@ -132,12 +133,13 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
 struct Gate {
     arrived: Sender<Changes>,
     go_on: Receiver<std::result::Result<(), KeepError>>,
+    archive: MemoryArchive,
 }
 
 impl Keep for Gate {
     const KEEPS: bool = true;
 
-    fn keep(&mut self, changes: &Changes) -> std::result::Result<(), KeepError> {
+    fn keep(&mut self, changes: &mut Changes) -> std::result::Result<(), KeepError> {
         self.arrived.send(changes.clone()).unwrap();
         self.go_on.recv().unwrap_or(Ok(()))
     }
@@ -150,6 +152,10 @@ impl Keep for Gate {
     fn tidy(&mut self, _: bool) -> std::result::Result<(), KeepError> {
         Ok(())
     }
+
+    fn archive(&mut self) -> &mut dyn Archive {
+        &mut self.archive
+    }
 }
 
 /// P6: what is acknowledged was kept before.
@@ -157,7 +163,7 @@ impl Keep for Gate {
 fn no_answer_goes_out_before_its_batch_was_kept() {
     let (arrived, at_gate) = mpsc::channel();
     let (open, go_on) = mpsc::channel();
-    let writer = start(Gate { arrived, go_on });
+    let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
     let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
     let changes = at_gate.recv_timeout(LONG).unwrap();
     assert!(changes.durable && !changes.rows.is_empty() && !changes.events.is_empty());
@@ -180,7 +186,7 @@ fn a_batch_that_could_not_be_kept_is_never_answered() {
     for error in [KeepError::Failed("no space".to_owned()), KeepError::Superseded] {
         let (arrived, at_gate) = mpsc::channel();
         let (open, go_on) = mpsc::channel();
-        let writer = start(Gate { arrived, go_on });
+        let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
         let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
         at_gate.recv_timeout(LONG).unwrap();
         open.send(Err(error)).unwrap();
@@ -196,7 +202,7 @@ fn a_batch_that_could_not_be_kept_is_never_answered() {
 fn a_batch_that_met_a_busy_disk_is_kept_later() {
     let (arrived, at_gate) = mpsc::channel();
     let (open, go_on) = mpsc::channel();
-    let writer = start(Gate { arrived, go_on });
+    let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
     let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
     let first = at_gate.recv_timeout(LONG).unwrap();
     open.send(Err(KeepError::Busy("somebody writes".to_owned()))).unwrap();

@@ -1,0 +1,118 @@
+//! Everything that can be asked about jobs, and the answers, as plain data.
+
+use fencehold_core::Owner;
+use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
+use serde::{Deserialize, Serialize};
+
+use crate::job::{
+    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
+    FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAnswer, LedgerEntry, NewJob, QueueOrder,
+    QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum JobAsk {
+    Enqueue(Vec<NewJob>),
+    Claim(ClaimRequest),
+    Renew(Vec<AttemptRef>),
+    Report(Vec<Report>),
+    Ledger(Vec<LedgerEntry>),
+    Get(JobId),
+    WaitFor(WaitRequest),
+    List(JobsRequest),
+    Act(ActRequest),
+    Queues,
+    SetQueue(QueueOrder),
+    Schedules,
+    SetSchedule(Box<ScheduleSpec>),
+    RemoveSchedule { name: ScheduleName, by: Owner },
+    Begin(BeginRequest),
+    Findings(FindingsRequest),
+    Resolve(ResolveRequest),
+}
+
+impl JobAsk {
+    /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            JobAsk::Get(_)
+                | JobAsk::WaitFor(_)
+                | JobAsk::List(_)
+                | JobAsk::Queues
+                | JobAsk::Schedules
+                | JobAsk::Findings(_)
+        )
+    }
+
+    /// Whether it may be sent again although it may have been carried out. A person's act may not: the job could have
+    /// gone on since.
+    #[cfg(feature = "file")]
+    pub(crate) fn may_be_repeated(&self) -> bool {
+        match self {
+            JobAsk::Act(request) => request.dry_run,
+            JobAsk::Resolve(_) => false,
+            _ => true,
+        }
+    }
+
+    /// How long it may stand in line.
+    #[cfg(feature = "file")]
+    pub(crate) fn wait_ms(&self) -> u64 {
+        match self {
+            JobAsk::Claim(request) => request.wait_ms,
+            JobAsk::WaitFor(request) => request.wait_ms,
+            _ => 0,
+        }
+    }
+
+    /// The same question, some time later.
+    #[cfg(feature = "file")]
+    pub(crate) fn age(&mut self, by_ms: u64, again: bool, on_the_way_ms: u64) {
+        match self {
+            JobAsk::Claim(request) => {
+                if again {
+                    request.waited_before_ms = request.waited_before_ms.saturating_add(by_ms);
+                }
+                if again || by_ms > on_the_way_ms {
+                    request.wait_ms = request.wait_ms.saturating_sub(by_ms);
+                }
+            }
+            JobAsk::WaitFor(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum JobAnswer {
+    Enqueued(Vec<Result<Enqueued, Refusal>>),
+    Claimed(Claimed),
+    Renewed(RenewedJobs),
+    Reported(Vec<Result<Reported, Refusal>>),
+    Ledger(Vec<Result<LedgerAnswer, Refusal>>),
+    Job(Option<Box<JobDetail>>),
+    Jobs(JobPage),
+    Acted(Acted),
+    Queues(Vec<QueueView>),
+    Queue(QueueView),
+    Schedules(Vec<ScheduleView>),
+    Schedule(Box<ScheduleView>),
+    Removed(bool),
+    Began(Began),
+    Findings(FindingPage),
+    Resolved(Result<(), Refusal>),
+}
+
+impl JobAnswer {
+    /// The time on the way counts as time in line.
+    #[cfg(feature = "file")]
+    pub(crate) fn waited_longer(&mut self, by_ms: u64) {
+        match self {
+            JobAnswer::Claimed(claimed) => claimed.waited_ms = claimed.waited_ms.saturating_add(by_ms),
+            JobAnswer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
+            JobAnswer::Began(began) => began.waited_ms = began.waited_ms.saturating_add(by_ms),
+            _ => {}
+        }
+    }
+}

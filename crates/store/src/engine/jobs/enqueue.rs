@@ -1,0 +1,276 @@
+//! Putting jobs into their queues: once each, whatever is sent twice.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use fencehold_core::job::{JobId, Record, Refusal, UniqueKey};
+use fencehold_core::limits::JOBS_MAX;
+use fencehold_core::{Fact, Stamp};
+use sha2::{Digest, Sha256};
+
+use super::archive::{About, Archive, Body, JobChange, KeptJob, KeptUnique};
+use super::check::check_job;
+use super::{JobAnswer, Touch};
+use crate::engine::state::Engine;
+use crate::job::{Enqueued, NewJob, QueueMode, UndoOf};
+
+/// How precisely the ends of windows are noted: a key may stay taken for so much longer.
+const WINDOW_STEP_MS: u64 = 60_000;
+
+/// A unique key that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) job: JobId,
+    pub(super) payload: [u8; 16],
+    pub(super) until_wall_ms: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Uniques {
+    taken: HashMap<(u32, [u8; 16]), Taken>,
+    /// Which may be forgotten when.
+    by_end: BTreeMap<u64, Vec<(u32, [u8; 16])>>,
+}
+
+impl Uniques {
+    pub(super) fn get(&self, space: u32, key: [u8; 16]) -> Option<Taken> {
+        self.taken.get(&(space, key)).copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    fn take(&mut self, space: u32, key: [u8; 16], taken: Taken) {
+        self.taken.insert((space, key), taken);
+        self.by_end
+            .entry(taken.until_wall_ms / WINDOW_STEP_MS)
+            .or_default()
+            .push((space, key));
+    }
+
+    pub(super) fn free(&mut self, space: u32, key: [u8; 16]) -> bool {
+        self.taken.remove(&(space, key)).is_some()
+    }
+
+    #[cfg(feature = "file")]
+    pub(super) fn restore(&mut self, space: u32, kept: &KeptUnique) {
+        let KeptUnique { key, job, payload, until_wall_ms, .. } = *kept;
+        self.take(space, key, Taken { job, payload, until_wall_ms });
+    }
+
+    /// Keys whose window may have ended by this moment, a few at a time.
+    pub(super) fn ended(&mut self, wall_ms: u64, most: usize) -> Vec<(u32, [u8; 16])> {
+        let mut ended = Vec::new();
+        while ended.len() < most
+            && let Some(mut first) = self.by_end.first_entry()
+            && *first.key() < wall_ms / WINDOW_STEP_MS
+        {
+            let keys = first.get_mut();
+            let keep = keys.len().saturating_sub(most - ended.len());
+            ended.extend(keys.drain(keep..));
+            if keys.is_empty() {
+                first.remove();
+            }
+        }
+        ended
+    }
+
+    /// Looks at a key again in one step's time: its job has not come to its end.
+    pub(super) fn put_off(&mut self, space: u32, key: [u8; 16], wall_ms: u64) {
+        self.by_end.entry(wall_ms / WINDOW_STEP_MS + 1).or_default().push((space, key));
+    }
+}
+
+/// What a text is recognised by.
+pub(super) fn digest(text: &str) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&Sha256::digest(text)[..16]);
+    short
+}
+
+/// What a unique key is recognised by. Keys of operations are apart from those of jobs.
+pub(super) fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
+    digest(&format!("{kind}:{key}"))
+}
+
+impl Engine {
+    pub(super) fn enqueue(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        jobs: Vec<NewJob>,
+        archive: &mut dyn Archive,
+    ) -> JobAnswer {
+        let answers = jobs.into_iter().map(|job| self.enqueue_one(now, space, job, archive)).collect();
+        JobAnswer::Enqueued(answers)
+    }
+
+    fn enqueue_one(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        job: NewJob,
+        archive: &mut dyn Archive,
+    ) -> Result<Enqueued, Refusal> {
+        let run_at_wall_ms = check_job(&job, now)?;
+        if let Some(found) = self.job_with_id(space, job.id, archive)? {
+            let same = found.payload == job.payload && found.kind == job.kind && found.queue == job.queue;
+            if !same {
+                return Err(Refusal::Conflict { what: "id".to_owned(), first: job.id });
+            }
+            return Ok(Enqueued { id: job.id, existed: true });
+        }
+        let unique = job
+            .unique
+            .as_ref()
+            .map(|unique| (unique_digest("job", &unique.key), unique.window_ms));
+        let payload = if unique.is_some() { digest(&job.payload) } else { [0; 16] };
+        if let Some((key, _)) = unique
+            && let Some(taken) = self.taken_by(now, space, key, archive)
+        {
+            if taken.payload != payload {
+                return Err(Refusal::Conflict { what: "unique key".to_owned(), first: taken.job });
+            }
+            return Ok(Enqueued { id: taken.job, existed: true });
+        }
+        if let Some(number) = self.jobs.queues.find(space, &job.queue)
+            && self.jobs.queues.at(number).mode == QueueMode::Draining
+        {
+            return Err(Refusal::Draining { queue: job.queue });
+        }
+        if self.jobs.live() >= JOBS_MAX {
+            return Err(Refusal::Full { what: "jobs of this store".to_owned(), limit: JOBS_MAX });
+        }
+        if let Some((key, window_ms)) = unique {
+            let until_wall_ms = now.wall_ms.saturating_add(window_ms);
+            self.take_unique(space, key, Taken { job: job.id, payload, until_wall_ms });
+        }
+        let id = job.id;
+        self.add_job(now, space, job, run_at_wall_ms, None);
+        Ok(Enqueued { id, existed: false })
+    }
+
+    pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: Taken) {
+        self.jobs.uniques.take(space, key, taken);
+        let Taken { job, payload, until_wall_ms } = taken;
+        let namespace = self.namespace(space);
+        let kept = KeptUnique { namespace, key, job, payload, until_wall_ms };
+        self.jobs.batch.others.push(JobChange::Unique(kept));
+    }
+
+    /// Whose a unique key is at this moment: for its window, and until its job has come to its end.
+    pub(super) fn taken_by(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        key: [u8; 16],
+        archive: &mut dyn Archive,
+    ) -> Option<Taken> {
+        let taken = self.jobs.uniques.get(space, key)?;
+        if now.wall_ms < taken.until_wall_ms {
+            return Some(taken);
+        }
+        let at = self.find_job(space, taken.job, archive).ok()?;
+        let slot = self.jobs.table.at(at)?;
+        (!slot.record.state.is_final()).then_some(taken)
+    }
+
+    /// The body of the job that has this id already.
+    fn job_with_id(
+        &mut self,
+        space: u32,
+        id: JobId,
+        archive: &mut dyn Archive,
+    ) -> Result<Option<Arc<Body>>, Refusal> {
+        // Ids are made in the order of time: one that is later than all others is new.
+        if self.jobs.last_id.is_none_or(|last| id > last) {
+            return Ok(None);
+        }
+        let Ok(at) = self.find_job(space, id, archive) else {
+            // Of another namespace, or nobody's. Another namespace's job is none of this one's business, but an id
+            // names one job.
+            if self.jobs.table.find(id).is_some() {
+                return Err(Refusal::Conflict { what: "id".to_owned(), first: id });
+            }
+            return Ok(None);
+        };
+        let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
+        Ok(self.body(arrival, archive))
+    }
+
+    /// Makes a job. It has been looked at.
+    pub(super) fn add_job(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        job: NewJob,
+        run_at_wall_ms: Option<u64>,
+        undo_of: Option<UndoOf>,
+    ) -> u32 {
+        let (queue, made) = self.jobs.queues.find_or_insert(space, &job.queue);
+        if made {
+            self.jobs.batch.queues.insert(queue);
+        }
+        self.jobs.last_arrival += 1;
+        self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
+        let arrival = self.jobs.last_arrival;
+        let record = Record::new(job.terms, run_at_wall_ms, now);
+        let state = record.state;
+        let about = About {
+            bytes: u32::try_from(job.payload.len()).unwrap_or(u32::MAX),
+            yield_within_ms: u32::try_from(job.yield_within_ms.unwrap_or(0)).unwrap_or(u32::MAX),
+            undoes: undo_of.is_some(),
+        };
+        let fact = Fact::JobEnqueued { queue: job.queue.clone(), kind: job.kind.clone(), state };
+        let body = Arc::new(Body {
+            namespace: self.namespace(space),
+            queue: job.queue,
+            kind: job.kind,
+            payload: job.payload,
+            labels: job.labels,
+            trace: job.trace,
+            unique: job.unique.map(|unique| unique.key),
+            yield_within_ms: job.yield_within_ms,
+            enqueued_wall_ms: now.wall_ms,
+            undo_of,
+        });
+        let at = self.jobs.table.insert(KeptJob {
+            arrival,
+            id: job.id,
+            queue,
+            record,
+            deadline_ms: 0,
+            about,
+            reopened: false,
+        });
+        self.jobs.batch.bodies.insert(arrival, (job.id, body));
+        self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+        self.batch.durable = true;
+        self.take_place(now, at);
+        self.note_job(now, space, job.id, vec![fact]);
+        at
+    }
+
+    /// Forgets unique keys whose window has ended and whose job has come to its end.
+    pub(super) fn free_uniques(&mut self, now: Stamp, archive: &mut dyn Archive) {
+        const AT_A_TIME: usize = 64;
+        for (space, key) in self.jobs.uniques.ended(now.wall_ms, AT_A_TIME) {
+            if self.jobs.uniques.get(space, key).is_none() {
+                continue;
+            }
+            if self.taken_by(now, space, key, archive).is_some() {
+                self.jobs.uniques.put_off(space, key, now.wall_ms);
+            } else {
+                self.drop_unique(space, key);
+            }
+        }
+    }
+
+    pub(super) fn drop_unique(&mut self, space: u32, key: [u8; 16]) {
+        if self.jobs.uniques.free(space, key) {
+            let namespace = self.namespace(space);
+            self.jobs.batch.others.push(JobChange::NoUnique { namespace, key });
+        }
+    }
+}

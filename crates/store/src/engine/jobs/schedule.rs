@@ -1,0 +1,177 @@
+//! Schedules: what to enqueue when. Each firing makes one job, named after its moment, so that it is made once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencehold_core::job::schedule::{Cron, Zone};
+use fencehold_core::job::{JobId, ScheduleName};
+use fencehold_core::{BadInput, Fact, Stamp};
+
+use super::JobAnswer;
+use super::archive::{Archive, JobChange, KeptSchedule};
+use crate::engine::state::Engine;
+use crate::error::StoreError;
+use crate::job::{NewJob, ScheduleSpec, ScheduleView};
+
+/// How many schedules fire in one step.
+const FIRE_MAX: usize = 64;
+/// How many schedules a namespace may have.
+const SCHEDULES_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Schedules {
+    all: BTreeMap<(u32, ScheduleName), Schedule>,
+    due: BTreeSet<(u64, u32, ScheduleName)>,
+}
+
+#[derive(Debug)]
+struct Schedule {
+    spec: ScheduleSpec,
+    cron: Cron,
+    zone: Zone,
+    next_wall_ms: Option<u64>,
+    last_wall_ms: Option<u64>,
+}
+
+impl Schedule {
+    fn view(&self) -> ScheduleView {
+        ScheduleView {
+            spec: self.spec.clone(),
+            next_wall_ms: self.next_wall_ms,
+            last_wall_ms: self.last_wall_ms,
+        }
+    }
+}
+
+impl Schedules {
+    pub(super) fn next_wall_ms(&self) -> Option<u64> {
+        self.due.first().map(|(at_ms, ..)| *at_ms)
+    }
+
+    fn put(&mut self, space: u32, schedule: Schedule) {
+        let name = schedule.spec.name.clone();
+        self.remove(space, &name);
+        if let Some(next_ms) = schedule.next_wall_ms {
+            self.due.insert((next_ms, space, name.clone()));
+        }
+        self.all.insert((space, name), schedule);
+    }
+
+    fn remove(&mut self, space: u32, name: &ScheduleName) -> Option<Schedule> {
+        let schedule = self.all.remove(&(space, name.clone()))?;
+        if let Some(next_ms) = schedule.next_wall_ms {
+            self.due.remove(&(next_ms, space, name.clone()));
+        }
+        Some(schedule)
+    }
+
+    #[cfg(feature = "file")]
+    pub(super) fn restore(&mut self, space: u32, kept: KeptSchedule) {
+        let KeptSchedule { spec, next_wall_ms, last_wall_ms, .. } = kept;
+        // It was understood when it was made; a later version that does not understand it any more leaves it out.
+        if let (Ok(cron), Ok(zone)) = (Cron::parse(&spec.cron), Zone::parse(&spec.zone)) {
+            self.put(space, Schedule { spec, cron, zone, next_wall_ms, last_wall_ms });
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn schedule_views(&self, space: u32) -> Vec<ScheduleView> {
+        let own = self.jobs.schedules.all.iter().filter(|((at, _), _)| *at == space);
+        own.map(|(_, schedule)| schedule.view()).collect()
+    }
+
+    pub(super) fn set_schedule(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        spec: ScheduleSpec,
+    ) -> Result<JobAnswer, StoreError> {
+        let cron = Cron::parse(&spec.cron)?;
+        let zone = Zone::parse(&spec.zone)?;
+        let earlier = self.jobs.schedules.all.get(&(space, spec.name.clone()));
+        if earlier.is_none() && self.schedule_views(space).len() >= SCHEDULES_MAX {
+            let what = "schedules of this namespace".to_owned();
+            return Err(StoreError::Full { what, limit: SCHEDULES_MAX as u64 });
+        }
+        let last_wall_ms = earlier.and_then(|schedule| schedule.last_wall_ms);
+        // Sent twice, it stays as it is: what is due but has not fired yet is not put off.
+        let unchanged =
+            earlier.filter(|earlier| earlier.spec.cron == spec.cron && earlier.spec.zone == spec.zone);
+        let next_wall_ms = match unchanged {
+            Some(earlier) => earlier.next_wall_ms,
+            None => cron.next_after(now.wall_ms, &zone),
+        };
+        if next_wall_ms.is_none() {
+            return Err(BadInput::new("cron line", format!("{:?} never comes to pass", spec.cron)).into());
+        }
+        let schedule = Schedule { spec, cron, zone, next_wall_ms, last_wall_ms };
+        let view = schedule.view();
+        self.keep_schedule(space, schedule);
+        self.batch.durable = true;
+        Ok(JobAnswer::Schedule(Box::new(view)))
+    }
+
+    pub(super) fn remove_schedule(&mut self, space: u32, name: &ScheduleName) -> JobAnswer {
+        let removed = self.jobs.schedules.remove(space, name).is_some();
+        if removed {
+            let namespace = self.namespace(space);
+            self.jobs
+                .batch
+                .others
+                .push(JobChange::NoSchedule { namespace, name: name.clone() });
+            self.batch.durable = true;
+        }
+        JobAnswer::Removed(removed)
+    }
+
+    fn keep_schedule(&mut self, space: u32, schedule: Schedule) {
+        let kept = KeptSchedule {
+            namespace: self.namespace(space),
+            spec: schedule.spec.clone(),
+            next_wall_ms: schedule.next_wall_ms,
+            last_wall_ms: schedule.last_wall_ms,
+        };
+        self.jobs.batch.others.push(JobChange::Schedule(Box::new(kept)));
+        self.jobs.schedules.put(space, schedule);
+    }
+
+    /// Fires what is due. What fell due while nobody served is made up for by one firing. True: there is more.
+    pub(super) fn fire_schedules(&mut self, now: Stamp, archive: &mut dyn Archive) -> bool {
+        for _ in 0..FIRE_MAX {
+            let Some((due_wall_ms, space, name)) = self.jobs.schedules.due.first().cloned() else {
+                return false;
+            };
+            if due_wall_ms > now.wall_ms {
+                return false;
+            }
+            let Some(schedule) = self.jobs.schedules.remove(space, &name) else { continue };
+            self.fire(now, space, &schedule, due_wall_ms, archive);
+            let next_wall_ms = schedule.cron.next_after(now.wall_ms.max(due_wall_ms), &schedule.zone);
+            let fired = Schedule { next_wall_ms, last_wall_ms: Some(due_wall_ms), ..schedule };
+            self.keep_schedule(space, fired);
+        }
+        true
+    }
+
+    fn fire(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        schedule: &Schedule,
+        due_wall_ms: u64,
+        archive: &mut dyn Archive,
+    ) {
+        let spec = &schedule.spec;
+        let id = JobId::due(due_wall_ms, &format!("{}/{}", self.namespace(space), spec.name));
+        if self.find_job(space, id, archive).is_ok() {
+            return;
+        }
+        let job = NewJob::new(id, spec.queue.clone(), spec.kind.clone(), spec.payload.clone());
+        let job = NewJob { terms: spec.terms, labels: spec.labels.clone(), ..job };
+        self.add_job(now, space, job, None, None);
+        if let Ok(key) = fencehold_core::Key::new(format!("schedule/{}", spec.name)) {
+            let fact = Fact::ScheduleFired { schedule: spec.name.clone(), due_wall_ms };
+            self.note(now, space, &key, vec![fact]);
+        }
+    }
+}

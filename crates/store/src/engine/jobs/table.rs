@@ -1,0 +1,102 @@
+//! Every job that has not come to its end, in a slab, found by its id. One that has is brought back for as long as a
+//! step needs it.
+
+use std::hash::BuildHasher;
+
+use fencehold_core::job::{JobId, Record};
+use fencehold_core::lease::Term;
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::archive::{About, KeptJob};
+
+/// One job. Kept small: a million of them are in memory.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) id: JobId,
+    pub(super) arrival: u64,
+    pub(super) queue: u32,
+    pub(super) about: About,
+    /// The archive has it among the finished ones.
+    pub(super) was_finished: bool,
+    pub(super) record: Record,
+    /// While it is claimed: when the claim runs out.
+    pub(super) deadline_ms: u64,
+}
+
+impl Slot {
+    pub(super) fn term(&self, now_ms: u64) -> Term {
+        if self.record.claim.is_none() {
+            Term::Free
+        } else if now_ms < self.deadline_ms {
+            Term::Live { remaining_ms: self.deadline_ms - now_ms }
+        } else {
+            Term::Over { since_ms: now_ms - self.deadline_ms }
+        }
+    }
+
+    pub(super) fn kept(&self) -> Box<KeptJob> {
+        Box::new(KeptJob {
+            arrival: self.arrival,
+            id: self.id,
+            queue: self.queue,
+            record: self.record.clone(),
+            deadline_ms: self.deadline_ms,
+            about: self.about,
+            reopened: self.was_finished,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Table {
+    pub(super) fn find(&self, id: JobId) -> Option<u32> {
+        let hash = self.hasher.hash_one(id);
+        self.index
+            .find(hash, |at| self.at(*at).is_some_and(|slot| slot.id == id))
+            .copied()
+    }
+
+    pub(super) fn insert(&mut self, job: KeptJob) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 jobs: their number is bounded")
+        });
+        let KeptJob { arrival, id, queue, record, deadline_ms, about, .. } = job;
+        let was_finished = record.state.is_final();
+        let slot = Slot { id, arrival, queue, about, was_finished, record, deadline_ms };
+        self.slots[at as usize] = Some(slot);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let rehash = |at: &u32| slots[*at as usize].as_ref().map_or(0, |slot| hasher.hash_one(slot.id));
+        self.index.insert_unique(self.hasher.hash_one(id), at, rehash);
+        at
+    }
+
+    pub(super) fn remove(&mut self, at: u32) -> Option<Slot> {
+        let slot = self.slots.get_mut(at as usize)?.take()?;
+        let hash = self.hasher.hash_one(slot.id);
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == at) {
+            entry.remove();
+        }
+        self.free.push(at);
+        Some(slot)
+    }
+
+    pub(super) fn at(&self, at: u32) -> Option<&Slot> {
+        self.slots.get(at as usize)?.as_ref()
+    }
+
+    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.index.len() as u64
+    }
+}

@@ -1,0 +1,108 @@
+//! Reading what of jobs is not in memory.
+
+use std::sync::Arc;
+
+use fencehold_core::job::JobId;
+use fencehold_core::ledger::Effect;
+use rusqlite::{OptionalExtension, params};
+
+use super::codec::{decode, decode_job};
+use super::write::tag_of;
+use crate::engine::{Archive, Body, KeptJob, Note, Read, Row, Rows};
+use crate::file::sqlite::{SqliteKeep, from_sql, to_sql};
+
+/// An error of the database is the disk's; a row that cannot be understood is only missing.
+fn disk<T>(read: rusqlite::Result<T>) -> Read<T> {
+    read.map_err(|error| error.to_string())
+}
+
+fn understood<T>(arrival: u64, read: Result<T, String>) -> Option<T> {
+    read.map_err(|problem| tracing::warn!(arrival, problem, "a row of a job cannot be read"))
+        .ok()
+}
+
+impl Archive for SqliteKeep {
+    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
+        let sql = "SELECT j.arrival, f.queue, f.record FROM jobs j JOIN job_finished f \
+                   ON f.arrival = j.arrival WHERE j.id = ?1";
+        let mut statement = disk(self.connection.prepare_cached(sql))?;
+        let row = statement.query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        Ok(disk(row.optional())?.and_then(|(arrival, queue, record): (i64, u32, Vec<u8>)| {
+            finished_job(from_sql(arrival), id, queue, &record)
+        }))
+    }
+
+    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
+        let mut statement = disk(self.connection.prepare_cached("SELECT body FROM jobs WHERE arrival = ?1"))?;
+        let read =
+            statement.query_row([to_sql(arrival)], |row| Ok(decode("body", row.get_ref(0)?.as_blob()?)));
+        Ok(disk(read.optional())?.and_then(|body| understood(arrival, body)).map(Arc::new))
+    }
+
+    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
+        let sql = "SELECT bytes FROM job_notes WHERE arrival = ?1 AND what = ?2";
+        let mut statement = disk(self.connection.prepare_cached(sql))?;
+        let read =
+            statement.query_row(params![to_sql(arrival), tag_of(what)], |row| row.get::<_, Vec<u8>>(0));
+        Ok(disk(read.optional())?.map(Arc::from))
+    }
+
+    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
+        let mut statement =
+            disk(self.connection.prepare_cached("SELECT effect FROM effects WHERE arrival = ?1"))?;
+        let rows =
+            disk(statement.query_map([to_sql(arrival)], |row| {
+                Ok(decode::<Effect>("effect", row.get_ref(0)?.as_blob()?))
+            }))?;
+        let mut effects = Vec::new();
+        for effect in rows {
+            effects.extend(understood(arrival, disk(effect)?));
+        }
+        Ok(effects)
+    }
+
+    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>> {
+        let sql = match rows {
+            Rows::Live => {
+                "SELECT arrival, id, NULL, NULL FROM job_live WHERE arrival >= ?1 ORDER BY arrival LIMIT ?2"
+            }
+            Rows::Finished => {
+                "SELECT f.arrival, j.id, f.queue, f.record FROM job_finished f JOIN jobs j \
+                 ON j.arrival = f.arrival WHERE f.arrival >= ?1 ORDER BY f.arrival LIMIT ?2"
+            }
+            Rows::All => {
+                "SELECT j.arrival, j.id, f.queue, f.record FROM jobs j LEFT JOIN job_finished f \
+                 ON f.arrival = j.arrival WHERE j.arrival >= ?1 ORDER BY j.arrival LIMIT ?2"
+            }
+        };
+        let mut statement = disk(self.connection.prepare_cached(sql))?;
+        let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
+        let found = disk(statement.query_map(params![to_sql(from), limit], |row| {
+            let (arrival, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
+            let (queue, record): (Option<u32>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
+            let (arrival, id) = (from_sql(arrival), JobId::from_bytes(id));
+            let finished = queue
+                .zip(record)
+                .and_then(|(queue, record)| finished_job(arrival, id, queue, &record));
+            Ok(Row { arrival, id, finished })
+        }))?;
+        found.map(disk).collect()
+    }
+
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>> {
+        let sql = "SELECT e.arrival, j.id FROM (SELECT DISTINCT arrival FROM effects WHERE arrival >= ?1 \
+                   ORDER BY arrival LIMIT ?2) e JOIN jobs j ON j.arrival = e.arrival ORDER BY e.arrival";
+        let mut statement = disk(self.connection.prepare_cached(sql))?;
+        let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
+        let found = disk(statement.query_map(params![to_sql(from), limit], |row| {
+            let (arrival, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
+            Ok((from_sql(arrival), JobId::from_bytes(id)))
+        }))?;
+        found.map(disk).collect()
+    }
+}
+
+fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<KeptJob> {
+    let (about, record) = understood(arrival, decode_job(record))?;
+    Some(KeptJob { arrival, id, queue, record, deadline_ms: 0, about, reopened: false })
+}

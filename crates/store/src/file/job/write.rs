@@ -1,0 +1,158 @@
+//! Writing what a batch changes about jobs.
+
+use rusqlite::{Connection, params};
+
+use super::codec::{encode, encode_job};
+use crate::engine::{JobChange, KeptJob, KeptQueue, Note};
+use crate::file::sqlite::to_sql;
+
+pub(in crate::file) fn write(
+    connection: &Connection,
+    buffer: &mut Vec<u8>,
+    change: &JobChange,
+) -> rusqlite::Result<()> {
+    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
+        connection.prepare_cached(sql)?.execute(values).map(drop)
+    };
+    match change {
+        JobChange::Body { arrival, id, body } => {
+            encode(body.as_ref(), buffer);
+            let sql = "INSERT INTO jobs VALUES (?1, ?2, ?3)";
+            connection
+                .prepare_cached(sql)?
+                .execute(params![to_sql(*arrival), id.as_bytes(), &buffer[..]])
+                .map(drop)
+        }
+        JobChange::Live(job) => {
+            let KeptJob { arrival, id, queue, record, deadline_ms, about, reopened } = job.as_ref();
+            encode_job(*about, record, buffer);
+            let sql = "INSERT OR REPLACE INTO job_live VALUES (?1, ?2, ?3, ?4, ?5)";
+            let values = params![to_sql(*arrival), id.as_bytes(), queue, to_sql(*deadline_ms), &buffer[..]];
+            connection.prepare_cached(sql)?.execute(values)?;
+            if *reopened {
+                run("DELETE FROM job_finished WHERE arrival = ?1", &[&to_sql(*arrival)])?;
+            }
+            Ok(())
+        }
+        JobChange::Term { arrival, token, deadline_ms } => run(
+            "INSERT OR REPLACE INTO job_terms VALUES (?1, ?2, ?3)",
+            &[&to_sql(*arrival), &to_sql(token.get()), &to_sql(*deadline_ms)],
+        ),
+        JobChange::Finished(job) => {
+            let arrival = to_sql(job.arrival);
+            run("DELETE FROM job_live WHERE arrival = ?1", &[&arrival])?;
+            run("DELETE FROM job_terms WHERE arrival = ?1", &[&arrival])?;
+            encode_job(job.about, &job.record, buffer);
+            let sql = "INSERT OR REPLACE INTO job_finished VALUES (?1, ?2, ?3)";
+            connection
+                .prepare_cached(sql)?
+                .execute(params![arrival, job.queue, &buffer[..]])
+                .map(drop)
+        }
+        JobChange::Drop { arrival } => {
+            let arrival = to_sql(*arrival);
+            for sql in [
+                "DELETE FROM jobs WHERE arrival = ?1",
+                "DELETE FROM job_live WHERE arrival = ?1",
+                "DELETE FROM job_terms WHERE arrival = ?1",
+                "DELETE FROM job_finished WHERE arrival = ?1",
+                "DELETE FROM job_notes WHERE arrival = ?1",
+                "DELETE FROM effects WHERE arrival = ?1",
+            ] {
+                run(sql, &[&arrival])?;
+            }
+            Ok(())
+        }
+        JobChange::Note { arrival, what, bytes } => {
+            let sql = "INSERT OR REPLACE INTO job_notes VALUES (?1, ?2, ?3)";
+            connection
+                .prepare_cached(sql)?
+                .execute(params![to_sql(*arrival), tag_of(*what), &bytes[..]])
+                .map(drop)
+        }
+        JobChange::Effect { arrival, effect } => {
+            encode(effect, buffer);
+            let sql = "INSERT OR REPLACE INTO effects VALUES (?1, ?2, ?3)";
+            connection
+                .prepare_cached(sql)?
+                .execute(params![to_sql(*arrival), effect.name.as_str(), &buffer[..]])
+                .map(drop)
+        }
+        JobChange::NoEffect { arrival, effect } => run(
+            "DELETE FROM effects WHERE arrival = ?1 AND name = ?2",
+            &[&to_sql(*arrival), &effect.as_str()],
+        ),
+        change => write_other(connection, buffer, change),
+    }
+}
+
+/// What is kept beside the jobs themselves.
+fn write_other(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange) -> rusqlite::Result<()> {
+    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
+        connection.prepare_cached(sql)?.execute(values).map(drop)
+    };
+    match change {
+        JobChange::Unique(taken) => {
+            let sql = "INSERT OR REPLACE INTO uniques VALUES (?1, ?2, ?3, ?4, ?5)";
+            let values = params![
+                taken.namespace.as_str(),
+                taken.key,
+                taken.job.as_bytes(),
+                taken.payload,
+                to_sql(taken.until_wall_ms)
+            ];
+            connection.prepare_cached(sql)?.execute(values).map(drop)
+        }
+        JobChange::NoUnique { namespace, key } => {
+            let sql = "DELETE FROM uniques WHERE namespace = ?1 AND key = ?2";
+            connection
+                .prepare_cached(sql)?
+                .execute(params![namespace.as_str(), key])
+                .map(drop)
+        }
+        JobChange::Queue(queue) => write_queue(connection, queue),
+        JobChange::Schedule(schedule) => {
+            encode(&schedule.spec, buffer);
+            let sql = "INSERT OR REPLACE INTO schedules VALUES (?1, ?2, ?3, ?4, ?5)";
+            let values = params![
+                schedule.namespace.as_str(),
+                schedule.spec.name.as_str(),
+                &buffer[..],
+                schedule.next_wall_ms.map(to_sql),
+                schedule.last_wall_ms.map(to_sql)
+            ];
+            connection.prepare_cached(sql)?.execute(values).map(drop)
+        }
+        JobChange::NoSchedule { namespace, name } => run(
+            "DELETE FROM schedules WHERE namespace = ?1 AND name = ?2",
+            &[&namespace.as_str(), &name.as_str()],
+        ),
+        JobChange::TokenCeiling { token } => {
+            run("UPDATE meta SET token_ceiling = ?1 WHERE id = 1", &[&to_sql(token.get())])
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO queues VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let values = params![
+        queue.number,
+        queue.namespace.as_str(),
+        queue.name.as_str(),
+        queue.mode as u8,
+        to_sql(queue.finished.completed),
+        to_sql(queue.finished.failed),
+        to_sql(queue.finished.cancelled)
+    ];
+    connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// The tag of a note in its row. Never change one: add another.
+pub(super) fn tag_of(note: Note) -> u8 {
+    match note {
+        Note::Checkpoint => 1,
+        Note::Progress => 2,
+        Note::Result => 3,
+    }
+}

@@ -65,9 +65,12 @@ fn a_time_that_is_shown_twice_fires_when_it_is_shown_first() {
 }
 
 #[test]
-fn a_line_for_every_hour_goes_by_elapsed_time() {
+fn a_line_with_a_star_for_its_hour_goes_by_elapsed_time() {
     let forward = ["2026-03-29T01:30+01:00", "2026-03-29T03:30+02:00"];
     assert_firings("30 * * * *", "Europe/Berlin", "2026-03-29T00:00Z", &forward);
+    // 02:00, when the clock jumps, is never shown.
+    let forward = ["2026-03-29T00:00+01:00", "2026-03-29T04:00+02:00"];
+    assert_firings("0 */2 * * *", "Europe/Berlin", "2026-03-28T22:30Z", &forward);
     let back = ["2026-10-25T02:30+02:00", "2026-10-25T02:30+01:00", "2026-10-25T03:30+01:00"];
     assert_firings("30 * * * *", "Europe/Berlin", BERLIN_BACK, &back);
     // From late in the first showing to early in the second.
@@ -96,6 +99,9 @@ fn either_kind_of_day_will_do_if_both_are_restricted() {
     assert_firings("0 0 13 * FRI", "UTC", "2026-02-01T00:00Z", &expected);
     let expected = ["2026-04-10T00:00+00:00", "2026-04-13T00:00+00:00", "2026-04-17T00:00+00:00"];
     assert_firings("0 0 13 * FRI", "UTC", "2026-04-04T00:00Z", &expected);
+    // April has no 31st.
+    let expected = ["2026-05-04T00:00+00:00", "2026-05-11T00:00+00:00"];
+    assert_firings("0 0 31 * MON", "UTC", "2026-04-27T00:00Z", &expected);
     // Not so with a star: odd days that are Mondays.
     let expected = ["2026-02-09T00:00+00:00", "2026-02-23T00:00+00:00", "2026-03-09T00:00+00:00"];
     assert_firings("0 0 */2 * MON", "UTC", "2026-02-01T00:00Z", &expected);

@@ -63,7 +63,7 @@ pub struct Cron {
     text: Box<str>,
     calendar: Calendar,
     /// Whether a `*` stands in the hour field.
-    every_hour: bool,
+    by_elapsed_time: bool,
 }
 
 super::said_by_its_text!(Cron);
@@ -93,7 +93,7 @@ impl Cron {
         })?;
         let [minute, hour, day, month, weekday] = fields;
         let hour = HOUR.parse(hour)?;
-        let every_hour = hour.star;
+        let by_elapsed_time = hour.star;
         let calendar = Calendar::new([
             MINUTE.parse(minute)?,
             hour,
@@ -101,7 +101,7 @@ impl Cron {
             MONTH.parse(month)?,
             DAY_OF_WEEK.parse(weekday)?,
         ]);
-        Ok(Cron { text: text.into_boxed_str(), calendar, every_hour })
+        Ok(Cron { text: text.into_boxed_str(), calendar, by_elapsed_time })
     }
 
     /// The line.
@@ -109,12 +109,12 @@ impl Cron {
         &self.text
     }
 
-    /// The first firing after a moment, both in milliseconds since 1970. `None`: there is none before the year 10 000,
-    /// as of a line for 31 February.
+    /// The first firing after a moment, both in milliseconds since 1970. `None`: there is none, as of a line for
+    /// 31 February, or none by 9999-12-30T22:00Z, the last moment that has a date in every zone.
     pub fn next_after(&self, wall_ms: u64, zone: &Zone) -> Option<u64> {
         let after = Timestamp::from_millisecond(i64::try_from(wall_ms).ok()?).ok()?;
         let firing =
-            if self.every_hour { self.next_shown(after, zone) } else { self.next_named(after, zone) };
+            if self.by_elapsed_time { self.next_shown(after, zone) } else { self.next_named(after, zone) };
         firing.and_then(|moment| u64::try_from(moment.as_millisecond()).ok())
     }
 
@@ -133,7 +133,7 @@ impl Cron {
         None
     }
 
-    /// Of a line for every hour: each moment at which the clock shows a time that matches. Between two changes
+    /// Of a line that goes by elapsed time: each moment at which the clock shows a time that matches. Between two changes
     /// of the clock its time is simply the moment plus an offset.
     fn next_shown(&self, after: Timestamp, zone: &Zone) -> Option<Timestamp> {
         let mut from = after.checked_add(SignedDuration::from_millis(1)).ok()?;

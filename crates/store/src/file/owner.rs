@@ -20,7 +20,7 @@ use crate::error::StoreError;
 
 /// What the owner does for those who connect.
 #[derive(Clone)]
-pub(super) enum Service {
+pub(super) enum Offer {
     /// It has taken over and is not ready.
     Starting,
     /// It serves.
@@ -33,18 +33,18 @@ pub(super) enum Service {
 pub(super) struct Door {
     connections: JoinSet<()>,
     listener: UnixListener,
-    service: watch::Sender<Service>,
+    offer: watch::Sender<Offer>,
 }
 
 impl Door {
     /// A door that tells everybody to wait.
     pub(super) fn open(listener: std::os::unix::net::UnixListener) -> io::Result<Door> {
         let listener = UnixListener::from_std(listener)?;
-        Ok(Door { connections: JoinSet::new(), listener, service: watch::Sender::new(Service::Starting) })
+        Ok(Door { connections: JoinSet::new(), listener, offer: watch::Sender::new(Offer::Starting) })
     }
 
-    pub(super) fn serve(&self, service: Service) {
-        self.service.send_replace(service);
+    pub(super) fn serve(&self, offer: Offer) {
+        self.offer.send_replace(offer);
     }
 
     /// Ends every connection; new ones may come.
@@ -56,9 +56,9 @@ impl Door {
     pub(super) async fn admit(&mut self) {
         match self.listener.accept().await {
             Ok((stream, _)) => {
-                let service = self.service.subscribe();
+                let offer = self.offer.subscribe();
                 self.connections.spawn(async move {
-                    if let Err(error) = attend(stream, service).await {
+                    if let Err(error) = attend(stream, offer).await {
                         tracing::debug!(%error, "a connection ended");
                     }
                 });
@@ -78,7 +78,7 @@ async fn pause() {
 }
 
 /// One connection, from hello to goodbye.
-async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io::Result<()> {
+async fn attend(stream: UnixStream, mut offer: watch::Receiver<Offer>) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut frames = Frames::new(read);
     // Whoever connects and says nothing is not waited for.
@@ -94,17 +94,17 @@ async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io
         );
         return write.write_all(&frame::bytes_of(&FromOwner::Refuse { why })?).await;
     }
-    let service = ready(&mut service, &mut write).await?;
+    let offer = ready(&mut offer, &mut write).await?;
     tracing::debug!(pid, "a process connected");
-    let epoch = match &service {
-        Service::Serving { epoch, .. } | Service::Refusing { epoch, .. } => *epoch,
-        Service::Starting => return Ok(()),
+    let epoch = match &offer {
+        Offer::Serving { epoch, .. } | Offer::Refusing { epoch, .. } => *epoch,
+        Offer::Starting => return Ok(()),
     };
     let welcome = FromOwner::Welcome { protocol: PROTOCOL, pid: std::process::id(), epoch };
     write.write_all(&frame::bytes_of(&welcome)?).await?;
     let (answers, outbox) = mpsc::unbounded_channel();
     let tickets = Tickets::default();
-    let mut desk = Desk { service, answers, tickets: Arc::clone(&tickets) };
+    let mut desk = Desk { offer, answers, tickets: Arc::clone(&tickets) };
     let ended = tokio::select! {
         ended = desk.take_in(&mut frames) => ended,
         ended = send_out(outbox, write, &tickets) => ended,
@@ -114,16 +114,16 @@ async fn attend(stream: UnixStream, mut service: watch::Receiver<Service>) -> io
 }
 
 /// Tells an early visitor to wait, again and again, until the owner is ready.
-async fn ready(service: &mut watch::Receiver<Service>, write: &mut OwnedWriteHalf) -> io::Result<Service> {
+async fn ready(offer: &mut watch::Receiver<Offer>, write: &mut OwnedWriteHalf) -> io::Result<Offer> {
     loop {
-        let current = service.borrow_and_update().clone();
-        if !matches!(current, Service::Starting) {
+        let current = offer.borrow_and_update().clone();
+        if !matches!(current, Offer::Starting) {
             return Ok(current);
         }
         write.write_all(&frame::bytes_of(&FromOwner::Starting)?).await?;
-        let changed = tokio::time::timeout(BEAT, service.changed()).await;
+        let changed = tokio::time::timeout(BEAT, offer.changed()).await;
         if matches!(changed, Ok(Err(_))) {
-            return Ok(Service::Starting);
+            return Ok(Offer::Starting);
         }
     }
 }
@@ -137,7 +137,7 @@ fn locked(tickets: &Tickets) -> MutexGuard<'_, HashMap<u64, u64>> {
 
 /// One visitor's open requests.
 struct Desk {
-    service: Service,
+    offer: Offer,
     answers: mpsc::UnboundedSender<FromOwner>,
     /// Its number for a request that waits, and ours.
     tickets: Tickets,
@@ -157,8 +157,8 @@ impl Desk {
                     self.ask(id, namespace, *ask, patience_ms, reply);
                 }
                 ToOwner::Cancel { id } => {
-                    if let (Some(ticket), Service::Serving { handle, .. }) =
-                        (locked(&self.tickets).remove(&id), &self.service)
+                    if let (Some(ticket), Offer::Serving { handle, .. }) =
+                        (locked(&self.tickets).remove(&id), &self.offer)
                     {
                         handle.cancel(ticket);
                     }
@@ -171,8 +171,8 @@ impl Desk {
     }
 
     fn ask(&mut self, id: u64, namespace: Namespace, ask: Ask, patience_ms: u64, reply: Reply) {
-        match &self.service {
-            Service::Serving { handle, .. } => {
+        match &self.offer {
+            Offer::Serving { handle, .. } => {
                 let waits = ask.wait_ms() > 0;
                 let give_up_ms = SystemClock.now().store_ms.saturating_add(patience_ms);
                 let ticket = handle.send(namespace, ask, give_up_ms, reply);
@@ -181,18 +181,18 @@ impl Desk {
                     locked(&self.tickets).insert(id, ticket);
                 }
             }
-            Service::Refusing { why, .. } => {
+            Offer::Refusing { why, .. } => {
                 reply(Err(StoreError::Unavailable { why: why.to_string() }));
             }
-            Service::Starting => {}
+            Offer::Starting => {}
         }
     }
 
     /// The answer to a ping comes from the engine: a thread that accepts frames while the engine hangs is not alive.
     fn ping(&self) {
         let answers = self.answers.clone();
-        match &self.service {
-            Service::Serving { handle, .. } => {
+        match &self.offer {
+            Offer::Serving { handle, .. } => {
                 handle.ping(Box::new(move || drop(answers.send(FromOwner::Pong))));
             }
             _ => drop(answers.send(FromOwner::Pong)),
@@ -201,7 +201,7 @@ impl Desk {
 
     /// The visitor has gone: nothing of it stands in line any more.
     fn leave(&mut self) {
-        if let Service::Serving { handle, .. } = &self.service {
+        if let Offer::Serving { handle, .. } = &self.offer {
             locked(&self.tickets).drain().for_each(|(_, ticket)| handle.cancel(ticket));
         }
     }

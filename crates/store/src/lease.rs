@@ -238,6 +238,8 @@ pub struct HolderView {
     pub since_wall_ms: u64,
     /// How long it has left unless it renews.
     pub remaining_ms: u64,
+    /// How long ago it was granted or last renewed; `None` where the store cannot tell.
+    pub renewed_ms_ago: Option<u64>,
     /// Who asks it to yield.
     pub notice: Option<Notice>,
     /// In how many milliseconds it should be gone, where somebody asks.

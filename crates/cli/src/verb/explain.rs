@@ -100,20 +100,13 @@ fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Even
     remarks.extend(crashes(&lease.endings));
     let (state, says, next, last_beat_ms_ago) = match &lease.holder {
         Some(holder) => {
-            let beat_ms_ago = last_beat_ms_ago(holder);
+            let beat_ms_ago = holder.renewed_ms_ago;
             remarks.extend(silence(holder, beat_ms_ago));
             ("held", held(lease, holder, beat_ms_ago), after_held(lease, holder), beat_ms_ago)
         }
         None => ("free", free(lease), after_free(lease), None),
     };
     Explanation { state, says, next, remarks, last_beat_ms_ago, ..blank }
-}
-
-/// A grant or a renewal lasts a ttl, so what is missing from it has passed since. Where `max_age` or a request to yield
-/// has cut it short, that cannot be told.
-fn last_beat_ms_ago(holder: &HolderView) -> Option<u64> {
-    let cut = holder.notice.is_some() || holder.max_age_ms.is_some();
-    (!cut).then(|| holder.ttl_ms.saturating_sub(holder.remaining_ms))
 }
 
 fn held(lease: &LeaseView, holder: &HolderView, beat_ms_ago: Option<u64>) -> String {

@@ -188,6 +188,7 @@ impl Engine {
             Deadline::Keep => {}
             Deadline::LastsMs(lasts_ms) => {
                 slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
+                slot.lasts_ms = u32::try_from(lasts_ms).unwrap_or(0);
                 self.batch.touched.entry(at).or_insert(Touch::Term);
             }
             Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),

@@ -11,6 +11,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 pub(super) struct Slot {
     pub(super) key: Key,
     pub(super) space: u32,
+    /// How long the grant or renewal under way lasts: it came that long before the deadline. 0: unknown.
+    pub(super) lasts_ms: u32,
     pub(super) record: Record,
     /// While a hold is recorded: when it runs out. Otherwise: when the key may be collected.
     pub(super) deadline_ms: u64,
@@ -26,6 +28,12 @@ impl Slot {
         } else {
             Term::Over { since_ms: now_ms - self.deadline_ms }
         }
+    }
+
+    /// How long ago the holder was granted its lease, or last renewed it, where that is known.
+    pub(super) fn renewed_ms_ago(&self, now_ms: u64) -> Option<u64> {
+        let lasts_ms = u64::from(self.lasts_ms);
+        (lasts_ms > 0).then(|| now_ms.saturating_sub(self.deadline_ms.saturating_sub(lasts_ms)))
     }
 
     pub(super) fn is_live(&self, now_ms: u64) -> bool {
@@ -99,7 +107,13 @@ impl Table {
     /// Fills an empty slot.
     fn fill(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
         let hash = self.hasher.hash_one((space, &key));
-        self.slots[at as usize] = Some(Slot { key, space, record, deadline_ms });
+        // What was kept says when a term ends, not when it began: that is told by the ttl, unless the term was cut short.
+        let whole = record
+            .hold
+            .as_ref()
+            .filter(|hold| hold.max_age_ms.is_none() && hold.notice.is_none());
+        let lasts_ms = whole.and_then(|hold| u32::try_from(hold.ttl_ms).ok()).unwrap_or(0);
+        self.slots[at as usize] = Some(Slot { key, space, lasts_ms, record, deadline_ms });
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, at, |at| {
             slots[*at as usize]

@@ -51,6 +51,7 @@ impl Engine {
             age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
             since_wall_ms: hold.since.wall_ms,
             remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
+            renewed_ms_ago: slot.renewed_ms_ago(now.store_ms),
             notice: hold.notice.as_deref().cloned(),
             yield_in_ms: hold
                 .notice

@@ -79,6 +79,7 @@ pub(crate) fn details(lease: &LeaseView, palette: Palette) -> String {
                 format!("{}, since {}", show_ms(holder.age_ms), utc(holder.since_wall_ms)),
             ));
             lines.push(("ttl", show_exact_ms(holder.ttl_ms)));
+            lines.extend(holder.renewed_ms_ago.map(|ms| ("last beat", format!("{} ago", show_ms(ms)))));
             lines.push(("left", format!("{} unless it renews", show_ms(holder.remaining_ms))));
             lines.extend(holder.max_age_ms.map(|ms| ("at most", format!("{} in all", show_exact_ms(ms)))));
             if holder.priority != 0 {

@@ -1,5 +1,6 @@
 //! The engine without its thread: moments and requests go in, answers and changes come out. And the thread around it.
 
+mod beat;
 #[cfg(feature = "file")]
 mod kept;
 mod late_grant;

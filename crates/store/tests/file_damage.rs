@@ -141,6 +141,20 @@ fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
 }
 
 #[test]
+fn a_row_without_a_readable_name_lifts_the_floor_above_the_rows_after_it_too() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "lost", 1);
+    take(&store, "later", 2);
+    drop(store);
+    ground.tamper(
+        "UPDATE leases SET counter = 1 << 40 WHERE key = 'later';
+         UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'",
+    );
+    assert!(take(&ground.open(), "lost", 3).get() > (1 << 40) + (1 << 32));
+}
+
+#[test]
 fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
     let ground = Ground::new();
     let store = ground.open();

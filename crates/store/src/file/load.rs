@@ -1,6 +1,7 @@
 //! Starting from what was kept: every lease with its exact deadline, or with a full ttl anew where deadlines can no
 //! longer be trusted.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{History, Hold, Record};
@@ -83,6 +84,7 @@ fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()>
 fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kept) -> rusqlite::Result<()> {
     let mut broken: Vec<(i64, String)> = Vec::new();
     let noted_after = kept.last_seq;
+    let mut nameless: BTreeSet<Option<Namespace>> = BTreeSet::new();
     walk(connection, |slot, row, renewed_ms, lease| match lease {
         Ok(mut lease) => {
             rebase(&mut lease, now, trust);
@@ -95,10 +97,18 @@ fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kep
                     note(kept, now, &stand_in, problem);
                     kept.leases.push(stand_in);
                 }
-                None => lift_floors(row, kept),
+                None => drop(nameless.insert(namespace_of(row))),
             }
         }
     })?;
+    // Only now: the largest token may be in a row after the damaged one.
+    if nameless.contains(&None) {
+        lift_floors(None, kept);
+    } else {
+        for namespace in nameless {
+            lift_floors(namespace, kept);
+        }
+    }
     set_aside(connection, kept, broken, noted_after)?;
     let aside: i64 = connection.query_row("SELECT count(*) FROM aside", [], |row| row.get(0))?;
     kept.set_aside = from_sql(aside);
@@ -234,7 +244,7 @@ fn stand_in(
     now: Stamp,
     trust: Trust,
 ) -> Option<KeptLease> {
-    let namespace = Namespace::new(row.get::<_, String>(1).ok()?).ok()?;
+    let namespace = namespace_of(row)?;
     let key = Key::new(row.get::<_, String>(2).ok()?).ok()?;
     let counter = Token::new(u64::try_from(row.get::<_, i64>(3).ok()?).ok()?);
     let latest_ms = now.store_ms.saturating_add(TTL_MS_MAX);
@@ -269,8 +279,7 @@ fn stand_in(
 }
 
 /// A row of which not even the name can be read: every token of its namespace, or of all, must be larger from now on.
-fn lift_floors(row: &Row<'_>, kept: &mut Kept) {
-    let named = row.get::<_, String>(1).ok().and_then(|name| Namespace::new(name).ok());
+fn lift_floors(named: Option<Namespace>, kept: &mut Kept) {
     let spaces: Vec<Namespace> = if let Some(namespace) = named {
         vec![namespace]
     } else {
@@ -293,6 +302,10 @@ fn lift_floors(row: &Row<'_>, kept: &mut Kept) {
             None => kept.floors.push((namespace, lifted)),
         }
     }
+}
+
+fn namespace_of(row: &Row<'_>) -> Option<Namespace> {
+    Namespace::new(row.get::<_, String>(1).ok()?).ok()
 }
 
 fn note(kept: &mut Kept, now: Stamp, lease: &KeptLease, problem: String) {

@@ -38,9 +38,13 @@ pub struct Decision {
 }
 
 /// Decides one command. Total: every input has an answer.
+///
+/// # Panics
+///
+/// In debug builds, if the decision breaks an [invariant](super::Violation): that is a bug in the rules.
 pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decision {
     let case = Case { standing, record };
-    match command {
+    let decision = match command {
         Command::Claim { hash, owner, ttl_ms } => case.claim(*hash, owner, *ttl_ms),
         Command::Renew(by) => case.renew(*by),
         Command::Complete(by) => case.complete(*by),
@@ -59,7 +63,12 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
         Command::Preempt(preempt) => case.preempt(preempt),
         Command::Withdraw => case.withdraw(),
         Command::Advance => case.advance(),
+    };
+    #[cfg(debug_assertions)]
+    if let Err(violation) = super::invariant::check(standing, record, command, &decision) {
+        panic!("{violation}: {command:?} on {record:?} at {standing:?} gave {decision:?}");
     }
+    decision
 }
 
 pub(super) struct Case<'a> {
@@ -224,7 +233,9 @@ impl Case<'_> {
 
     /// Refuses an attempt that is over, although nobody has had the job since.
     pub(super) fn refuse(&self, by: By, how: Ended, attempted: Attempted) -> Decision {
-        let refusal = if self.record.state.is_final() && !how.ran_out() {
+        // Who renews is told how its claim ended; who has something to say, that the job has come to its end without it.
+        let asks_why = attempted == Attempted::Renew && how.ran_out();
+        let refusal = if self.record.state.is_final() && !asks_why {
             Refusal::Finished { state: self.record.state }
         } else {
             Refusal::Over { token: by.token, how }

@@ -2,7 +2,7 @@
 
 use super::command::{Outcome, Refusal};
 use super::decide::{Case, Decision, answer, not_now};
-use super::record::{Cancel, Due, Ended, Record, State, Undo};
+use super::record::{Attempt, Cancel, Due, Ended, Record, State, Undo};
 use super::report::settle;
 use crate::event::Fact;
 use crate::key::{Owner, Reason};
@@ -36,16 +36,24 @@ impl Case<'_> {
                     ..answer(Ok(Outcome::Cancelled { state }))
                 }
             }
-            Some(_) if live => self.cancel_by_force(&cancel),
-            claim => {
-                let mut record = self.record.clone();
-                if claim.is_some() {
-                    // It has run out unnoticed.
-                    record.end(Ended::Crashed, self.ran_out_at(), None);
-                }
-                self.cancelled(record, &cancel)
-            }
+            // Also one that has run out unnoticed: whatever checks tokens must refuse its holder from now on.
+            Some(_) if now => self.cancel_by_force(&cancel),
+            Some(_) => self.cancel_run_out(&cancel),
+            None => self.cancelled(self.record.clone(), &cancel),
         }
+    }
+
+    /// The claim has run out unnoticed: that is noted first, as a sweep would have.
+    fn cancel_run_out(&self, cancel: &Cancel) -> Decision {
+        let mut record = self.record.clone();
+        if let Some(claim) = &mut record.claim {
+            claim.cancel = Some(Box::new(cancel.clone()));
+        }
+        let mut decision = Case { standing: self.standing, record: &record }.expire(0);
+        let (by, reason) = (cancel.by.clone(), cancel.reason.clone());
+        decision.facts.push(Fact::JobCancelled { by, reason });
+        decision.reply = Ok(Outcome::Cancelled { state: State::Cancelled });
+        decision
     }
 
     /// Does not wait for the holder: its token is not the newest any more, so whatever it still writes is refused.
@@ -76,7 +84,7 @@ impl Case<'_> {
     pub(super) fn retry(&self, by: &Owner) -> Decision {
         let state = self.record.state_at(self.standing.now);
         match state {
-            State::Queued => return answer(Ok(Outcome::Retried)),
+            State::Queued if !self.has_a_past() => return answer(Ok(Outcome::Retried)),
             State::Running => {
                 return answer(Err(not_now(
                     state,
@@ -84,7 +92,8 @@ impl Case<'_> {
                 )));
             }
             State::Completed => return answer(Err(Refusal::Finished { state })),
-            State::Scheduled
+            State::Queued
+            | State::Scheduled
             | State::Failed
             | State::Cancelled
             | State::Quarantined
@@ -106,6 +115,16 @@ impl Case<'_> {
             facts: vec![Fact::JobRetried { by: by.clone(), state }],
             ..answer(Ok(Outcome::Retried))
         }
+    }
+
+    /// Whether starting over changes anything: something is counted against the job, or somebody may still speak for it.
+    fn has_a_past(&self) -> bool {
+        let may_speak = self.record.attempts().last().is_some_and(|last| self.may_still_speak(last));
+        self.record.failures > 0 || self.record.crashes > 0 || may_speak
+    }
+
+    fn may_still_speak(&self, last: &Attempt) -> bool {
+        last.token == self.record.token && self.is_open_to(last)
     }
 
     pub(super) fn delete(&self, force: bool) -> Decision {
@@ -180,13 +199,20 @@ impl Case<'_> {
     }
 
     pub(super) fn advance(&self) -> Decision {
-        if self.record.claim.is_none() {
-            return answer(Ok(Outcome::Nothing));
-        }
-        let mut decision = self.over(Ended::Advanced, self.standing.now, None, State::Queued, Due::Now);
+        let mut decision = match &self.record.claim {
+            Some(claim) => {
+                let state = if claim.cancel.is_some() { State::Cancelled } else { State::Queued };
+                self.over(Ended::Advanced, self.standing.now, None, state, Due::Now)
+            }
+            // Somebody may have had the job in the time that was lost, so what was late before is stale now.
+            None if self.record.attempts().last().is_some_and(|last| self.may_still_speak(last)) => {
+                Decision { record: Some(self.record.clone()), ..answer(Ok(Outcome::Nothing)) }
+            }
+            None => return answer(Ok(Outcome::Nothing)),
+        };
         if let Some(record) = &mut decision.record {
             // The store has lifted its counter already: nothing from before speaks for this job any more.
-            record.token = self.standing.newest;
+            record.token = self.standing.newest.max(self.record.token);
         }
         decision.reply = Ok(Outcome::Nothing);
         decision

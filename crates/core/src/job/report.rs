@@ -57,11 +57,8 @@ impl Case<'_> {
             Speaker::Live(..) => Ended::Failed,
             Speaker::Unnoted(_) => Ended::FailedLate,
             Speaker::Over(attempt) => match attempt.how {
-                // The same word again; or the time limit has said it already.
-                Ended::Failed | Ended::FailedLate | Ended::TimedOut if !self.record.state.is_final() => {
-                    return self.reported(self.record, attempt.how != Ended::Failed);
-                }
-                Ended::Failed | Ended::FailedLate if self.record.state != State::Completed => {
+                // The same word again.
+                Ended::Failed | Ended::FailedLate => {
                     return self.reported(self.record, attempt.how == Ended::FailedLate);
                 }
                 how if self.is_open_to(attempt) => {
@@ -126,9 +123,11 @@ impl Case<'_> {
             return self.reported(self.record, false);
         }
         match self.live(by, Attempted::Intent) {
-            Ok(_) => {
+            Ok((claim, _)) => {
                 let why = format!("nobody knows whether the effect {effect} happened").into_boxed_str();
-                self.over(Ended::Indeterminate, self.standing.now, Some(why), State::Indeterminate, Due::Now)
+                let called_off = claim.cancel.is_some();
+                let state = if called_off { State::Cancelled } else { State::Indeterminate };
+                self.over(Ended::Indeterminate, self.standing.now, Some(why), state, Due::Now)
             }
             Err(refused) => *refused,
         }

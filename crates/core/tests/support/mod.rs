@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this one")]
 
+pub(crate) mod job;
+
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{

@@ -1,0 +1,258 @@
+//! What must be true of every decision about a job, by name. Checked in debug builds and tests wherever a decision is
+//! made, and again by whoever simulates or models the rules.
+
+use std::fmt;
+
+use super::command::{By, Command, Outcome};
+use super::decide::{Decision, Standing};
+use super::record::{Claim, Due, Ended, Record, State};
+use crate::lease::{Change, Term};
+use crate::limits::{TOKEN_MAX, TRAIL_MAX};
+
+/// A rule that a decision about a job broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// P1: a job was given to somebody although another attempt is live.
+    TwoHolders,
+    /// P2: the job's token went down, or a new attempt's token is not larger than every token before.
+    TokenDidNotGrow,
+    /// P2: a token passed the cap.
+    TokenOverCap,
+    /// P3: a renewal changed the record of a live claim.
+    RenewalChangedTheRecord,
+    /// P3: a renewal was answered although the claim is not live.
+    RenewalRevived,
+    /// P4: a claim's deadline moved earlier without its holder's or an operator's doing.
+    DeadlineMovedEarlier,
+    /// P4: a live claim was noted as run out.
+    LiveClaimExpired,
+    /// P4: the holder was told another deadline than the one that was set.
+    ToldAnotherDeadline,
+    /// P5: an attempt that is not the job's newest, or that showed a wrong hold id, changed something or was believed.
+    StrangerBelieved,
+    /// P5: a refused command changed something.
+    RefusalChangedTheJob,
+    /// P7: a job that had come to its end stands otherwise, without an operator's retry.
+    EndDidNotStand,
+    /// P9: force did not consume a token.
+    ForceWithoutToken,
+    /// P10: a claim vanished without an ending on record, or an attempt was counted twice or not at all.
+    EndingNotRecorded,
+    /// The attempts on record are too many or out of order.
+    TrailMalformed,
+    /// A deadline was kept without a claim, or a claim without a deadline.
+    DeadlineWithoutClaim,
+    /// A job is running without a claim, or claimed without running.
+    RunningWithoutClaim,
+    /// A job waits for nothing, or is ready and still waits.
+    DueDoesNotFitState,
+    /// Failures or crashes were not counted as the attempt ended.
+    Miscounted,
+    /// A job is tried again although its failures or its crashes have reached their limit.
+    TriedTooOften,
+    /// An attempt ended undone, and a request to call the job off was forgotten with it.
+    CancelForgotten,
+    /// The terms on which a job is tried changed.
+    TermsChanged,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant broken: {self:?}")
+    }
+}
+
+fn must(holds: bool, violation: Violation) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(violation) }
+}
+
+/// Checks one decision against all invariants.
+pub fn check(
+    standing: &Standing,
+    before: &Record,
+    command: &Command,
+    decision: &Decision,
+) -> Result<(), Violation> {
+    let after = decision.record.as_ref().unwrap_or(before);
+    let step = Step { standing, before, after, command, decision };
+    step.record_is_well_formed()?;
+    step.only_the_newest_attempt_is_believed()?;
+    step.the_end_stands()?;
+    step.claims_follow_each_other()?;
+    step.deadlines_hold()?;
+    step.counts_add_up()?;
+    step.answers_tell_the_truth()
+}
+
+/// One decision, with what was before and what is after it.
+struct Step<'a> {
+    standing: &'a Standing,
+    before: &'a Record,
+    after: &'a Record,
+    command: &'a Command,
+    decision: &'a Decision,
+}
+
+impl Step<'_> {
+    fn live_ms(&self) -> Option<u64> {
+        match self.standing.term {
+            Term::Live { remaining_ms } if self.before.claim.is_some() => Some(remaining_ms),
+            _ => None,
+        }
+    }
+
+    fn same_claim(&self) -> bool {
+        let key = |claim: &Claim| (claim.hash, claim.since);
+        let (before, after) = (&self.before.claim, &self.after.claim);
+        before.as_deref().map(key) == after.as_deref().map(key)
+            && (before.is_none() || self.before.token == self.after.token)
+    }
+
+    /// How the attempt stood that this decision ended or heard again, and how it stands now.
+    fn ending(&self) -> (Option<Ended>, Option<Ended>) {
+        let how = |record: &Record| record.attempt(self.before.token).map(|attempt| attempt.how);
+        (how(self.before), how(self.after))
+    }
+
+    fn record_is_well_formed(&self) -> Result<(), Violation> {
+        let after = self.after;
+        must(after.token >= self.before.token, Violation::TokenDidNotGrow)?;
+        must(after.token.get() <= TOKEN_MAX, Violation::TokenOverCap)?;
+        must(after.terms == self.before.terms, Violation::TermsChanged)?;
+        let running = after.state == State::Running;
+        must(running == after.claim.is_some(), Violation::RunningWithoutClaim)?;
+        let waits = after.state == State::Scheduled;
+        must(waits == (after.due != Due::Now), Violation::DueDoesNotFitState)?;
+        let attempts = after.attempts();
+        let newest = attempts
+            .last()
+            .is_none_or(|last| if running { last.token < after.token } else { last.token <= after.token });
+        let in_order = attempts.windows(2).all(|pair| pair[0].token < pair[1].token);
+        must(attempts.len() <= TRAIL_MAX && in_order && newest, Violation::TrailMalformed)
+    }
+
+    fn only_the_newest_attempt_is_believed(&self) -> Result<(), Violation> {
+        let unchanged = self.decision.record.is_none() && self.decision.deadline == Change::Keep;
+        must(self.decision.reply.is_ok() || unchanged, Violation::RefusalChangedTheJob)?;
+        let Some(by) = speaker(self.command) else { return Ok(()) };
+        let own = |hash| by.token == self.before.token && by.hash == hash;
+        let claim = self.before.claim.as_deref().map(|claim| claim.hash);
+        let ended = self.before.attempt(by.token).map(|attempt| attempt.hash);
+        let is_newest = claim.or(ended).is_some_and(own);
+        let heard = !matches!(self.decision.reply, Err(_) | Ok(Outcome::Nothing));
+        must(is_newest || (unchanged && !heard), Violation::StrangerBelieved)
+    }
+
+    fn the_end_stands(&self) -> Result<(), Violation> {
+        let (before, after) = (self.before.state, self.after.state);
+        let retried = matches!(self.command, Command::Retry { .. }) && before != State::Completed;
+        must(!before.is_final() || before == after || retried, Violation::EndDidNotStand)?;
+        // What an operator started over, nobody from before speaks for.
+        let restarted = retried && self.decision.record.is_some();
+        must(!restarted || self.after.token > self.standing.newest, Violation::ForceWithoutToken)
+    }
+
+    fn claims_follow_each_other(&self) -> Result<(), Violation> {
+        let begun = self.after.claim.is_some() && !self.same_claim();
+        must(!begun || self.live_ms().is_none(), Violation::TwoHolders)?;
+        let ended = self.before.claim.as_deref().filter(|_| !self.same_claim());
+        if let Some(claim) = ended {
+            let noted = self.after.attempt(self.before.token);
+            must(noted.is_some_and(|attempt| attempt.hash == claim.hash), Violation::EndingNotRecorded)?;
+            let completed =
+                matches!(noted.map(|attempt| attempt.how), Some(Ended::Completed | Ended::CompletedLate));
+            let called_off = completed || self.after.state == State::Cancelled;
+            must(claim.cancel.is_none() || called_off, Violation::CancelForgotten)?;
+        }
+        let counted = self.before.attempt_count() + u32::from(begun);
+        must(self.after.attempt_count() == counted, Violation::EndingNotRecorded)?;
+        let ran_out = ended.is_some() && self.ending().1.is_some_and(Ended::ran_out);
+        must(!ran_out || self.live_ms().is_none(), Violation::LiveClaimExpired)
+    }
+
+    fn deadlines_hold(&self) -> Result<(), Violation> {
+        match self.decision.deadline {
+            Change::LastsMs(lasts_ms) => {
+                must(self.after.claim.is_some(), Violation::DeadlineWithoutClaim)?;
+                let shortened = self.same_claim() && self.live_ms().is_some_and(|live_ms| lasts_ms < live_ms);
+                must(!shortened, Violation::DeadlineMovedEarlier)
+            }
+            Change::Clear => must(self.after.claim.is_none(), Violation::DeadlineWithoutClaim),
+            Change::Keep => must(self.same_claim(), Violation::DeadlineWithoutClaim),
+        }
+    }
+
+    /// Crashes are not failures, a failure counts once, and a late word takes back what was counted when nothing was
+    /// heard.
+    fn counts_add_up(&self) -> Result<(), Violation> {
+        let (before, after) = (self.before, self.after);
+        let restarted = matches!(self.command, Command::Retry { .. }) && self.decision.record.is_some();
+        if restarted {
+            return must(after.failures == 0 && after.crashes == 0, Violation::Miscounted);
+        }
+        let (was, is) = self.ending();
+        let failed = |how| matches!(how, Some(Ended::Failed | Ended::FailedLate | Ended::TimedOut));
+        let crashed = |how| how == Some(Ended::Crashed);
+        let expected = |count: u16, was: bool, is: bool| {
+            count.saturating_sub(u16::from(was)).saturating_add(u16::from(is))
+        };
+        must(after.failures == expected(before.failures, failed(was), failed(is)), Violation::Miscounted)?;
+        must(after.crashes == expected(before.crashes, crashed(was), crashed(is)), Violation::Miscounted)?;
+        if was != is && matches!(after.state, State::Queued | State::Scheduled) {
+            let too_often = failed(is) && after.failures >= after.terms.max_attempts
+                || crashed(is) && after.crashes >= after.terms.max_crashes;
+            must(!too_often, Violation::TriedTooOften)?;
+        }
+        Ok(())
+    }
+
+    fn answers_tell_the_truth(&self) -> Result<(), Violation> {
+        let (before, after, decision) = (self.before, self.after, self.decision);
+        match &decision.reply {
+            Ok(Outcome::Claimed { token, remaining_ms, .. }) => {
+                let grew = *token > before.token && *token > self.standing.newest && *token == after.token;
+                must(grew, Violation::TokenDidNotGrow)?;
+                must(after.claim.is_some() && !self.same_claim(), Violation::RunningWithoutClaim)?;
+                let told = decision.deadline == Change::LastsMs(*remaining_ms);
+                must(told, Violation::ToldAnotherDeadline)
+            }
+            Ok(Outcome::Renewed(renewal)) => {
+                must(self.live_ms().is_some(), Violation::RenewalRevived)?;
+                let told = decision.deadline == Change::LastsMs(renewal.remaining_ms);
+                must(told, Violation::ToldAnotherDeadline)?;
+                let unchanged = decision.record.is_none() && renewal.token == before.token;
+                must(unchanged, Violation::RenewalChangedTheRecord)
+            }
+            Ok(Outcome::Expired { .. }) => must(self.live_ms().is_none(), Violation::LiveClaimExpired),
+            Ok(Outcome::Cancelled { state }) => {
+                must(*state == after.state, Violation::EndDidNotStand)?;
+                let by_force = self.ending() == (None, Some(Ended::Revoked));
+                must(!by_force || after.token > self.standing.newest, Violation::ForceWithoutToken)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The attempt that a command speaks for, where it speaks for one.
+fn speaker(command: &Command) -> Option<By> {
+    match command {
+        Command::Renew(by)
+        | Command::Complete(by)
+        | Command::HandBack(by)
+        | Command::Abandon(by)
+        | Command::Fail { by, .. }
+        | Command::Snooze { by, .. }
+        | Command::Write { by, .. }
+        | Command::StopAtIntent { by, .. } => Some(*by),
+        Command::Claim { .. }
+        | Command::Expire { .. }
+        | Command::Cancel { .. }
+        | Command::Retry { .. }
+        | Command::Delete { .. }
+        | Command::Preempt(_)
+        | Command::Withdraw
+        | Command::Advance => None,
+    }
+}

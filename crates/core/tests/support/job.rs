@@ -1,0 +1,264 @@
+//! One job in the smallest store there can be: a record, a deadline, the store's newest token and clocks that the test
+//! moves.
+
+use fencehold_core::job::{
+    By, Command, Decision, Ended, JobRenewal, Outcome, Record, Refusal, Reported, Standing, State, Terms,
+    Written, decide,
+};
+use fencehold_core::lease::{Change, Preempt, Term};
+use fencehold_core::retry::{Backoff, Retry};
+use fencehold_core::{Fact, Owner, Reason, Stamp, Token};
+
+use super::{TTL_MS, hold, owner, task};
+
+/// The delay after every failure of a job that names no other.
+pub(crate) const RETRY_MS: u64 = 60_000;
+
+/// One job, as a store would keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct OneJob {
+    pub(crate) record: Record,
+    pub(crate) deadline_ms: Option<u64>,
+    /// The newest token that the store has given to any job.
+    pub(crate) newest: Token,
+    pub(crate) now: Stamp,
+    /// Whether it was deleted.
+    pub(crate) deleted: bool,
+    /// What happened since the news were last read.
+    pub(crate) facts: Vec<Fact>,
+}
+
+/// Terms on which every number can be told: three attempts, two crashes, a fixed delay without jitter.
+pub(crate) fn terms() -> Terms {
+    let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
+    let retry = Retry { backoff: Backoff::Fixed, base_ms: retry_ms, cap_ms: retry_ms, jitter_percent: 0 };
+    Terms { max_attempts: 3, max_crashes: 2, retry, ..Terms::default() }
+}
+
+/// A good reason.
+pub(crate) fn reason() -> Reason {
+    Reason::new("the customer left").expect("a good reason")
+}
+
+impl OneJob {
+    /// A job that was just enqueued in a store that has given 100 tokens to others.
+    pub(crate) fn new() -> Self {
+        OneJob::with(terms())
+    }
+
+    pub(crate) fn with(terms: Terms) -> Self {
+        let now = Stamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
+        OneJob {
+            record: Record::new(terms, None, now),
+            deadline_ms: None,
+            newest: Token::new(100),
+            now,
+            deleted: false,
+            facts: Vec::new(),
+        }
+    }
+
+    /// Lets time pass on both clocks.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now.store_ms += ms;
+        self.now.wall_ms += ms;
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        let now_ms = self.now.store_ms;
+        let term = match self.deadline_ms {
+            None => Term::Free,
+            Some(at_ms) if now_ms < at_ms => Term::Live { remaining_ms: at_ms - now_ms },
+            Some(at_ms) => Term::Over { since_ms: now_ms - at_ms },
+        };
+        Standing { now: self.now, newest: self.newest, term }
+    }
+
+    /// What would follow, without carrying it out.
+    pub(crate) fn decision(&self, command: &Command) -> Decision {
+        decide(&self.standing(), &self.record, command)
+    }
+
+    /// Carries a command out.
+    pub(crate) fn ask(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        let decision = self.decision(command);
+        if let Some(record) = decision.record {
+            self.record = record;
+        }
+        match decision.deadline {
+            Change::Keep => {}
+            Change::LastsMs(ms) => self.deadline_ms = Some(self.now.store_ms + ms),
+            Change::Clear => self.deadline_ms = None,
+        }
+        self.newest = self.newest.max(self.record.token);
+        self.facts.extend(decision.facts);
+        decision.reply
+    }
+
+    /// Other jobs of the store take tokens.
+    pub(crate) fn others_take(&mut self, tokens: u64) {
+        self.newest = Token::new(self.newest.get() + tokens);
+    }
+
+    pub(crate) fn claim(&mut self, id: u8) -> Result<Token, Refusal> {
+        match self.ask(&claiming("worker", id))? {
+            Outcome::Claimed { token, .. } => Ok(token),
+            other => panic!("a claim was answered {other:?}"),
+        }
+    }
+
+    /// Claims, and must be given the job.
+    pub(crate) fn claimed(&mut self, id: u8) -> By {
+        By { hash: hold(id), token: self.claim(id).expect("the job is ready") }
+    }
+
+    /// A claim of this hold id that has run out, and nobody has noted it.
+    pub(crate) fn run_out(&mut self, id: u8) -> By {
+        let by = self.claimed(id);
+        self.pass(TTL_MS);
+        by
+    }
+
+    /// A claim of this hold id that has run out and was noted as a crash.
+    pub(crate) fn crashed(&mut self, id: u8) -> By {
+        let by = self.run_out(id);
+        assert_eq!(self.expire(0), Ok(Outcome::Expired { how: Ended::Crashed }));
+        by
+    }
+
+    /// The holder dies so often that the job is quarantined.
+    pub(crate) fn quarantined(&mut self) -> By {
+        loop {
+            let by = self.crashed(200);
+            if self.record.state == State::Quarantined {
+                return by;
+            }
+        }
+    }
+
+    pub(crate) fn renew(&mut self, by: By) -> Result<JobRenewal, Refusal> {
+        match self.ask(&Command::Renew(by))? {
+            Outcome::Renewed(renewal) => Ok(renewal),
+            other => panic!("a renewal was answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn complete(&mut self, by: By) -> Result<Reported, Refusal> {
+        self.report(&Command::Complete(by))
+    }
+
+    pub(crate) fn fail(&mut self, by: By) -> Result<Reported, Refusal> {
+        self.report(&failing(by))
+    }
+
+    pub(crate) fn fail_for_good(&mut self, by: By) -> Result<Reported, Refusal> {
+        let error = "no such customer".into();
+        self.report(&Command::Fail { by, error, retry_in_ms: None, for_good: true, random: 0 })
+    }
+
+    pub(crate) fn snooze(&mut self, by: By, for_ms: u64) -> Result<Reported, Refusal> {
+        self.report(&Command::Snooze { by, for_ms })
+    }
+
+    pub(crate) fn hand_back(&mut self, by: By) -> Result<Reported, Refusal> {
+        self.report(&Command::HandBack(by))
+    }
+
+    pub(crate) fn stop_at_intent(&mut self, by: By) -> Result<Reported, Refusal> {
+        self.report(&Command::StopAtIntent { by, effect: "charge".into() })
+    }
+
+    fn report(&mut self, command: &Command) -> Result<Reported, Refusal> {
+        match self.ask(command)? {
+            Outcome::Reported(reported) => Ok(reported),
+            other => panic!("{command:?} was answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn write(&mut self, by: By, what: Written) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Write { by, what })
+    }
+
+    pub(crate) fn expire(&mut self, random: u64) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Expire { random })
+    }
+
+    pub(crate) fn cancel(&mut self, now: bool) -> Result<State, Refusal> {
+        match self.ask(&cancelling(now))? {
+            Outcome::Cancelled { state } => Ok(state),
+            other => panic!("a cancellation was answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn retry(&mut self) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Retry { by: operator() })
+    }
+
+    pub(crate) fn delete(&mut self, force: bool) -> Result<Outcome, Refusal> {
+        self.ask(&Command::Delete { force })
+    }
+
+    pub(crate) fn preempt(&mut self, priority: i16, yield_in_ms: u64) -> Result<Outcome, Refusal> {
+        self.ask(&preempting(priority, yield_in_ms))
+    }
+
+    /// How the job stands at this moment.
+    pub(crate) fn state(&self) -> State {
+        self.record.state_at(self.now)
+    }
+
+    /// Failures and crashes so far.
+    pub(crate) fn counts(&self) -> (u16, u16) {
+        (self.record.failures, self.record.crashes)
+    }
+
+    /// How the last attempt ended.
+    pub(crate) fn how(&self) -> Ended {
+        self.record.attempts().last().expect("an attempt has ended").how
+    }
+
+    /// What happened since this was last asked.
+    pub(crate) fn news(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
+    }
+
+    /// The record, the deadline and the newest token: what a refusal must leave alone.
+    pub(crate) fn kept(&self) -> (Record, Option<u64>, Token) {
+        (self.record.clone(), self.deadline_ms, self.newest)
+    }
+}
+
+pub(crate) fn operator() -> Owner {
+    owner("operator")
+}
+
+pub(crate) fn claiming(name: &str, id: u8) -> Command {
+    Command::Claim { hash: hold(id), owner: owner(name), ttl_ms: TTL_MS }
+}
+
+pub(crate) fn failing(by: By) -> Command {
+    Command::Fail { by, error: "no route to host".into(), retry_in_ms: None, for_good: false, random: 0 }
+}
+
+pub(crate) fn cancelling(now: bool) -> Command {
+    Command::Cancel { by: operator(), reason: Some(reason()), now }
+}
+
+pub(crate) fn preempting(priority: i16, yield_in_ms: u64) -> Command {
+    Command::Preempt(Preempt {
+        contender: owner("contender"),
+        task: Some(task("urgent")),
+        priority,
+        yield_in_ms,
+    })
+}
+
+/// The answer to a report that came in time.
+pub(crate) fn reported(state: State, again_in_ms: Option<u64>) -> Reported {
+    Reported { state, again_in_ms, late: false }
+}
+
+/// The answer to a report that came after the claim had run out.
+pub(crate) fn late(state: State, again_in_ms: Option<u64>) -> Reported {
+    Reported { state, again_in_ms, late: true }
+}

@@ -142,6 +142,9 @@ fn a_claim_that_ran_out_unnoted_is_counted_before_its_job_is_called_off() {
     }
 }
 
+/// What happens to a job, and how it stands then.
+type Way = (fn(&mut OneJob), State);
+
 #[test]
 fn an_operators_retry_starts_over_from_every_end_but_completion() {
     let failed = |job: &mut OneJob| {
@@ -162,7 +165,7 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
         let by = job.claimed(1);
         job.fail(by).unwrap();
     };
-    let ways: [(fn(&mut OneJob), State); 5] = [
+    let ways: [Way; 5] = [
         (failed, State::Failed),
         (cancelled, State::Cancelled),
         (quarantined, State::Quarantined),

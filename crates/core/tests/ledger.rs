@@ -1,7 +1,5 @@
 //! The ledger of a job: effects at most once, doubts by their policy, undoing in reverse.
 
-mod support;
-
 use fencehold_core::Token;
 use fencehold_core::job::{EffectName, JobId, Kind};
 use fencehold_core::ledger::{
@@ -16,8 +14,8 @@ fn name(text: &str) -> EffectName {
     EffectName::new(text).expect("a good name")
 }
 
-fn undo_with(kind: &str) -> Box<UndoWith> {
-    Box::new(UndoWith { kind: Kind::new(kind).expect("a good kind"), queue: None, payload: "{}".into() })
+fn undo_with(kind: &str) -> UndoWith {
+    UndoWith { kind: Kind::new(kind).expect("a good kind"), queue: None, payload: "{}".into() }
 }
 
 fn outcome(effect: &str, value: &str) -> Outcome {
@@ -109,7 +107,7 @@ fn effects(list: &[(EffectState, bool)]) -> Vec<Effect> {
         name: name(&format!("effect-{nth}")),
         nth: u16::try_from(nth).expect("few effects"),
         state: *state,
-        undo: can.then(|| undo_with("undo")),
+        undo: can.then(|| Box::new(undo_with("undo"))),
         ..intent(OnDoubt::Ask, 7)
     };
     list.iter().enumerate().map(of).collect()

@@ -160,8 +160,7 @@ impl Case<'_> {
                 settle(&mut record, state, due, now);
             }
             _ => {
-                let state = if called_off { State::Cancelled } else { State::Queued };
-                settle(&mut record, state, Due::Now, now);
+                settle(&mut record, if called_off { State::Cancelled } else { State::Queued }, Due::Now, now);
             }
         }
         let mut decision = self.tell(
@@ -216,7 +215,7 @@ impl Case<'_> {
                 token: attempt.token,
                 owner: attempt.owner.clone(),
                 how,
-                state: record.state,
+                state: record.state_at(self.standing.now),
                 again_in_ms: again_in_ms(record, self.standing.now),
             });
         }
@@ -224,8 +223,9 @@ impl Case<'_> {
     }
 
     fn reported(&self, record: &Record, late: bool) -> Decision {
-        let again_in_ms = again_in_ms(record, self.standing.now);
-        answer(Ok(Outcome::Reported(Reported { state: record.state, again_in_ms, late })))
+        let now = self.standing.now;
+        let (state, again_in_ms) = (record.state_at(now), again_in_ms(record, now));
+        answer(Ok(Outcome::Reported(Reported { state, again_in_ms, late })))
     }
 }
 

@@ -1,0 +1,288 @@
+//! Every invariant of a job bites: for each there is a wrong decision, made by hand, that it refuses by name.
+
+mod support;
+
+use fencehold_core::Token;
+use fencehold_core::job::{
+    Attempt, By, Command, Decision, Due, Ended, JobRenewal, Outcome, Record, Reported, State, Violation,
+    check,
+};
+use fencehold_core::lease::Change;
+use fencehold_core::limits::{TOKEN_MAX, TRAIL_MAX};
+use support::job::{OneJob, cancelling, claiming, failing, operator};
+use support::{TTL_MS, hold};
+
+/// A holds the job under token 101 for another 20 s.
+fn held() -> (OneJob, By) {
+    let mut job = OneJob::new();
+    let by = job.claimed(1);
+    job.pass(10_000);
+    (job, by)
+}
+
+/// A's claim has run out, and nobody has noted it.
+fn over() -> (OneJob, By) {
+    let (mut job, by) = held();
+    job.pass(TTL_MS);
+    (job, by)
+}
+
+/// What the check says of the right decision made wrong. Untouched it must pass.
+fn bites(job: &OneJob, command: &Command, spoil: impl FnOnce(&mut Decision)) -> Violation {
+    let right = job.decision(command);
+    assert_eq!(check(&job.standing(), &job.record, command, &right), Ok(()), "the right decision passes");
+    let mut wrong = right.clone();
+    spoil(&mut wrong);
+    assert_ne!(wrong, right, "nothing was spoilt");
+    check(&job.standing(), &job.record, command, &wrong).expect_err("a wrong decision passed")
+}
+
+/// What the decision keeps; where it keeps nothing new, the record as it was.
+fn record<'a>(job: &OneJob, decision: &'a mut Decision) -> &'a mut Record {
+    decision.record.get_or_insert_with(|| job.record.clone())
+}
+
+fn last_attempt(record: &mut Record) -> &mut Attempt {
+    let trail = record.trail.as_mut().expect("an attempt has ended");
+    trail.attempts.last_mut().expect("an attempt has ended")
+}
+
+const REPORTED: Reported = Reported { state: State::Completed, again_in_ms: None, late: false };
+
+#[test]
+fn a_live_claim_that_is_overwritten_makes_two_holders() {
+    let (job, _) = held();
+    let violation = bites(&job, &claiming("b", 2), |wrong| {
+        let mut other = OneJob::new();
+        other.others_take(1);
+        other.claimed(2);
+        let taken = other.record;
+        let record = record(&job, wrong);
+        record.claim = taken.claim;
+        record.token = taken.token;
+        wrong.reply = Ok(Outcome::Claimed { token: taken.token, remaining_ms: TTL_MS, attempt: 2 });
+        wrong.deadline = Change::LastsMs(TTL_MS);
+    });
+    assert_eq!(violation, Violation::TwoHolders);
+}
+
+#[test]
+fn tokens_that_go_down_stand_still_or_pass_the_cap_are_caught() {
+    let (job, by) = held();
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).token = Token::NONE);
+    assert_eq!(violation, Violation::TokenDidNotGrow);
+    let violation = bites(&job, &Command::Complete(by), |wrong| {
+        record(&job, wrong).token = Token::new(TOKEN_MAX + 1);
+    });
+    assert_eq!(violation, Violation::TokenOverCap);
+
+    let ready = OneJob::new();
+    for wrong_token in [ready.newest, Token::new(7)] {
+        let violation = bites(&ready, &claiming("b", 2), |wrong| {
+            record(&ready, wrong).token = wrong_token;
+            wrong.reply = Ok(Outcome::Claimed { token: wrong_token, remaining_ms: TTL_MS, attempt: 1 });
+        });
+        assert_eq!(violation, Violation::TokenDidNotGrow, "another job has {wrong_token}");
+    }
+}
+
+#[test]
+fn a_renewal_that_changes_revives_shortens_or_lies_is_caught() {
+    let (job, by) = held();
+    let renew = Command::Renew(by);
+    let violation = bites(&job, &renew, |wrong| record(&job, wrong).since_wall_ms += 1);
+    assert_eq!(violation, Violation::RenewalChangedTheRecord);
+    let violation = bites(&job, &renew, |wrong| wrong.deadline = Change::LastsMs(1));
+    assert_eq!(violation, Violation::DeadlineMovedEarlier);
+    let violation = bites(&job, &renew, |wrong| wrong.deadline = Change::LastsMs(TTL_MS + 1));
+    assert_eq!(violation, Violation::ToldAnotherDeadline);
+
+    let (job, by) = over();
+    let violation = bites(&job, &Command::Renew(by), |wrong| {
+        let (token, remaining_ms) = (by.token, TTL_MS);
+        let (cancel_requested, notice, yield_in_ms) = (false, None, None);
+        let renewal = JobRenewal { token, remaining_ms, cancel_requested, notice, yield_in_ms };
+        wrong.reply = Ok(Outcome::Renewed(renewal));
+        wrong.deadline = Change::LastsMs(TTL_MS);
+    });
+    assert_eq!(violation, Violation::RenewalRevived);
+}
+
+#[test]
+fn a_sweep_that_ends_a_live_claim_is_caught() {
+    let (job, _) = held();
+    let expire = Command::Expire { random: 0 };
+    let violation = bites(&job, &expire, |wrong| {
+        wrong.reply = Ok(Outcome::Expired { how: Ended::Crashed });
+    });
+    assert_eq!(violation, Violation::LiveClaimExpired);
+    let violation = bites(&job, &expire, |wrong| {
+        let mut late = job.clone();
+        late.pass(TTL_MS);
+        *wrong = late.decision(&expire);
+    });
+    assert_eq!(violation, Violation::LiveClaimExpired);
+}
+
+#[test]
+fn a_stranger_that_is_believed_is_caught() {
+    let (mut job, first) = over();
+    job.expire(0).unwrap();
+    let second = job.claimed(2);
+    let right = job.decision(&Command::Complete(second));
+    let thief = By { hash: hold(9), ..second };
+    for stranger in [first, thief] {
+        let violation = bites(&job, &Command::Complete(stranger), |wrong| {
+            *wrong = right.clone();
+            wrong.facts.clear();
+        });
+        assert_eq!(violation, Violation::StrangerBelieved, "it completed the job");
+        let violation = bites(&job, &Command::Complete(stranger), |wrong| {
+            wrong.reply = Ok(Outcome::Reported(REPORTED));
+        });
+        assert_eq!(violation, Violation::StrangerBelieved, "it was told that it had");
+    }
+}
+
+#[test]
+fn a_refusal_that_changes_something_is_caught() {
+    let (job, _) = held();
+    let violation = bites(&job, &claiming("b", 2), |wrong| record(&job, wrong).since_wall_ms += 1);
+    assert_eq!(violation, Violation::RefusalChangedTheJob);
+}
+
+#[test]
+fn an_end_that_does_not_stand_is_caught() {
+    let (mut job, by) = held();
+    job.complete(by).unwrap();
+    for command in [failing(by), Command::Retry { by: operator() }] {
+        let violation = bites(&job, &command, |wrong| {
+            let record = record(&job, wrong);
+            record.state = State::Queued;
+            record.token = Token::new(200);
+            wrong.reply = Ok(Outcome::Reported(REPORTED));
+        });
+        assert_eq!(violation, Violation::EndDidNotStand, "{command:?}");
+    }
+    let violation = bites(&OneJob::new(), &cancelling(false), |wrong| {
+        wrong.reply = Ok(Outcome::Cancelled { state: State::Running });
+    });
+    assert_eq!(violation, Violation::EndDidNotStand, "somebody was told another state");
+}
+
+#[test]
+fn force_without_a_token_is_caught() {
+    let (job, by) = held();
+    let violation = bites(&job, &cancelling(true), |wrong| record(&job, wrong).token = by.token);
+    assert_eq!(violation, Violation::ForceWithoutToken);
+
+    let (mut job, by) = held();
+    job.fail_for_good(by).unwrap();
+    let violation = bites(&job, &Command::Retry { by: operator() }, |wrong| {
+        record(&job, wrong).token = by.token;
+    });
+    assert_eq!(violation, Violation::ForceWithoutToken);
+}
+
+#[test]
+fn an_attempt_that_vanishes_is_caught() {
+    let (job, by) = held();
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).trail = None);
+    assert_eq!(violation, Violation::EndingNotRecorded);
+    let violation = bites(&job, &Command::Complete(by), |wrong| {
+        record(&job, wrong).trail.as_mut().unwrap().forgotten = 7;
+    });
+    assert_eq!(violation, Violation::EndingNotRecorded, "attempts that never were");
+}
+
+#[test]
+fn a_trail_out_of_order_or_too_long_is_caught() {
+    let (job, by) = held();
+    let violation = bites(&job, &Command::Complete(by), |wrong| {
+        last_attempt(record(&job, wrong)).token = Token::new(999);
+    });
+    assert_eq!(violation, Violation::TrailMalformed);
+    let violation = bites(&job, &Command::Complete(by), |wrong| {
+        let attempts = &mut record(&job, wrong).trail.as_mut().unwrap().attempts;
+        let one = attempts[0].clone();
+        let before = (1..=TRAIL_MAX as u64).map(|token| Attempt { token: Token::new(token), ..one.clone() });
+        attempts.splice(..0, before);
+    });
+    assert_eq!(violation, Violation::TrailMalformed);
+}
+
+#[test]
+fn deadlines_and_claims_that_do_not_fit_are_caught() {
+    let (job, by) = held();
+    for deadline in [Change::Keep, Change::LastsMs(TTL_MS)] {
+        let violation = bites(&job, &Command::Complete(by), |wrong| wrong.deadline = deadline);
+        assert_eq!(violation, Violation::DeadlineWithoutClaim, "completed, but {deadline:?}");
+    }
+    let ready = OneJob::new();
+    for deadline in [Change::Keep, Change::Clear] {
+        let violation = bites(&ready, &claiming("b", 2), |wrong| wrong.deadline = deadline);
+        assert_eq!(violation, Violation::DeadlineWithoutClaim, "claimed, but {deadline:?}");
+    }
+    let violation = bites(&ready, &claiming("b", 2), |wrong| record(&ready, wrong).state = State::Queued);
+    assert_eq!(violation, Violation::RunningWithoutClaim);
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).state = State::Running);
+    assert_eq!(violation, Violation::RunningWithoutClaim);
+}
+
+#[test]
+fn a_job_that_waits_for_nothing_is_caught() {
+    let (job, by) = held();
+    let snooze = Command::Snooze { by, for_ms: 5 };
+    let violation = bites(&job, &snooze, |wrong| record(&job, wrong).due = Due::Now);
+    assert_eq!(violation, Violation::DueDoesNotFitState);
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).due = Due::Store(5));
+    assert_eq!(violation, Violation::DueDoesNotFitState);
+}
+
+#[test]
+fn failures_and_crashes_that_are_not_counted_as_said_are_caught() {
+    let expire = Command::Expire { random: 0 };
+    let (job, by) = held();
+    let violation = bites(&job, &failing(by), |wrong| record(&job, wrong).failures = 0);
+    assert_eq!(violation, Violation::Miscounted, "a failure");
+    let violation = bites(&job, &Command::HandBack(by), |wrong| record(&job, wrong).failures = 1);
+    assert_eq!(violation, Violation::Miscounted, "a hand back");
+    let (mut job, by) = over();
+    let violation = bites(&job, &expire, |wrong| record(&job, wrong).crashes = 0);
+    assert_eq!(violation, Violation::Miscounted, "a crash");
+    let violation = bites(&job, &expire, |wrong| record(&job, wrong).failures = 1);
+    assert_eq!(violation, Violation::Miscounted, "a crash is not a failure");
+    job.expire(0).unwrap();
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).crashes = 1);
+    assert_eq!(violation, Violation::Miscounted, "not given back");
+    let violation = bites(&job, &Command::Retry { by: operator() }, |wrong| record(&job, wrong).crashes = 1);
+    assert_eq!(violation, Violation::Miscounted, "not started over");
+}
+
+#[test]
+fn a_job_that_is_tried_too_often_is_caught() {
+    let (mut job, by) = held();
+    job.record.failures = 2;
+    let again = |record: &mut Record| (record.state, record.due) = (State::Scheduled, Due::Store(5));
+    let violation = bites(&job, &failing(by), |wrong| again(record(&job, wrong)));
+    assert_eq!(violation, Violation::TriedTooOften, "a third failure of three");
+    let (mut job, _) = over();
+    job.record.crashes = 1;
+    let violation = bites(&job, &Command::Expire { random: 0 }, |wrong| again(record(&job, wrong)));
+    assert_eq!(violation, Violation::TriedTooOften, "a second crash of two");
+}
+
+#[test]
+fn a_cancellation_that_is_forgotten_is_caught() {
+    let (mut job, by) = held();
+    job.cancel(false).unwrap();
+    let violation = bites(&job, &Command::HandBack(by), |wrong| record(&job, wrong).state = State::Queued);
+    assert_eq!(violation, Violation::CancelForgotten);
+}
+
+#[test]
+fn terms_that_change_are_caught() {
+    let (job, by) = held();
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).terms.max_crashes += 1);
+    assert_eq!(violation, Violation::TermsChanged);
+}

@@ -1,0 +1,351 @@
+//! Random stories of one job, every answer held against a model that knows the promises and not the rules.
+
+#[path = "support/job_model.rs"]
+mod model;
+mod support;
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use fencehold_core::Token;
+use fencehold_core::job::{By, Command, Outcome, Refusal, Terms, Written};
+use fencehold_core::retry::{Backoff, Retry};
+use model::Model;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use support::job::{OneJob, cancelling, operator, preempting, terms};
+use support::{TTL_MS, hold, owner};
+
+/// Which attempt a command speaks for.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// The newest one.
+    Newest,
+    /// Any one that there was.
+    Earlier(u8),
+    /// None: a hold id that was never used.
+    Thief,
+}
+
+/// Which token a command shows.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    /// The attempt's own.
+    Own,
+    /// The newest of the job.
+    Current,
+    /// One near its own: of another job, or of no one.
+    Near(u64),
+    /// One that was never given.
+    Above(u64),
+}
+
+/// What an attempt can say.
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Renew,
+    Complete,
+    Fail { retry_in_ms: Option<u64>, for_good: bool },
+    Snooze(u64),
+    HandBack,
+    Abandon,
+    Write(Written),
+    Stop,
+}
+
+/// One step of a story.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Wait(u64),
+    /// Waits until the last millisecond of the claim, or until it is just over.
+    WaitToDeadline {
+        past: bool,
+    },
+    Claim {
+        ttl_ms: u64,
+    },
+    Say(Who, Shown, Said),
+    Expire(u64),
+    Cancel {
+        now: bool,
+    },
+    Retry,
+    Delete {
+        force: bool,
+    },
+    Preempt {
+        priority: i16,
+        yield_in_ms: u64,
+    },
+    Withdraw,
+    Advance(u64),
+    OthersTake(u64),
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let written = prop_oneof![
+        Just(Written::Checkpoint),
+        Just(Written::Progress),
+        Just(Written::Intent),
+        Just(Written::Outcome)
+    ];
+    prop_oneof![
+        4 => Just(Said::Renew),
+        2 => Just(Said::Complete),
+        4 => (prop::option::of(0..50_000_u64), prop::bool::weighted(0.1))
+            .prop_map(|(retry_in_ms, for_good)| Said::Fail { retry_in_ms, for_good }),
+        2 => (0..50_000_u64).prop_map(Said::Snooze),
+        3 => Just(Said::HandBack),
+        1 => Just(Said::Abandon),
+        3 => written.prop_map(Said::Write),
+        1 => Just(Said::Stop),
+    ]
+}
+
+fn say() -> impl Strategy<Value = Step> {
+    let who =
+        prop_oneof![12 => Just(Who::Newest), 3 => any::<u8>().prop_map(Who::Earlier), 1 => Just(Who::Thief)];
+    let shown = prop_oneof![
+        16 => Just(Shown::Own),
+        1 => Just(Shown::Current),
+        1 => (1..4_u64).prop_map(Shown::Near),
+        1 => (1..5_u64).prop_map(Shown::Above),
+    ];
+    (who, shown, said()).prop_map(|(who, shown, said)| Step::Say(who, shown, said))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..40_000_u64).prop_map(Step::Wait),
+        5 => any::<bool>().prop_map(|past| Step::WaitToDeadline { past }),
+        14 => (100..TTL_MS).prop_map(|ttl_ms| Step::Claim { ttl_ms }),
+        20 => say(),
+        6 => any::<u64>().prop_map(Step::Expire),
+        1 => prop::bool::weighted(0.3).prop_map(|now| Step::Cancel { now }),
+        3 => Just(Step::Retry),
+        1 => any::<bool>().prop_map(|force| Step::Delete { force }),
+        2 => (0..4_i16, 0..50_000_u64).prop_map(|(priority, yield_in_ms)| Step::Preempt { priority, yield_in_ms }),
+        1 => Just(Step::Withdraw),
+        1 => (1..1_000_u64).prop_map(Step::Advance),
+        2 => (1..4_u64).prop_map(Step::OthersTake),
+    ]
+}
+
+/// The terms of a job, and what then happens.
+fn story() -> impl Strategy<Value = (Terms, Vec<Step>)> {
+    let limit_ms = prop_oneof![2 => Just(None), 1 => (1..60_000_u32).prop_map(NonZeroU32::new)];
+    let terms = (limit_ms, 1..5_u16, 1..5_u16, 0..2_i16).prop_map(
+        |(attempt_ms, max_attempts, max_crashes, priority)| Terms {
+            attempt_ms,
+            max_attempts,
+            max_crashes,
+            priority,
+            ..terms()
+        },
+    );
+    // Some jobs change hands so often that their first attempts are forgotten.
+    let hand_over = prop_oneof![
+        8 => Just(Step::Claim { ttl_ms: TTL_MS }),
+        8 => Just(Step::Say(Who::Newest, Shown::Own, Said::HandBack)),
+        1 => any::<u8>().prop_map(|index| Step::Say(Who::Earlier(index), Shown::Own, Said::Complete)),
+    ];
+    let steps = prop_oneof![
+        9 => prop::collection::vec(step(), 1..160),
+        1 => prop::collection::vec(hand_over, 60..160),
+    ];
+    (terms, steps)
+}
+
+/// A job and the model that watches it.
+struct Run {
+    job: OneJob,
+    model: Model,
+    replies: Vec<Result<Outcome, Refusal>>,
+}
+
+impl Run {
+    fn new(terms: Terms) -> Self {
+        let job = OneJob::with(terms);
+        let model = Model::new(terms, job.newest, job.now.store_ms);
+        Run { job, model, replies: Vec::new() }
+    }
+
+    fn by(&self, who: Who, shown: Shown) -> By {
+        let life = match who {
+            Who::Newest => self.model.lives.last(),
+            Who::Earlier(index) => usize::from(index)
+                .checked_rem(self.model.lives.len())
+                .map(|at| &self.model.lives[at]),
+            Who::Thief => None,
+        };
+        let own = life.map_or(self.model.token, |life| life.token);
+        let token = match shown {
+            Shown::Own => own,
+            Shown::Current => self.model.token,
+            Shown::Near(by) => Token::new(own.get().saturating_sub(by)),
+            Shown::Above(by) => Token::new(self.model.newest.get() + by),
+        };
+        By { hash: hold(life.map_or(u8::MAX, |life| life.id)), token }
+    }
+
+    fn command(&self, step: Step) -> Option<Command> {
+        Some(match step {
+            Step::Claim { ttl_ms } => {
+                let id = u8::try_from(self.model.lives.len()).expect("fewer attempts than hold ids");
+                Command::Claim { hash: hold(id), owner: owner("worker"), ttl_ms }
+            }
+            Step::Say(who, shown, said) => {
+                let by = self.by(who, shown);
+                match said {
+                    Said::Renew => Command::Renew(by),
+                    Said::Complete => Command::Complete(by),
+                    Said::Fail { retry_in_ms, for_good } => {
+                        Command::Fail { by, error: "it broke".into(), retry_in_ms, for_good, random: 7 }
+                    }
+                    Said::Snooze(for_ms) => Command::Snooze { by, for_ms },
+                    Said::HandBack => Command::HandBack(by),
+                    Said::Abandon => Command::Abandon(by),
+                    Said::Write(what) => Command::Write { by, what },
+                    Said::Stop => Command::StopAtIntent { by, effect: "charge".into() },
+                }
+            }
+            Step::Expire(random) => Command::Expire { random },
+            Step::Cancel { now } => cancelling(now),
+            Step::Retry => Command::Retry { by: operator() },
+            Step::Delete { force } => Command::Delete { force },
+            Step::Preempt { priority, yield_in_ms } => preempting(priority, yield_in_ms),
+            Step::Withdraw => Command::Withdraw,
+            Step::Advance(_) => Command::Advance,
+            Step::Wait(_) | Step::WaitToDeadline { .. } | Step::OthersTake(_) => return None,
+        })
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Wait(ms) => self.job.pass(ms),
+            Step::WaitToDeadline { past } => {
+                let now_ms = self.job.now.store_ms;
+                let remaining_ms =
+                    self.job.deadline_ms.map_or(1, |at_ms| at_ms.saturating_sub(now_ms)).max(1);
+                self.job.pass(remaining_ms - u64::from(!past));
+            }
+            // The store lifts its counter first.
+            Step::OthersTake(by) | Step::Advance(by) => self.job.others_take(by),
+            _ => {}
+        }
+        (self.model.now_ms, self.model.newest) = (self.job.now.store_ms, self.job.newest);
+        self.model.wake();
+        if let Some(command) = self.command(step) {
+            let reply = self.job.ask(&command);
+            self.model.hear(&command, &reply);
+            self.replies.push(reply);
+        }
+        self.model.compare(&self.job);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_of_every_story_keeps_the_promises((terms, steps) in story()) {
+        let mut run = Run::new(terms);
+        for step in steps {
+            run.take(step);
+        }
+        // Nothing to clean: whatever was held ends by itself, and is then on record.
+        run.take(Step::WaitToDeadline { past: true });
+        run.take(Step::Expire(0));
+        prop_assert!(run.model.held().is_none());
+    }
+
+    #[test]
+    fn the_wall_clock_decides_nothing_about_a_claim(
+        (terms, steps) in story(),
+        jumps in prop::collection::vec(any::<u32>(), 1..20),
+    ) {
+        // R20 and R21
+        let mut steady = Run::new(terms);
+        let mut jumping = Run::new(terms);
+        for (step, jump) in steps.into_iter().zip(jumps.into_iter().cycle()) {
+            jumping.job.now.wall_ms = u64::from(jump);
+            steady.take(step);
+            jumping.take(step);
+        }
+        prop_assert_eq!(steady.replies, jumping.replies);
+    }
+
+    #[test]
+    fn a_delay_stays_within_its_cap_and_its_jitter(
+        backoff in prop_oneof![Just(Backoff::Fixed), Just(Backoff::Linear), Just(Backoff::Exponential)],
+        base_ms in any::<u32>(),
+        above_ms in any::<u32>(),
+        jitter_percent in any::<u8>(),
+        failures in prop_oneof![0..100_u32, any::<u32>()],
+        random in any::<u64>(),
+    ) {
+        let cap_ms = base_ms.saturating_add(above_ms);
+        let retry = Retry { backoff, base_ms, cap_ms, jitter_percent };
+        prop_assert!(retry.check().is_ok());
+        let steps = u128::from(failures.max(1));
+        let grown_ms = match backoff {
+            Backoff::Fixed => u128::from(base_ms),
+            Backoff::Linear => u128::from(base_ms) * steps,
+            Backoff::Exponential => u128::from(base_ms) << (steps - 1).min(64),
+        };
+        let longest_ms = u64::try_from(grown_ms.min(u128::from(cap_ms))).expect("below the cap");
+        let shortest_ms = longest_ms - longest_ms * u64::from(jitter_percent.min(100)) / 100;
+        let delay_ms = retry.delay_ms(failures, random);
+        prop_assert!((shortest_ms..=longest_ms).contains(&delay_ms), "{} is not in {}..={}", delay_ms, shortest_ms, longest_ms);
+    }
+}
+
+/// The name of an answer, with how an attempt had ended where it tells.
+fn kind(reply: &Result<Outcome, Refusal>) -> String {
+    let text = reply
+        .as_ref()
+        .map_or_else(|refusal| format!("{refusal:?}"), |outcome| format!("{outcome:?}"));
+    let name = text.split([' ', '(']).next().unwrap_or_default();
+    match reply {
+        Ok(Outcome::Expired { how })
+        | Err(Refusal::Over { how, .. } | Refusal::Stale { how: Some(how), .. }) => {
+            format!("{name}: {how}")
+        }
+        Err(Refusal::Stale { how: None, .. }) => format!("{name}: forgotten"),
+        Ok(Outcome::Reported(reported)) => {
+            format!("{name}: {}{}", reported.state, if reported.late { " late" } else { "" })
+        }
+        Err(Refusal::Finished { state }) => format!("{name}: {state}"),
+        _ => name.to_owned(),
+    }
+}
+
+#[test]
+fn the_stories_reach_every_kind_of_answer() {
+    let mut runner = TestRunner::deterministic();
+    let mut seen = BTreeSet::new();
+    for _ in 0..1_000 {
+        let (terms, steps) = story().new_tree(&mut runner).unwrap().current();
+        let mut run = Run::new(terms);
+        for step in steps {
+            run.take(step);
+        }
+        seen.extend(run.replies.iter().map(kind));
+    }
+    let all = "Cancelled, Claimed, Deleted, MayWrite, NotHigher, NotNow, Nothing, OtherJob, Renewed, Retried, Running, \
+        StillLive, StoreRewound, WrongHold, \
+        Expired: crashed, Expired: timed out, Expired: yielded, \
+        Finished: cancelled, Finished: completed, Finished: failed, \
+        Over: crashed, Over: timed out, Over: yielded, Over: failed, Over: failed late, Over: snoozed, \
+        Over: handed back, Over: abandoned, Over: indeterminate, \
+        Reported: cancelled, Reported: cancelled late, Reported: completed, Reported: completed late, \
+        Reported: failed, Reported: failed late, Reported: indeterminate, Reported: queued, Reported: queued late, \
+        Reported: scheduled, Reported: scheduled late, \
+        Stale: crashed, Stale: timed out, Stale: yielded, Stale: failed, Stale: failed late, Stale: snoozed, \
+        Stale: handed back, Stale: abandoned, Stale: indeterminate, Stale: revoked, Stale: ended by store advance, \
+        Stale: forgotten";
+    let all: BTreeSet<String> = all.split(", ").map(str::to_owned).collect();
+    assert_eq!(all.difference(&seen).collect::<Vec<_>>(), Vec::<&String>::new(), "never reached");
+    assert_eq!(seen.difference(&all).collect::<Vec<_>>(), Vec::<&String>::new(), "not in the list");
+}

@@ -1,0 +1,478 @@
+//! The promises of a job once more, told another way: its whole story with nothing forgotten. It hears every command
+//! and its answer, and objects to an answer that breaks a promise. It shares no code with the rules.
+
+use fencehold_core::Token;
+use fencehold_core::job::{By, Command, Ended, Outcome, Refusal, Reported, State, Terms, Written};
+use fencehold_core::lease::Preempt;
+use fencehold_core::limits::{TOKEN_MAX, TRAIL_MAX};
+
+use crate::support::job::{OneJob, RETRY_MS};
+use crate::support::{hold, owner};
+
+type Reply = Result<Outcome, Refusal>;
+
+/// One attempt and what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    /// The number of its hold id.
+    pub(crate) id: u8,
+    pub(crate) token: Token,
+    ttl_ms: u64,
+    since_ms: u64,
+    /// Until when the holder was told that it holds.
+    deadline_ms: u64,
+    /// By when it should yield, and to which priority.
+    yield_at: Option<(u64, i16)>,
+    /// The job was called off under it.
+    cancel: bool,
+    /// How it ended, once somebody has noted it.
+    end: Option<Ended>,
+}
+
+/// Who speaks.
+enum Voice {
+    /// Nobody who may.
+    Refused(Refusal),
+    /// The holder.
+    Live,
+    /// The last holder: its claim has run out, unnoted.
+    RanOut(Ended),
+    /// The last holder: its attempt is over.
+    Over(Ended),
+}
+
+/// The whole story of one job.
+#[derive(Debug)]
+pub(crate) struct Model {
+    terms: Terms,
+    pub(crate) lives: Vec<Life>,
+    pub(crate) state: State,
+    /// When it is ready, while it is scheduled.
+    due_ms: Option<u64>,
+    failures: u16,
+    crashes: u16,
+    /// The newest token of this job.
+    pub(crate) token: Token,
+    /// The newest token of the store.
+    pub(crate) newest: Token,
+    pub(crate) now_ms: u64,
+}
+
+fn ran_out(how: Ended) -> bool {
+    matches!(how, Ended::Crashed | Ended::TimedOut | Ended::Yielded)
+}
+
+fn fails(how: Ended) -> bool {
+    matches!(how, Ended::Failed | Ended::FailedLate | Ended::TimedOut)
+}
+
+impl Model {
+    pub(crate) fn new(terms: Terms, newest: Token, now_ms: u64) -> Self {
+        Model {
+            terms,
+            lives: Vec::new(),
+            state: State::Queued,
+            due_ms: None,
+            failures: 0,
+            crashes: 0,
+            token: Token::NONE,
+            newest,
+            now_ms,
+        }
+    }
+
+    /// Hears one command and its answer.
+    pub(crate) fn hear(&mut self, command: &Command, reply: &Reply) {
+        self.wake();
+        match command {
+            Command::Claim { ttl_ms, .. } => self.claim(*ttl_ms, reply),
+            Command::Renew(by) => self.renew(*by, reply),
+            Command::Complete(by) => self.complete(*by, reply),
+            Command::Fail { by, retry_in_ms, for_good, .. } => {
+                self.fail(*by, retry_in_ms.unwrap_or(RETRY_MS), *for_good, reply);
+            }
+            Command::Snooze { by, for_ms } => {
+                let due_ms = Some(self.now_ms + for_ms);
+                self.put_back(*by, Ended::Snoozed, State::Scheduled, due_ms, reply);
+            }
+            Command::HandBack(by) => self.put_back(*by, Ended::HandedBack, State::Queued, None, reply),
+            Command::StopAtIntent { by, .. } => {
+                self.put_back(*by, Ended::Indeterminate, State::Indeterminate, None, reply);
+            }
+            Command::Abandon(by) => {
+                if matches!(self.voice(*by), Voice::Live) {
+                    self.end(Ended::Abandoned, State::Queued, None);
+                } else {
+                    assert_eq!(*reply, Ok(Outcome::Nothing));
+                }
+            }
+            Command::Write { by, what } => self.write(*by, *what, reply),
+            Command::Expire { random } => self.expire(random % 5_001, reply),
+            Command::Cancel { now, .. } => self.cancel(*now, reply),
+            Command::Retry { .. } => self.retry(reply),
+            Command::Delete { force } => self.delete(*force, reply),
+            Command::Preempt(ask) => self.preempt(ask, reply),
+            Command::Withdraw => {
+                assert_eq!(*reply, Ok(Outcome::Nothing));
+                if self.live().is_some() {
+                    self.last().yield_at = None;
+                }
+            }
+            Command::Advance => {
+                assert_eq!(*reply, Ok(Outcome::Nothing));
+                if self.held().is_some() {
+                    self.end(Ended::Advanced, State::Queued, None);
+                    self.token = self.newest;
+                } else if self.may_be_late() {
+                    self.token = self.newest;
+                }
+            }
+            other => panic!("a new command wants its promise here: {other:?}"),
+        }
+        self.wake();
+    }
+
+    /// What the store keeps must tell the same story.
+    pub(crate) fn compare(&self, job: &OneJob) {
+        assert_eq!(job.state(), self.state, "state");
+        assert_eq!(job.record.token, self.token, "token");
+        assert_eq!(job.counts(), (self.failures, self.crashes), "failures and crashes");
+        assert_eq!(job.deadline_ms, self.held().map(|life| life.deadline_ms), "until when");
+        let due_in_ms = self.due_ms.map_or(0, |due_ms| due_ms.saturating_sub(self.now_ms));
+        assert_eq!(job.record.due.in_ms(job.now), due_in_ms, "when it is ready");
+        assert_eq!(job.record.attempt_count() as usize, self.lives.len(), "how many attempts");
+        let kept: Vec<_> = job.record.attempts().iter().map(|life| (life.token, life.how)).collect();
+        let ended: Vec<_> = self
+            .remembered()
+            .iter()
+            .map(|life| (life.token, life.end.expect("it has ended")))
+            .collect();
+        assert_eq!(kept, ended, "every end is on record");
+    }
+
+    /// A job whose time has come is ready, whether or not anybody has noticed.
+    pub(crate) fn wake(&mut self) {
+        if self.state == State::Scheduled && self.due_ms.is_some_and(|due_ms| due_ms <= self.now_ms) {
+            (self.state, self.due_ms) = (State::Queued, None);
+        }
+    }
+
+    fn claim(&mut self, ttl_ms: u64, reply: &Reply) {
+        if let Some(life) = self.live() {
+            let expires_in_ms = life.deadline_ms - self.now_ms;
+            let running = Refusal::Running { owner: owner("worker"), token: life.token, expires_in_ms };
+            return assert_eq!(*reply, Err(running));
+        }
+        let Ok(Outcome::Claimed { token, remaining_ms, attempt }) = reply else {
+            let used_up = self.newest.get() >= TOKEN_MAX - 1;
+            match reply {
+                Err(Refusal::NotNow { state, .. }) => {
+                    assert_eq!(*state, self.state);
+                    assert_ne!(self.state, State::Queued);
+                }
+                other => assert!(used_up && *other == Err(Refusal::TokensExhausted), "{other:?}"),
+            }
+            return;
+        };
+        assert_eq!(self.state, State::Queued, "only what is ready is given away");
+        assert!(self.lives.iter().all(|life| life.end.is_some()), "two holders");
+        assert!(*token > self.newest && token.get() < TOKEN_MAX, "{token} did not grow, or is the last");
+        let limit_ms = self.terms.attempt_ms.map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
+        assert_eq!(*remaining_ms, ttl_ms.min(limit_ms));
+        assert_eq!(*attempt as usize, self.lives.len() + 1);
+        (self.token, self.newest, self.state) = (*token, *token, State::Running);
+        let deadline_ms = self.now_ms + remaining_ms;
+        let since_ms = self.now_ms;
+        let id = u8::try_from(self.lives.len()).expect("fewer attempts than hold ids");
+        self.lives.push(Life {
+            id,
+            token: *token,
+            ttl_ms,
+            since_ms,
+            deadline_ms,
+            yield_at: None,
+            cancel: false,
+            end: None,
+        });
+    }
+
+    fn renew(&mut self, by: By, reply: &Reply) {
+        match self.voice(by) {
+            Voice::Refused(refusal) => assert_eq!(*reply, Err(refusal)),
+            Voice::RanOut(how) => assert_eq!(*reply, Err(Refusal::Over { token: by.token, how })),
+            Voice::Over(how) if ran_out(how) => {
+                assert_eq!(*reply, Err(Refusal::Over { token: by.token, how }));
+            }
+            Voice::Over(how) => assert_eq!(*reply, Err(self.refused(by, how))),
+            Voice::Live => {
+                let now_ms = self.now_ms;
+                let limit_ms = self.terms.attempt_ms.map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
+                let life = self.last();
+                let yield_at_ms = life.yield_at.map_or(u64::MAX, |(at_ms, _)| at_ms);
+                let earned_ms = (now_ms + life.ttl_ms)
+                    .min(life.since_ms.saturating_add(limit_ms))
+                    .min(yield_at_ms);
+                life.deadline_ms = life.deadline_ms.max(earned_ms);
+                let Ok(Outcome::Renewed(renewal)) = reply else { panic!("a live holder lost it: {reply:?}") };
+                assert_eq!((renewal.token, renewal.remaining_ms), (by.token, life.deadline_ms - now_ms));
+                assert_eq!(renewal.cancel_requested, life.cancel);
+                assert_eq!(
+                    renewal.notice.as_ref().map(|notice| notice.priority),
+                    life.yield_at.map(|asked| asked.1)
+                );
+            }
+        }
+    }
+
+    fn complete(&mut self, by: By, reply: &Reply) {
+        match self.voice(by) {
+            Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
+            Voice::Live => self.end(Ended::Completed, State::Completed, None),
+            Voice::RanOut(_) => self.end(Ended::CompletedLate, State::Completed, None),
+            Voice::Over(Ended::Completed | Ended::CompletedLate) => {}
+            Voice::Over(_) if self.may_be_late() => {
+                self.correct(Ended::CompletedLate, State::Completed, None);
+            }
+            Voice::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
+        }
+        self.told(reply);
+    }
+
+    fn fail(&mut self, by: By, delay_ms: u64, for_good: bool, reply: &Reply) {
+        let again = (State::Scheduled, Some(self.now_ms + delay_ms));
+        let (state, due_ms) = if for_good { (State::Failed, None) } else { again };
+        match self.voice(by) {
+            Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
+            Voice::Live => self.end(Ended::Failed, state, due_ms),
+            Voice::RanOut(_) => self.end(Ended::FailedLate, state, due_ms),
+            Voice::Over(Ended::Failed | Ended::FailedLate) => {}
+            Voice::Over(_) if self.may_be_late() => self.correct(Ended::FailedLate, state, due_ms),
+            Voice::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
+        }
+        self.told(reply);
+    }
+
+    fn put_back(&mut self, by: By, how: Ended, state: State, due_ms: Option<u64>, reply: &Reply) {
+        match self.voice(by) {
+            Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
+            Voice::RanOut(how) => return assert_eq!(*reply, Err(Refusal::Over { token: by.token, how })),
+            Voice::Live => self.end(how, state, due_ms),
+            Voice::Over(was) if was == how => {}
+            Voice::Over(was) => return assert_eq!(*reply, Err(self.refused(by, was))),
+        }
+        self.told(reply);
+    }
+
+    fn write(&self, by: By, what: Written, reply: &Reply) {
+        let also_late = matches!(what, Written::Checkpoint | Written::Outcome);
+        let expected = match self.voice(by) {
+            Voice::Refused(refusal) => Err(refusal),
+            Voice::Live => Ok(Outcome::MayWrite),
+            Voice::RanOut(_) if also_late => Ok(Outcome::MayWrite),
+            Voice::RanOut(how) => Err(Refusal::Over { token: by.token, how }),
+            Voice::Over(_) if also_late && self.may_be_late() => Ok(Outcome::MayWrite),
+            Voice::Over(how) => Err(self.refused(by, how)),
+        };
+        assert_eq!(*reply, expected);
+    }
+
+    fn expire(&mut self, spread_ms: u64, reply: &Reply) {
+        let Some(life) = self.held() else { return assert_eq!(*reply, Ok(Outcome::Nothing)) };
+        if let Some(life) = self.live() {
+            let remaining_ms = life.deadline_ms - self.now_ms;
+            return assert_eq!(*reply, Err(Refusal::StillLive { remaining_ms }));
+        }
+        let how = self.how_time_ran_out(life);
+        assert_eq!(*reply, Ok(Outcome::Expired { how }));
+        self.run_out(how, spread_ms);
+    }
+
+    fn run_out(&mut self, how: Ended, spread_ms: u64) {
+        match how {
+            Ended::TimedOut => self.end(how, State::Scheduled, Some(self.now_ms + RETRY_MS)),
+            Ended::Crashed => self.end(how, State::Scheduled, Some(self.now_ms + spread_ms)),
+            _ => self.end(how, State::Queued, None),
+        }
+    }
+
+    fn cancel(&mut self, now: bool, reply: &Reply) {
+        match (self.state, self.held().cloned()) {
+            (State::Cancelled, _) => {}
+            (state @ (State::Completed | State::Failed), _) => {
+                return assert_eq!(*reply, Err(Refusal::Finished { state }));
+            }
+            (_, Some(_)) if now => {
+                self.end(Ended::Revoked, State::Cancelled, None);
+                self.token = Token::new(self.newest.get() + 1);
+                self.newest = self.token;
+            }
+            (_, Some(life)) => {
+                self.last().cancel = true;
+                if self.now_ms >= life.deadline_ms {
+                    self.run_out(self.how_time_ran_out(&life), 0);
+                }
+            }
+            (_, None) => (self.state, self.due_ms) = (State::Cancelled, None),
+        }
+        assert_eq!(*reply, Ok(Outcome::Cancelled { state: self.state }));
+    }
+
+    fn retry(&mut self, reply: &Reply) {
+        match self.state {
+            State::Running => {
+                return assert!(matches!(reply, Err(Refusal::NotNow { state: State::Running, .. })));
+            }
+            state @ State::Completed => return assert_eq!(*reply, Err(Refusal::Finished { state })),
+            _ => {}
+        }
+        assert_eq!(*reply, Ok(Outcome::Retried));
+        let nothing_to_do = (self.failures, self.crashes) == (0, 0) && !self.may_be_late();
+        if self.state == State::Queued && nothing_to_do {
+            return;
+        }
+        self.token = Token::new(self.newest.get() + 1);
+        self.newest = self.token;
+        (self.state, self.due_ms, self.failures, self.crashes) = (State::Queued, None, 0, 0);
+    }
+
+    fn delete(&self, force: bool, reply: &Reply) {
+        let expected = match self.live().filter(|_| !force) {
+            None => Ok(Outcome::Deleted),
+            Some(life) => Err(Refusal::Running {
+                owner: owner("worker"),
+                token: life.token,
+                expires_in_ms: life.deadline_ms - self.now_ms,
+            }),
+        };
+        assert_eq!(*reply, expected);
+    }
+
+    fn preempt(&mut self, ask: &Preempt, reply: &Reply) {
+        let held = self.terms.priority;
+        let Some(life) = self.live() else {
+            return assert!(matches!(reply, Err(Refusal::NotNow { .. })), "{reply:?}");
+        };
+        if ask.priority <= held {
+            return assert_eq!(*reply, Err(Refusal::NotHigher { held }));
+        }
+        assert_eq!(*reply, Ok(Outcome::Nothing));
+        let at_ms = self.now_ms + ask.yield_in_ms;
+        let stands = match life.yield_at {
+            Some(standing) if standing.1 >= ask.priority => standing,
+            Some(standing) => (standing.0.min(at_ms), ask.priority),
+            None => (at_ms, ask.priority),
+        };
+        self.last().yield_at = Some(stands);
+    }
+
+    /// Ends the attempt, counts what it counts, and says how the job stands: as was said, unless it was called off or
+    /// has reached a limit.
+    fn end(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
+        self.last().end = Some(how);
+        let called_off = self.last().cancel && state != State::Completed;
+        self.count(how);
+        self.settle(how, if called_off { State::Cancelled } else { state }, due_ms);
+    }
+
+    /// The last holder says after all what came of its attempt.
+    fn correct(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
+        let was = self.last().end.replace(how).expect("it has ended");
+        self.failures -= u16::from(fails(was));
+        self.crashes -= u16::from(was == Ended::Crashed);
+        self.count(how);
+        self.settle(how, state, due_ms);
+    }
+
+    fn count(&mut self, how: Ended) {
+        self.failures += u16::from(fails(how));
+        self.crashes += u16::from(how == Ended::Crashed);
+    }
+
+    fn settle(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
+        self.state = match state {
+            State::Scheduled if fails(how) && self.failures >= self.terms.max_attempts => State::Failed,
+            State::Scheduled if how == Ended::Crashed && self.crashes >= self.terms.max_crashes => {
+                State::Quarantined
+            }
+            state => state,
+        };
+        self.due_ms = due_ms.filter(|_| self.state == State::Scheduled);
+    }
+
+    fn told(&mut self, reply: &Reply) {
+        self.wake();
+        let late = matches!(self.last().end, Some(Ended::CompletedLate | Ended::FailedLate));
+        let waits_ms = self.due_ms.map_or(0, |due_ms| due_ms - self.now_ms);
+        let again_in_ms = matches!(self.state, State::Queued | State::Scheduled).then_some(waits_ms);
+        assert_eq!(*reply, Ok(Outcome::Reported(Reported { state: self.state, again_in_ms, late })));
+    }
+
+    fn voice(&self, by: By) -> Voice {
+        let (token, current) = (by.token, self.token);
+        if token > self.newest {
+            return Voice::Refused(Refusal::StoreRewound { shown: token, current: self.newest });
+        }
+        let oldest = self.remembered().first().map(|life| life.token);
+        let forgotten = self.lives.iter().filter(|life| life.end.is_some()).count() > TRAIL_MAX;
+        if forgotten && oldest.is_some_and(|oldest| token < oldest) {
+            return Voice::Refused(Refusal::Stale { token, how: None, current });
+        }
+        let Some(life) = self.lives.iter().find(|life| life.token == token) else {
+            return Voice::Refused(Refusal::OtherJob { token, job: None });
+        };
+        if hold(life.id) != by.hash {
+            return Voice::Refused(Refusal::WrongHold { token });
+        }
+        match life.end {
+            Some(_) if token != current => Voice::Refused(Refusal::Stale { token, how: life.end, current }),
+            Some(how) => Voice::Over(how),
+            None if self.now_ms < life.deadline_ms => Voice::Live,
+            None => Voice::RanOut(self.how_time_ran_out(life)),
+        }
+    }
+
+    /// Why the last holder's word does not count any more.
+    fn refused(&self, by: By, how: Ended) -> Refusal {
+        match self.state {
+            state @ (State::Completed | State::Failed | State::Cancelled) => Refusal::Finished { state },
+            _ => Refusal::Over { token: by.token, how },
+        }
+    }
+
+    /// Whether the last holder may still say what came of its attempt although it ran out.
+    fn may_be_late(&self) -> bool {
+        let undecided = matches!(self.state, State::Queued | State::Scheduled | State::Quarantined);
+        let last = self.lives.last().filter(|life| life.token == self.token);
+        undecided && last.and_then(|life| life.end).is_some_and(ran_out)
+    }
+
+    fn how_time_ran_out(&self, life: &Life) -> Ended {
+        let limit_ms = self.terms.attempt_ms.map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
+        if life.deadline_ms >= life.since_ms.saturating_add(limit_ms) {
+            Ended::TimedOut
+        } else if life.yield_at.is_some_and(|(at_ms, _)| at_ms <= life.deadline_ms) {
+            Ended::Yielded
+        } else {
+            Ended::Crashed
+        }
+    }
+
+    /// The attempt that nobody has noted the end of.
+    pub(crate) fn held(&self) -> Option<&Life> {
+        self.lives.last().filter(|life| life.end.is_none())
+    }
+
+    fn live(&self) -> Option<&Life> {
+        self.held().filter(|life| self.now_ms < life.deadline_ms)
+    }
+
+    fn last(&mut self) -> &mut Life {
+        self.lives.last_mut().expect("somebody has claimed it")
+    }
+
+    /// The ended attempts that a record still shows.
+    fn remembered(&self) -> &[Life] {
+        let ended = self.lives.len() - usize::from(self.held().is_some());
+        &self.lives[ended.saturating_sub(TRAIL_MAX)..ended]
+    }
+}

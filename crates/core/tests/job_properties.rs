@@ -9,7 +9,6 @@ use std::num::NonZeroU32;
 
 use fencehold_core::Token;
 use fencehold_core::job::{By, Command, Outcome, Refusal, Terms, Written};
-use fencehold_core::retry::{Backoff, Retry};
 use model::Model;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -274,30 +273,6 @@ proptest! {
             jumping.take(step);
         }
         prop_assert_eq!(steady.replies, jumping.replies);
-    }
-
-    #[test]
-    fn a_delay_stays_within_its_cap_and_its_jitter(
-        backoff in prop_oneof![Just(Backoff::Fixed), Just(Backoff::Linear), Just(Backoff::Exponential)],
-        base_ms in any::<u32>(),
-        above_ms in any::<u32>(),
-        jitter_percent in any::<u8>(),
-        failures in prop_oneof![0..100_u32, any::<u32>()],
-        random in any::<u64>(),
-    ) {
-        let cap_ms = base_ms.saturating_add(above_ms);
-        let retry = Retry { backoff, base_ms, cap_ms, jitter_percent };
-        prop_assert!(retry.check().is_ok());
-        let steps = u128::from(failures.max(1));
-        let grown_ms = match backoff {
-            Backoff::Fixed => u128::from(base_ms),
-            Backoff::Linear => u128::from(base_ms) * steps,
-            Backoff::Exponential => u128::from(base_ms) << (steps - 1).min(64),
-        };
-        let longest_ms = u64::try_from(grown_ms.min(u128::from(cap_ms))).expect("below the cap");
-        let shortest_ms = longest_ms - longest_ms * u64::from(jitter_percent.min(100)) / 100;
-        let delay_ms = retry.delay_ms(failures, random);
-        prop_assert!((shortest_ms..=longest_ms).contains(&delay_ms), "{} is not in {}..={}", delay_ms, shortest_ms, longest_ms);
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct OneJob {
 /// Terms on which every number can be told: three attempts, two crashes, a fixed delay without jitter.
 pub(crate) fn terms() -> Terms {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
-    let retry = Retry { backoff: Backoff::Fixed, base_ms: retry_ms, cap_ms: retry_ms, jitter_percent: 0 };
+    let retry = Retry::new(Backoff::Fixed, retry_ms, retry_ms);
     Terms { max_attempts: 3, max_crashes: 2, retry, ..Terms::default() }
 }
 

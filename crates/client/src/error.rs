@@ -358,7 +358,7 @@ impl fmt::Display for LostReason {
 }
 
 /// A time as people say it.
-struct Shown(Duration);
+pub(crate) struct Shown(pub(crate) Duration);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

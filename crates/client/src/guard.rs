@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use crate::bell::lock;
 use crate::error::{Error, LostReason};
+use crate::fence::Pass;
 use crate::holding::Holding;
 use crate::renewal::Handle;
 use crate::time::{First, first};
@@ -80,6 +81,14 @@ impl Lease {
     /// What it serves.
     pub fn task(&self) -> Option<&Task> {
         self.holding.granted.task.as_ref()
+    }
+
+    /// What this holder shows at a [fence](crate::fence): namespace, key, token and owner.
+    pub fn pass(&self) -> Pass {
+        let namespace = self.handle.hub.namespace().clone();
+        Pass::new(self.key().clone(), self.token())
+            .in_namespace(namespace)
+            .shown_by(self.owner().clone())
     }
 
     /// Whether it can be relied on now. Judged by the clock at this moment.

@@ -39,6 +39,7 @@ mod breaker;
 mod connect;
 mod election;
 mod error;
+pub mod fence;
 mod guard;
 mod holding;
 mod hub;

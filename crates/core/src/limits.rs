@@ -110,3 +110,10 @@ pub const QUEUES_PER_CLAIM_MAX: usize = 64;
 pub const JOBS_MAX: u64 = 100_000_000;
 /// How long finished jobs are kept unless told otherwise: 7 days.
 pub const FINISHED_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Longest idempotency key, in bytes of UTF-8.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;
+/// The most that one append to a fenced file may add.
+pub const APPEND_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How many of its latest appends a fenced file can tell from new ones, unless told otherwise.
+pub const APPENDS_REMEMBERED: usize = 1_000_000;

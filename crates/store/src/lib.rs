@@ -19,6 +19,7 @@ mod error;
 pub mod file;
 pub mod job;
 mod lease;
+mod locality;
 mod memory;
 mod url;
 
@@ -29,5 +30,6 @@ pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
     LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
 };
+pub use locality::network_file_system;
 pub use memory::MemoryStore;
 pub use url::{StoreUrl, open};

@@ -103,6 +103,11 @@ impl Lease {
         self.inner.task()
     }
 
+    /// What this holder shows at a fence. See [`crate::Lease::pass`].
+    pub fn pass(&self) -> crate::fence::Pass {
+        self.inner.pass()
+    }
+
     /// Whether it can be relied on now. Work that goes on for long looks at this between its steps.
     pub fn state(&self) -> State {
         self.inner.state()

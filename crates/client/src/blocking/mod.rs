@@ -16,11 +16,13 @@
 //! ```
 
 mod election;
+mod fence;
 mod lease;
 
 use std::sync::Arc;
 
 pub use election::{Election, Leader, Observer};
+pub use fence::FencedFile;
 pub use lease::{Lease, LeaseBuilder, LeaseWatch};
 
 use crate::advice::Advice;

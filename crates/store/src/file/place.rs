@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use super::gate;
 use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
 use crate::error::StoreError;
+use crate::locality::network_file_system;
 
 const DATABASE: &str = "fencehold.db";
 const MARK: &str = "uncertain";
@@ -166,32 +167,11 @@ impl Place {
 
     /// Locks and shared memory do not work across machines: on a network file system two owners could serve.
     fn refuse_network(&self) -> Result<(), StoreError> {
-        let known = [
-            (0x6969, "NFS"),
-            (0x517b, "SMB"),
-            (0xff53_4d42, "CIFS"),
-            (0xfe53_4d42, "SMB2"),
-            (0x0102_1997, "9P"),
-            (0x00c3_6400, "Ceph"),
-            (0x5346_414f, "AFS"),
-            (0x7375_7245, "Coda"),
-            (0x0bd0_0bd0, "Lustre"),
-            (0x0116_1970, "GFS2"),
-            (0x7461_636f, "OCFS2"),
-            (0x6573_5546, "FUSE"),
-        ];
-        let system =
-            rustix::fs::statfs(&self.path).map_err(|error| unusable(&self.path, &error.to_string()))?;
-        // The field's type differs between machines; the magic numbers all fit into 32 bits.
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "magic numbers have 32 bits"
-        )]
-        let magic = system.f_type as u32;
-        match known.iter().find(|(number, _)| *number == magic) {
+        let found =
+            network_file_system(&self.path).map_err(|error| unusable(&self.path, &error.to_string()))?;
+        match found {
             None => Ok(()),
-            Some((_, name)) => Err(unusable(
+            Some(name) => Err(unusable(
                 &self.path,
                 &format!(
                     "it is on {name}, and a network file system cannot keep two machines apart; \

@@ -1,0 +1,90 @@
+//! Fences, for code without an executor.
+
+use std::path::Path;
+
+use fencehold_core::{Key, Namespace};
+
+use crate::bell::block_on;
+use crate::fence::file::{Appended, FencedFileOptions};
+use crate::fence::{FenceError, Mark, Pass};
+
+/// A file that lets no stale holder write. See [`crate::fence::FencedFile`].
+///
+/// ```
+/// use fencehold::blocking::{FencedFile, Fencehold};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("report.txt");
+/// let fh = Fencehold::connect("memory:")?;
+/// let file = FencedFile::open(&path)?;
+/// let lease = fh.lease("reports/daily").acquire()?;
+/// file.raise(&lease)?;
+/// file.replace(&lease, "the report\n")?;
+/// lease.release()?;
+/// # assert_eq!(std::fs::read_to_string(&path)?, "the report\n");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FencedFile {
+    inner: crate::fence::FencedFile,
+}
+
+impl FencedFile {
+    /// Opens the fence of a file. See [`crate::fence::FencedFile::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, FenceError> {
+        FencedFile::open_with(crate::fence::FencedFile::options(), path)
+    }
+
+    /// Opens with options.
+    pub fn open_with(options: FencedFileOptions, path: impl AsRef<Path>) -> Result<Self, FenceError> {
+        block_on(options.open(path)).map(FencedFile::from)
+    }
+
+    /// Raises the fence. See [`crate::fence::FencedFile::raise`].
+    pub fn raise(&self, pass: impl Into<Pass>) -> Result<(), FenceError> {
+        block_on(self.inner.raise(pass))
+    }
+
+    /// Adds bytes to the end of the file, once. See [`crate::fence::FencedFile::append`].
+    pub fn append(
+        &self,
+        pass: impl Into<Pass>,
+        idempotency_key: &str,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<Appended, FenceError> {
+        block_on(self.inner.append(pass, idempotency_key, bytes))
+    }
+
+    /// Puts another content in the place of the file. See [`crate::fence::FencedFile::replace`].
+    pub fn replace(&self, pass: impl Into<Pass>, content: impl Into<Vec<u8>>) -> Result<(), FenceError> {
+        block_on(self.inner.replace(pass, content))
+    }
+
+    /// How high the fence stands for a key.
+    pub fn mark(&self, namespace: &Namespace, key: &Key) -> Result<Option<Mark>, FenceError> {
+        block_on(self.inner.mark(namespace, key))
+    }
+
+    /// Forgets a key. See [`crate::fence::FencedFile::forget`].
+    pub fn forget(&self, namespace: &Namespace, key: &Key) -> Result<(), FenceError> {
+        block_on(self.inner.forget(namespace, key))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    /// The same file for async code.
+    pub fn as_async(&self) -> &crate::fence::FencedFile {
+        &self.inner
+    }
+}
+
+impl From<crate::fence::FencedFile> for FencedFile {
+    fn from(inner: crate::fence::FencedFile) -> Self {
+        FencedFile { inner }
+    }
+}

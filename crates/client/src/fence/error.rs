@@ -1,0 +1,154 @@
+//! What can go wrong at a fence, as few kinds that say what to do next.
+
+use std::fmt;
+use std::time::Duration;
+
+use fencehold_core::{BadInput, Key, Owner, Token};
+
+use super::mark::Mark;
+use super::pass::Pass;
+use crate::error::Shown;
+
+/// Why a fence did not let something through, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// The token is older than one that the fence has seen: somebody else has held the key since. Stop the work;
+    /// trying again under this token can never succeed.
+    Stale {
+        /// What the fence protects.
+        place: String,
+        /// For which key.
+        key: Key,
+        /// The token that was shown.
+        shown: Token,
+        /// The highest token that the fence has seen.
+        highest: Token,
+        /// Who raised the fence to it, where that was said.
+        raised_by: Option<Owner>,
+    },
+    /// The request can never succeed as it stands.
+    BadInput(BadInput),
+    /// Somebody else is in the middle of a step, and did not finish it in time. Nothing was done.
+    Busy {
+        /// What the fence protects.
+        place: String,
+        /// The process that is in the way, where it could be told.
+        pid: Option<u32>,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// It may have been carried out or not. Asking again is safe: an append with the same idempotency key is not made twice.
+    Unknown {
+        /// What the fence protects.
+        place: String,
+        /// What happened.
+        why: String,
+    },
+    /// What is there cannot be fenced, and was left untouched.
+    Unusable {
+        /// Where.
+        place: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl FenceError {
+    /// Whether asking again may succeed without anybody mending anything. A stale token is never one of these.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, FenceError::Busy { .. } | FenceError::Unknown { .. })
+    }
+
+    /// A pass below the mark. Said to the log too: a stale write that was blocked is a lease that was lost unnoticed.
+    pub(super) fn stale(place: &str, pass: &Pass, mark: &Mark) -> Self {
+        tracing::warn!(
+            event = "stale_write_blocked",
+            place,
+            key = %pass.key,
+            stale_token = pass.token.get(),
+            current_token = mark.token.get(),
+            "a stale holder was refused"
+        );
+        FenceError::Stale {
+            place: place.to_owned(),
+            key: pass.key.clone(),
+            shown: pass.token,
+            highest: mark.token,
+            raised_by: mark.raised_by.clone(),
+        }
+    }
+}
+
+impl From<BadInput> for FenceError {
+    fn from(bad: BadInput) -> Self {
+        FenceError::BadInput(bad)
+    }
+}
+
+impl std::error::Error for FenceError {}
+
+impl fmt::Display for FenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FenceError::Stale { place, key, shown, highest, raised_by } => {
+                write!(f, "{place} refuses token {shown} for {key}: it has seen {highest}")?;
+                if let Some(owner) = raised_by {
+                    write!(f, ", shown by {owner}")?;
+                }
+                write!(f, "; the hold under token {shown} is over: stop what runs under it, and acquire anew")
+            }
+            FenceError::BadInput(bad) => bad.fmt(f),
+            FenceError::Busy { place, pid, waited } => {
+                let waited = Shown(*waited);
+                write!(f, "{place} is in the middle of a write by ")?;
+                match pid {
+                    Some(pid) => write!(
+                        f,
+                        "pid {pid}, for {waited} now; nothing was done: if that process is stopped, continue it \
+                         (kill -CONT {pid}) or end it, and try again"
+                    ),
+                    None => write!(f, "another process, for {waited} now; nothing was done, try again"),
+                }
+            }
+            FenceError::Unknown { place, why } => {
+                write!(
+                    f,
+                    "{place}: it is not known whether this was carried out: {why}; asking again is safe"
+                )
+            }
+            FenceError::Unusable { place, why } => {
+                write!(f, "{place} cannot be fenced: {why}; it was left untouched")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_token_never_looks_retryable_and_says_what_to_do() {
+        let pass = Pass::new(Key::new("reports/daily").unwrap(), Token::new(33));
+        let mark = Mark { token: Token::new(34), raised_by: Some(Owner::new("host/7/ab").unwrap()) };
+        let stale = FenceError::stale("out.jsonl", &pass, &mark);
+        assert!(!stale.is_retryable());
+        assert_eq!(
+            stale.to_string(),
+            "out.jsonl refuses token 33 for reports/daily: it has seen 34, shown by host/7/ab; the hold under token 33 \
+             is over: stop what runs under it, and acquire anew"
+        );
+    }
+
+    #[test]
+    fn one_who_is_stopped_in_the_middle_is_named() {
+        let busy = FenceError::Busy { place: "f".to_owned(), pid: Some(7), waited: Duration::from_secs(10) };
+        assert!(busy.is_retryable());
+        assert_eq!(
+            busy.to_string(),
+            "f is in the middle of a write by pid 7, for 10.0 s now; nothing was done: if that process is stopped, \
+             continue it (kill -CONT 7) or end it, and try again"
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Real processes, killed and stopped in the middle of a step. The process is this test binary once more, told by its
+//! environment what to do and at which operation of its disk it is to die.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fencehold_core::{Key, Namespace, Token};
+use futures_channel::oneshot;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::super::disk::{Disk, Folder, Name, RealDisk, Stat};
+use super::super::frame::Made;
+use super::super::journal::Journal;
+use super::super::keeper::{Keeper, Request};
+use super::super::place::Place;
+use super::super::{Appended, FencedFile};
+use crate::bell::block_on;
+use crate::fence::error::FenceError;
+use crate::fence::pass::Pass;
+
+const LINES: usize = 5;
+/// Small, so that the journal is written anew in the middle of the story.
+const SLACK_BYTES: u64 = 300;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A real disk that ends or stops its own process at a chosen operation; a write is then half done.
+struct Ending {
+    disk: RealDisk,
+    left: u32,
+    signal: Signal,
+}
+
+impl Ending {
+    fn at_last(&mut self) -> bool {
+        self.left = self.left.wrapping_sub(1);
+        self.left == 0
+    }
+
+    fn end(&self) {
+        rustix::process::kill_process(rustix::process::getpid(), self.signal).unwrap();
+    }
+
+    fn step(&mut self) -> &mut RealDisk {
+        if self.at_last() {
+            self.end();
+        }
+        &mut self.disk
+    }
+}
+
+impl Disk for Ending {
+    fn stat(&mut self, name: Name) -> io::Result<Option<Stat>> {
+        self.step().stat(name)
+    }
+
+    fn read(&mut self, name: Name, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        self.step().read(name, offset, length)
+    }
+
+    fn write(&mut self, name: Name, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.at_last() {
+            self.disk.write(name, offset, &bytes[..bytes.len() / 2])?;
+            self.end();
+        }
+        self.disk.write(name, offset, bytes)
+    }
+
+    fn truncate(&mut self, name: Name, length: u64) -> io::Result<()> {
+        self.step().truncate(name, length)
+    }
+
+    fn sync(&mut self, name: Name) -> io::Result<()> {
+        self.step().sync(name)
+    }
+
+    fn remove(&mut self, name: Name) -> io::Result<()> {
+        self.step().remove(name)
+    }
+
+    fn rename(&mut self, from: Name, to: Name) -> io::Result<()> {
+        self.step().rename(from, to)
+    }
+
+    fn sync_folder(&mut self, folder: Folder) -> io::Result<()> {
+        self.step().sync_folder(folder)
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn pass(name: &str, token: u64) -> Pass {
+    Pass::new(key(name), Token::new(token))
+}
+
+fn line(name: &str, number: usize) -> String {
+    format!("{name} {number} {}\n", "x".repeat(number * 40))
+}
+
+/// Appends the lines of these keys, one step each, as somebody who may have done so before.
+fn append_all(keeper: &mut Keeper<Ending>, names: &[&str], token: u64) {
+    for number in 0..LINES {
+        for name in names {
+            let pass = pass(name, token);
+            let made = Made::new(&pass.namespace, &pass.key, &number.to_string());
+            let (answer, mut answered) = oneshot::channel();
+            keeper.carry_out(vec![Request::Append { pass, made, bytes: line(name, number).into(), answer }]);
+            let answer = answered.try_recv().unwrap().expect("everybody is answered");
+            assert!(matches!(answer, Ok(Appended::Now | Appended::Before)), "{answer:?}");
+        }
+    }
+}
+
+/// The other process. Does nothing when it is run as one of the tests.
+#[test]
+fn the_other_process() {
+    let Ok(path) = std::env::var("FENCE_TEST_FILE") else { return };
+    let word = |name: &str| std::env::var(name).unwrap();
+    let signal = if word("FENCE_TEST_SIGNAL") == "stop" { Signal::STOP } else { Signal::KILL };
+    let place = Place::open(Path::new(&path), PATIENCE).unwrap();
+    let disk = Ending { disk: place.disk(), left: word("FENCE_TEST_AT").parse().unwrap(), signal };
+    let mut keeper = Keeper::new(place, Journal::new(disk, 1_000, SLACK_BYTES));
+    let names = word("FENCE_TEST_KEYS");
+    append_all(&mut keeper, &names.split(' ').collect::<Vec<_>>(), 1);
+}
+
+fn start(path: &Path, at: u32, signal: &str, keys: &str) -> Child {
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    other
+        .args(["--exact", "fence::file::tests::kill::the_other_process"])
+        .env("FENCE_TEST_FILE", path)
+        .env("FENCE_TEST_AT", at.to_string())
+        .env("FENCE_TEST_SIGNAL", signal)
+        .env("FENCE_TEST_KEYS", keys)
+        .stdout(Stdio::null());
+    other.spawn().unwrap()
+}
+
+/// Whether it was killed; if not, it came to its end.
+fn was_killed(mut other: Child) -> bool {
+    let status = other.wait().unwrap();
+    assert!(status.success() || status.signal() == Some(Signal::KILL.as_raw()), "{status}");
+    !status.success()
+}
+
+fn assert_each_line_once(path: &Path, names: &[&str]) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut found: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut expected: Vec<String> = names
+        .iter()
+        .flat_map(|name| (0..LINES).map(|number| line(name, number)))
+        .collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn killed_at_every_operation_each_line_is_there_once() {
+    let mut kills = 0;
+    for at in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.log");
+        let killed = was_killed(start(&path, at, "kill", "job/1"));
+        // The next holder takes over, and does all of it again.
+        let file = block_on(FencedFile::open(&path)).unwrap();
+        block_on(file.raise(pass("job/1", 2))).unwrap();
+        for number in 0..LINES {
+            let appended =
+                block_on(file.append(pass("job/1", 2), &number.to_string(), line("job/1", number)));
+            assert!(killed || appended == Ok(Appended::Before), "killed at {at}: {appended:?}");
+        }
+        assert_each_line_once(&path, &["job/1"]);
+        let stale = block_on(file.append(pass("job/1", 1), "late", "too late\n"));
+        assert!(matches!(stale, Err(FenceError::Stale { .. })), "{stale:?}");
+        if !killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 60, "the story has more operations than {kills}");
+}
+
+#[test]
+fn several_at_once_that_are_killed_and_come_back_write_each_line_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.log");
+    let names = ["job/1", "job/2", "job/3", "job/4"];
+    let mut kills = 0;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = names
+            .iter()
+            .zip([7, 23, 41, 55])
+            .map(|(name, first)| {
+                let path = &path;
+                scope.spawn(move || {
+                    // All write the lines of `shared`, too.
+                    let keys = format!("shared {name}");
+                    let mut at = first;
+                    let mut kills = 0;
+                    while was_killed(start(path, at, "kill", &keys)) {
+                        at += 17;
+                        kills += 1;
+                    }
+                    kills
+                })
+            })
+            .collect();
+        kills = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+    });
+    assert!(kills >= 4, "only {kills} were killed");
+    assert_each_line_once(&path, &["shared", "job/1", "job/2", "job/3", "job/4"]);
+}
+
+#[test]
+fn one_who_is_stopped_in_the_middle_is_named_and_goes_on_unharmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.log");
+    let file = block_on(FencedFile::options().patience(Duration::ZERO).open(&path)).unwrap();
+    // Well inside its first append: past the lock, before the answer.
+    let mut other = start(&path, 12, "stop", "job/1");
+    let pid = Pid::from_child(&other);
+    rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED)
+        .unwrap()
+        .expect("it stops");
+    let busy = block_on(file.raise(pass("job/1", 2))).unwrap_err();
+    assert!(matches!(busy, FenceError::Busy { pid: Some(pid), .. } if pid == other.id()), "{busy:?}");
+    assert!(busy.is_retryable());
+
+    rustix::process::kill_process(pid, Signal::CONT).unwrap();
+    assert!(other.wait().unwrap().success());
+    block_on(file.raise(pass("job/1", 2))).unwrap();
+    assert_each_line_once(&path, &["job/1"]);
+}
+
+#[test]
+fn one_who_is_killed_while_it_is_stopped_lets_go_of_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.log");
+    let mut other = start(&path, 12, "stop", "job/1");
+    let pid = Pid::from_child(&other);
+    rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED)
+        .unwrap()
+        .expect("it stops");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let file = block_on(FencedFile::options().patience(Duration::ZERO).open(&path)).unwrap();
+    block_on(file.raise(pass("job/1", 2))).unwrap();
+    let mark = block_on(file.mark(&Namespace::default(), &key("job/1"))).unwrap().unwrap();
+    assert_eq!(mark.token, Token::new(2));
+}

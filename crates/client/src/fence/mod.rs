@@ -1,0 +1,23 @@
+//! Fences: ready-made for what a lease protects.
+//!
+//! Nouns: a *fence* stands in front of something that holders write to. It remembers, for every key (or job), the
+//! highest token that it was shown, the key's [`Mark`]. A holder shows its [`Pass`]: key and token. A token below the
+//! mark is *stale* and refused; one above it *raises* the mark. Check, raise and write are one step.
+//!
+//! A fence knows only what it was shown. Raise it as the first thing under a new lease, so that the holder before is
+//! refused even if the new one has not written yet.
+//!
+//! - [`FencedFile`]: a file that is replaced, or appended to exactly once.
+//!
+//! Deliberately absent: asking the lease's store. A fence must hold when the store cannot be reached, and a holder that
+//! was live when the store was asked may not be when it writes.
+
+mod error;
+pub mod file;
+mod mark;
+mod pass;
+
+pub use error::FenceError;
+pub use file::FencedFile;
+pub use mark::Mark;
+pub use pass::Pass;

@@ -1,0 +1,104 @@
+//! What a holder shows at a fence.
+
+use fencehold_core::limits::TOKEN_MAX;
+use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
+
+use crate::guard::Lease;
+
+/// What a holder shows at a fence: which key it holds, and under which token. A job shows its id as the key.
+///
+/// A lease can be shown as it is (`fence.raise(&lease)`). Code that was only handed a key and a token, such as a command
+/// under `fencehold run`, makes its own:
+///
+/// ```
+/// use fencehold::fence::Pass;
+/// use fencehold::{Key, Token};
+///
+/// # fn main() -> Result<(), fencehold::Error> {
+/// let pass = Pass::new(Key::new("reports/daily")?, Token::new(33));
+/// assert_eq!(pass.to_string(), "reports/daily under token 33");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    pub(super) namespace: Namespace,
+    pub(super) key: Key,
+    pub(super) token: Token,
+    pub(super) owner: Option<Owner>,
+}
+
+impl Pass {
+    /// A pass in the namespace `default`, shown by nobody in particular.
+    pub fn new(key: Key, token: Token) -> Self {
+        Pass { namespace: Namespace::default(), key, token, owner: None }
+    }
+
+    /// The namespace that the key lives in. The same key in two namespaces is two keys.
+    pub fn in_namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// Who shows it, so that whoever is refused later can be told who raised the fence.
+    pub fn shown_by(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The token.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Who shows it, where that is known.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    /// A token that no store ever gave would shut every holder out, for ever.
+    pub(super) fn check(&self) -> Result<(), BadInput> {
+        match self.token.get() {
+            1..=TOKEN_MAX => Ok(()),
+            0 => Err(BadInput::new("token", "is 0, the token of a key that was never held")),
+            _ => Err(BadInput::new(
+                "token",
+                format!("is {}; the largest there can be is {TOKEN_MAX}", self.token),
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} under token {}", self.key, self.token)
+    }
+}
+
+impl From<&Pass> for Pass {
+    fn from(pass: &Pass) -> Self {
+        pass.clone()
+    }
+}
+
+impl From<&Lease> for Pass {
+    fn from(lease: &Lease) -> Self {
+        lease.pass()
+    }
+}
+
+impl From<&crate::blocking::Lease> for Pass {
+    fn from(lease: &crate::blocking::Lease) -> Self {
+        lease.pass()
+    }
+}

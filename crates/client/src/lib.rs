@@ -30,6 +30,7 @@
 //! # Features
 //!
 //! - `file` (default): the store `file:DIR`.
+//! - `http`: `tower` layers that fence an HTTP service ([`fence`]).
 
 mod advice;
 mod bell;
@@ -88,3 +89,8 @@ pub mod store {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So are those of the page on fences, some of which need the feature.
+#[cfg(all(doctest, feature = "http"))]
+#[doc = include_str!("../../../docs/fencing.md")]
+struct Fencing;

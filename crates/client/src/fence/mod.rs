@@ -8,12 +8,15 @@
 //! refused even if the new one has not written yet.
 //!
 //! - [`FencedFile`]: a file that is replaced, or appended to exactly once.
+//! - `fence::http` (feature `http`): a `tower` layer that checks the requests of a service, and one that sends them.
 //!
 //! Deliberately absent: asking the lease's store. A fence must hold when the store cannot be reached, and a holder that
 //! was live when the store was asked may not be when it writes.
 
 mod error;
 pub mod file;
+#[cfg(feature = "http")]
+pub mod http;
 mod mark;
 mod pass;
 

@@ -174,6 +174,7 @@ impl<D: Disk> Journal<D> {
                     "its journal is damaged at byte {at}; put back a copy of it"
                 )));
             }
+            // The checks tell it from a frame for ever; but everybody would read it again at each step.
             self.disk.truncate(Name::Journal, read.end)?;
         }
         self.read = Some(read);

@@ -321,3 +321,25 @@ fn those_who_come_together_share_the_syncs() {
     world.act(0, &Deed::Step(vec![(1, 1, Some(1)), (1, 1, None)]));
     assert_eq!(world.disk.syncs() - before, 0, "nothing new, nothing written");
 }
+
+#[test]
+fn whatever_stands_behind_a_step_that_failed_is_not_tried() {
+    let disk = SimDisk::default();
+    let mut journal = process(&disk);
+    journal.enter().unwrap();
+    disk.fail_sync_after(Some(0));
+    let pass = Pass::new(key(0), Token::new(1));
+    let made = Made::new(&pass.namespace, &pass.key, "1");
+    let (appended, replaced, raised) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
+    let batch = vec![
+        Request::Append { pass: pass.clone(), made, bytes: line(0, 1), answer: appended.0 },
+        Request::Replace { pass: pass.clone(), content: line(0, 2), answer: replaced.0 },
+        Request::Raise { pass, answer: raised.0 },
+    ];
+    carry_out("sim", &mut journal, batch);
+    assert_eq!(told(appended.1, Some), Told::Unknown);
+    assert_eq!(told(replaced.1, |()| None), Told::Unknown);
+    assert_eq!(told(raised.1, |()| None), Told::Unknown);
+    journal.enter().unwrap();
+    assert_eq!(disk.content(Name::Data), line(0, 1), "it was written, and is finished by whoever comes next");
+}

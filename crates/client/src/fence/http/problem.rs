@@ -1,0 +1,132 @@
+//! What is refused, as RFC 9457 has it, and the one table from errors to status codes.
+
+use fencehold_core::{BadInput, Key, Owner, Token};
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::{Deserialize, Serialize};
+
+use crate::fence::error::FenceError;
+
+/// The body of a refusal (`application/problem+json`).
+///
+/// ```
+/// use fencehold::fence::http::Problem;
+///
+/// let body = br#"{"type": "urn:fencehold:stale-token", "title": "The token is stale", "status": 412,
+///                 "detail": "stop the work", "key": "reports/daily", "shown": 33, "highest": 34}"#;
+/// let problem = Problem::parse(body).expect("a problem");
+/// assert!(problem.is_stale(), "stop the work, and acquire anew");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Which kind of problem: `urn:fencehold:` and `stale-token`, `token-required`, `bad-headers`, `register-unavailable`
+    /// or `register-unusable`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind, for people.
+    pub title: String,
+    /// The status code.
+    pub status: u16,
+    /// What happened, and what to do next.
+    pub detail: String,
+    /// Of a stale token: for which key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// Of a stale token: the one that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Token>,
+    /// Of a stale token: the highest that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest: Option<Token>,
+    /// Of a stale token: who showed that one, where it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised_by: Option<Owner>,
+}
+
+const STALE: &str = "urn:fencehold:stale-token";
+
+impl Problem {
+    /// Reads the body of an answer. `None`: it is something else.
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        serde_json::from_slice(body).ok()
+    }
+
+    /// Whether somebody else has held the key since: stop the work, and never send this again under the same token.
+    pub fn is_stale(&self) -> bool {
+        self.kind == STALE
+    }
+
+    fn new(kind: &str, status: StatusCode, title: &str, detail: String) -> Self {
+        Problem {
+            kind: kind.to_owned(),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail,
+            key: None,
+            shown: None,
+            highest: None,
+            raised_by: None,
+        }
+    }
+
+    pub(super) fn token_required() -> Self {
+        Problem::new(
+            "urn:fencehold:token-required",
+            StatusCode::PRECONDITION_REQUIRED,
+            "A fencing token is required",
+            "this request changes what a lease protects: send the lease's key and token as Fencing-Key and \
+             Fencing-Token"
+                .to_owned(),
+        )
+    }
+
+    pub(super) fn bad_headers(bad: &BadInput) -> Self {
+        Problem::new(
+            "urn:fencehold:bad-headers",
+            StatusCode::BAD_REQUEST,
+            "The fencing headers make no sense",
+            bad.to_string(),
+        )
+    }
+
+    pub(super) fn refused(error: FenceError) -> Self {
+        match error {
+            FenceError::Stale { key, shown, highest, raised_by, .. } => {
+                // What the register calls itself may be a path of this machine, which is nobody's business.
+                let place = "this service".to_owned();
+                let (named, by) = (key.clone(), raised_by.clone());
+                let detail =
+                    FenceError::Stale { place, key: named, shown, highest, raised_by: by }.to_string();
+                let problem =
+                    Problem::new(STALE, StatusCode::PRECONDITION_FAILED, "The token is stale", detail);
+                Problem { key: Some(key), shown: Some(shown), highest: Some(highest), raised_by, ..problem }
+            }
+            FenceError::BadInput(bad) => Problem::bad_headers(&bad),
+            error if error.is_retryable() => Problem::new(
+                "urn:fencehold:register-unavailable",
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The register of tokens is unavailable",
+                "the token could not be checked, so nothing was done; try again".to_owned(),
+            ),
+            _ => Problem::new(
+                "urn:fencehold:register-unusable",
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The register of tokens cannot be used",
+                "the token could not be checked, so nothing was done; the log of the service says why"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    pub(super) fn response<B: From<String>>(&self) -> Response<B> {
+        let body = serde_json::to_string(self).unwrap_or_default();
+        let mut response = Response::new(B::from(body));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        // What was refused today may be the newest tomorrow, and the other way round.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}

@@ -42,6 +42,12 @@ impl Context {
         Place::choose(self.store_flag.as_deref())
     }
 
+    /// The store that `--store` named, if it did.
+    #[cfg(feature = "race")]
+    pub(crate) fn store_named(&self) -> Option<&str> {
+        self.store_flag.as_deref()
+    }
+
     /// Opens the store that was named. To be closed by whoever opened it.
     pub(crate) fn open(&self) -> Result<Store, Failure> {
         self.output.refuse_env()?;

@@ -8,6 +8,8 @@ mod events;
 mod explain;
 mod lease;
 mod man;
+#[cfg(feature = "race")]
+mod race;
 mod run;
 mod store;
 
@@ -47,6 +49,8 @@ verbs! { Verb:
     Doctor = doctor,
     #[cfg(feature = "file")]
     Bench = bench,
+    #[cfg(feature = "race")]
+    Race = race,
     Completions = completions,
     Man = man,
 }

@@ -1,0 +1,60 @@
+//! `fencehold race`: what it prints, and its exit code.
+#![cfg(all(feature = "file", feature = "race"))]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use support::Room;
+
+#[test]
+fn a_race_that_holds_shows_trace_picture_promise_and_verdict() {
+    let said = Room::new().fencehold(&["race", "run", "r06"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for part in [
+        r#"{"event":"lease_expired","key":"job/7","token":1,"forced":true}"#,
+        r#"{"event":"worker_exit","owner":"B","reason":"success"}"#,
+        "complete … on its way",
+        "At stake:   P5 Check and write are one act",
+        "Verdict:    the promise held",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
+#[test]
+fn the_naive_twin_shows_its_damage_and_exits_with_1() {
+    let room = Room::new();
+    let said = room.fencehold(&["race", "run", "R06", "--naive"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("Verdict:    broken: the result of the holder stands"), "{}", said.out);
+    assert_eq!(room.fencehold(&["race", "all", "--naive"]).code, 1);
+    let none = room.fencehold(&["race", "run", "R20", "--naive"]);
+    assert_eq!((none.code, none.out.as_str()), (2, ""), "{none:?}");
+}
+
+#[test]
+fn every_race_holds_on_the_store_that_was_named_and_nothing_is_left_there() {
+    let room = Room::new();
+    let place = room.path("races");
+    let url = format!("file:{}", place.display());
+    let said = room.fencehold(&["race", "all", "--store", &url, "-o", "jsonl"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.lines().count() > 20 && !said.out.contains("broken"), "{}", said.out);
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_race_or_no_store_is_bad_usage() {
+    let room = Room::new();
+    for words in [
+        &["race", "run", "R99"] as &[&str],
+        &["race", "run", "R06", "--repeat", "0"],
+        &["race", "run", "R06", "--store", "redis://h"],
+        &["race"],
+    ] {
+        let said = room.fencehold(words);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{words:?}: {said:?}");
+    }
+    let said = room.fencehold(&["race", "run", "R06", "--store", "file:/proc/no"]);
+    assert_eq!(said.code, 74, "{said:?}");
+}

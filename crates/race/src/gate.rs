@@ -1,0 +1,112 @@
+//! The gate in front of the store: every message of every actor passes it, and a script decides the fate of the one that
+//! matters. A delay is a hold that is opened after time has passed; two held messages that are opened in the other order
+//! are reordered.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_channel::oneshot;
+
+use crate::trace::Trace;
+
+/// How long a message that must come to the gate may take, in real time. Only a broken store ever waits this long.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+
+/// What becomes of a message.
+pub(crate) enum Fate {
+    /// It waits until it is let through.
+    Held(Sender<()>, oneshot::Receiver<()>),
+    /// It arrives and is carried out; its answer is lost.
+    AnswerLost,
+    /// It is lost on its way there.
+    Lost,
+    /// It arrives twice; the sender hears the second answer.
+    Doubled,
+}
+
+/// A message that waits at the gate.
+pub(crate) struct Held {
+    arrived: Receiver<()>,
+    go: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Returns when the message is at the gate. False: it never came.
+    pub(crate) fn is_there(&self) -> bool {
+        self.arrived.recv_timeout(ARRIVES_WITHIN).is_ok()
+    }
+
+    /// Lets it through.
+    pub(crate) fn open(self) {
+        let _ = self.go.send(());
+    }
+}
+
+struct Rule {
+    who: String,
+    message: &'static str,
+    fate: Fate,
+}
+
+/// The gate. Whatever no rule speaks of passes.
+#[derive(Default)]
+pub(crate) struct Gate {
+    rules: Mutex<Vec<Rule>>,
+}
+
+impl Gate {
+    /// Decides the fate of an actor's next message of this name.
+    pub(crate) fn decide(&self, who: &str, message: &'static str, fate: Fate) {
+        let rule = Rule { who: who.to_owned(), message, fate };
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+    }
+
+    /// Has an actor's next message of this name wait here.
+    pub(crate) fn hold(&self, who: &str, message: &'static str) -> Held {
+        let ((at, arrived), (go, opened)) = (mpsc::channel(), oneshot::channel());
+        self.decide(who, message, Fate::Held(at, opened));
+        Held { arrived, go }
+    }
+
+    /// Carries a message to whoever answers it. `None`: no answer comes back.
+    pub(crate) async fn carry<T, F: Future<Output = T>>(
+        &self,
+        trace: &Trace,
+        who: &str,
+        message: &'static str,
+        deliver: impl Fn() -> F,
+    ) -> Option<T> {
+        match self.fate_of(who, message) {
+            None => Some(deliver().await),
+            Some(Fate::Held(arrived, opened)) => {
+                trace.note(who, format!("{message} … on its way"));
+                let _ = arrived.send(());
+                // A script that ended early drops the other end: the message goes on, and nobody looks.
+                let _ = opened.await;
+                trace.note(who, format!("{message} arrives"));
+                Some(deliver().await)
+            }
+            Some(Fate::AnswerLost) => {
+                drop(deliver().await);
+                trace.note(who, format!("{message}: its answer is lost"));
+                None
+            }
+            Some(Fate::Lost) => {
+                trace.note(who, format!("{message} is lost"));
+                None
+            }
+            Some(Fate::Doubled) => {
+                drop(deliver().await);
+                trace.note(who, format!("{message} arrives once more"));
+                Some(deliver().await)
+            }
+        }
+    }
+
+    fn fate_of(&self, who: &str, message: &'static str) -> Option<Fate> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = rules.iter().position(|rule| rule.who == who && rule.message == message)?;
+        Some(rules.remove(at).fate)
+    }
+}

@@ -1,0 +1,177 @@
+//! Fencehold's own side: every call is one message, because check and write are one step.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
+use fencehold_store::conformance::Arena;
+use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
+
+use crate::gate::Gate;
+use crate::protocol::{Lease, Protocol, Told, Wish};
+use crate::shelf::{Put, Shelf};
+use crate::trace::Trace;
+
+/// Actors that use a real store.
+pub(crate) struct Ours {
+    pub(crate) arena: Arc<dyn Arena>,
+    pub(crate) call: Call,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) shelf: Arc<Shelf>,
+}
+
+impl Ours {
+    /// `A` has one handle, everybody else the other, as two processes have.
+    fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
+        if who == "A" { self.arena.store() } else { self.arena.other() }
+    }
+
+    /// The same actors in another namespace.
+    pub(crate) fn call_in(&self, namespace: Namespace) -> Call {
+        Call { namespace, ..self.call.clone() }
+    }
+
+    /// Renews as somebody would who has the right hold id in the wrong namespace.
+    pub(crate) async fn renew_in(&self, namespace: Namespace, who: &str, lease: &Lease) -> Told {
+        let call = self.call_in(namespace);
+        let answer = self.store(who).renew(&call, vec![hold_ref(lease)]).await;
+        answer.map_or_else(failed, |renewed| first(renewed.answers, renewed_as))
+    }
+}
+
+fn hold_ref(lease: &Lease) -> HoldRef {
+    HoldRef { key: lease.key.clone(), hold: lease.hold, token: Token::new(lease.token) }
+}
+
+fn failed(error: StoreError) -> Told {
+    match error {
+        StoreError::Refused { refusal, .. } => refused(refusal),
+        StoreError::Unknown { .. } => Told::Unheard,
+        other => Told::Other(other.to_string()),
+    }
+}
+
+fn refused(refusal: Refusal) -> Told {
+    match refusal {
+        Refusal::Held { owner, .. } => Told::Held { owner: owner.to_string() },
+        Refusal::Lost { how, current, .. } => Told::Lost { how, current: current.get() },
+        Refusal::Ended { how, .. } => Told::Ended { how },
+        other => Told::Other(other.to_string()),
+    }
+}
+
+fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> Told) -> Told {
+    match answers.into_iter().next() {
+        Some(Ok(answer)) => told(answer),
+        Some(Err(refusal)) => refused(refusal),
+        None => Told::Other("no answer for one hold".to_owned()),
+    }
+}
+
+fn renewed_as(renewal: fencehold_core::lease::Renewal) -> Told {
+    Told::Renewed { remaining_ms: renewal.remaining_ms }
+}
+
+#[async_trait]
+impl Protocol for Ours {
+    async fn acquire(&self, who: &str, wish: &Wish) -> Told {
+        let request = AcquireRequest {
+            wait_ms: wish.wait_ms,
+            hold_age_ms: wish.hold_age_ms,
+            ..AcquireRequest::new(wish.key.clone(), wish.hold, wish.owner.clone(), wish.ttl_ms)
+        };
+        let store = self.store(who);
+        let carried = self
+            .gate
+            .carry(&self.trace, who, "acquire", async || store.acquire(&self.call, request.clone()).await);
+        match carried.await {
+            None => Told::Unheard,
+            Some(Err(error)) => failed(error),
+            Some(Ok(acquired)) => Told::Granted(Lease {
+                key: acquired.key,
+                hold: wish.hold,
+                owner: wish.owner.clone(),
+                token: acquired.grant.token.get(),
+                remaining_ms: acquired.grant.remaining_ms,
+                resumed: acquired.grant.resumed,
+            }),
+        }
+    }
+
+    async fn renew(&self, who: &str, lease: &Lease) -> Told {
+        let store = self.store(who);
+        let carried = self
+            .gate
+            .carry(&self.trace, who, "renew", async || store.renew(&self.call, vec![hold_ref(lease)]).await);
+        match carried.await {
+            None => Told::Unheard,
+            Some(answer) => answer.map_or_else(failed, |renewed| first(renewed.answers, renewed_as)),
+        }
+    }
+
+    async fn release(&self, who: &str, lease: &Lease) -> Told {
+        let store = self.store(who);
+        let carried = self
+            .gate
+            .carry(&self.trace, who, "release", || store.release(&self.call, vec![hold_ref(lease)]));
+        match carried.await {
+            None => Told::Unheard,
+            Some(answer) => answer.map_or_else(failed, |answers| first(answers, |_| Told::Released)),
+        }
+    }
+
+    async fn revoke(&self, who: &str, key: &Key) -> Told {
+        let (Ok(by), Ok(reason)) = (Owner::new(who), Reason::new("arranged by a race")) else {
+            return Told::Other("an actor without a name".to_owned());
+        };
+        let which = Which::Key { key: key.clone(), only_token: None };
+        let request = RevokeRequest { which, by, reason };
+        let store = self.store(who);
+        let carried = self
+            .gate
+            .carry(&self.trace, who, "revoke", async || store.revoke(&self.call, request.clone()).await);
+        match carried.await {
+            None => Told::Unheard,
+            Some(Err(error)) => failed(error),
+            Some(Ok(revoked)) => match revoked.first() {
+                Some(lease) => Told::Revoked { consumed: lease.revoked.consumed.get() },
+                None => Told::Other("nothing was revoked".to_owned()),
+            },
+        }
+    }
+
+    /// The store sweeps by itself when its time moves; whoever asks it something has waited for that.
+    async fn sweep(&self, who: &str, key: &Key) -> Told {
+        let store = self.store(who);
+        let carried = self
+            .gate
+            .carry(&self.trace, who, "sweep", || store.get(&self.call, key.clone()));
+        match carried.await {
+            None => Told::Unheard,
+            Some(answer) => answer.map_or_else(failed, |_| Told::Swept),
+        }
+    }
+
+    async fn complete(&self, who: &str, lease: &Lease, result: &str) -> Told {
+        let carried = self
+            .gate
+            .carry(&self.trace, who, "complete", || ready(self.shelf.put_fenced(lease.token, result)));
+        match carried.await {
+            None => Told::Unheard,
+            Some(Put::Done) => Told::Completed,
+            Some(Put::Stale { newest }) => Told::Stale { current: newest },
+        }
+    }
+
+    async fn holder(&self, key: &Key) -> Option<String> {
+        let view = self.arena.other().get(&self.call, key.clone()).await.ok()??;
+        Some(view.holder?.owner.to_string())
+    }
+
+    async fn in_line(&self, key: &Key) -> u64 {
+        let view = self.arena.other().get(&self.call, key.clone()).await;
+        view.ok().flatten().map_or(0, |view| view.waiters)
+    }
+}

@@ -1,0 +1,134 @@
+//! What actors can do, and what they are told. Ours and its naive twin both speak it, so that one script runs either.
+
+use async_trait::async_trait;
+use fencehold_core::lease::How;
+use fencehold_core::{HoldId, Key, Owner};
+
+/// A lease as its holder knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) key: Key,
+    pub(crate) hold: HoldId,
+    pub(crate) owner: Owner,
+    pub(crate) token: u64,
+    pub(crate) remaining_ms: u64,
+    pub(crate) resumed: bool,
+}
+
+/// The terms of an acquisition.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) key: Key,
+    pub(crate) hold: HoldId,
+    /// As which owner; usually the actor itself.
+    pub(crate) owner: Owner,
+    /// How long ago the hold id was made; 0 for one that was never sent before.
+    pub(crate) hold_age_ms: u64,
+    pub(crate) ttl_ms: u64,
+    pub(crate) wait_ms: u64,
+}
+
+/// What an actor is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Granted(Lease),
+    Renewed {
+        remaining_ms: u64,
+    },
+    Released,
+    Revoked {
+        consumed: u64,
+    },
+    Completed,
+    /// Somebody holds it.
+    Held {
+        owner: String,
+    },
+    /// The hold is over.
+    Lost {
+        how: Option<How>,
+        current: u64,
+    },
+    /// This hold id has had its lease.
+    Ended {
+        how: Option<How>,
+    },
+    /// The fence knows a larger token.
+    Stale {
+        current: u64,
+    },
+    /// No answer came.
+    Unheard,
+    /// A sweep has done what it does.
+    Swept,
+    /// Something else; a script that meets it has gone wrong.
+    Other(String),
+}
+
+impl Told {
+    pub(crate) fn is_lost(&self, as_how: How) -> bool {
+        matches!(self, Told::Lost { how, .. } if *how == Some(as_how))
+    }
+}
+
+/// What actors can do. Every call is one or more messages through the gate; the one that changes something is named like
+/// the call.
+#[async_trait]
+pub(crate) trait Protocol: Send + Sync {
+    async fn acquire(&self, who: &str, wish: &Wish) -> Told;
+    async fn renew(&self, who: &str, lease: &Lease) -> Told;
+    async fn release(&self, who: &str, lease: &Lease) -> Told;
+    async fn revoke(&self, who: &str, key: &Key) -> Told;
+    /// Ends what is over.
+    async fn sweep(&self, who: &str, key: &Key) -> Told;
+    /// Completes what the lease protects.
+    async fn complete(&self, who: &str, lease: &Lease, result: &str) -> Told;
+    /// Who holds the key.
+    async fn holder(&self, key: &Key) -> Option<String>;
+    /// How many stand in line for the key.
+    async fn in_line(&self, key: &Key) -> u64;
+}
+
+/// One call of one actor, as data.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Acquire(Wish),
+    Renew(Lease),
+    Release(Lease),
+    Revoke(Key),
+    Sweep(Key),
+    Complete(Lease, String),
+}
+
+impl Act {
+    /// The name of the call, and of its message that changes something.
+    pub(crate) fn message(&self) -> &'static str {
+        match self {
+            Act::Acquire(_) => "acquire",
+            Act::Renew(_) => "renew",
+            Act::Release(_) => "release",
+            Act::Revoke(_) => "revoke",
+            Act::Sweep(_) => "sweep",
+            Act::Complete(..) => "complete",
+        }
+    }
+
+    pub(crate) async fn perform(&self, protocol: &dyn Protocol, who: &str) -> Told {
+        match self {
+            Act::Acquire(wish) => protocol.acquire(who, wish).await,
+            Act::Renew(lease) => protocol.renew(who, lease).await,
+            Act::Release(lease) => protocol.release(who, lease).await,
+            Act::Revoke(key) => protocol.revoke(who, key).await,
+            Act::Sweep(key) => protocol.sweep(who, key).await,
+            Act::Complete(lease, result) => protocol.complete(who, lease, result).await,
+        }
+    }
+
+    /// The token that the call shows.
+    pub(crate) fn token(&self) -> Option<u64> {
+        match self {
+            Act::Renew(lease) | Act::Release(lease) | Act::Complete(lease, _) => Some(lease.token),
+            Act::Acquire(_) | Act::Revoke(_) | Act::Sweep(_) => None,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What an actor was told, as it goes into the trace.
+
+use fencehold_core::Key;
+
+use crate::protocol::{Act, Told};
+use crate::trace::{Trace, fields};
+
+/// Writes down what an actor was told.
+pub(crate) fn record(trace: &Trace, key: &Key, who: &str, act: &Act, told: &Told) {
+    let (key, call) = (key.as_str(), act.message());
+    let shown = act.token().unwrap_or(0);
+    match told {
+        Told::Granted(lease) => {
+            let event = if lease.resumed { "lease_resumed" } else { "lease_acquired" };
+            let fields = fields!(key: key, token: lease.token, owner: lease.owner.as_str(), remaining_ms: lease.remaining_ms,);
+            trace.event(who, format!("has it: token {}", lease.token), event, fields);
+        }
+        Told::Renewed { remaining_ms } => {
+            let fields = fields!(key: key, token: shown, remaining_ms: remaining_ms);
+            trace.event(who, format!("renewed token {shown}"), "lease_renewed", fields);
+        }
+        Told::Released => {
+            let fields = fields!(key: key, token: shown);
+            trace.event(who, format!("released token {shown}"), "lease_released", fields);
+        }
+        Told::Revoked { consumed } => {
+            let fields = fields!(key: key, consumed_token: consumed, by: who);
+            trace.event(who, "revoked it by force", "lease_revoked", fields);
+        }
+        Told::Completed => {
+            let fields = fields!(key: key, token: shown);
+            trace.event(who, format!("completed under token {shown}"), "completed", fields);
+        }
+        Told::Held { owner } => {
+            let fields = fields!(key: key, asked_by: who, held_by: owner);
+            trace.event(who, format!("refused: held by {owner}"), "acquire_refused", fields);
+        }
+        Told::Lost { how, current } => {
+            let reason = match how {
+                _ if *current > shown => "superseded".to_owned(),
+                Some(how) => how.to_string(),
+                None => "over".to_owned(),
+            };
+            let says = format!("{call} under token {shown} refused: {reason}");
+            let fields = fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: reason,);
+            trace.event(who, says, "stale_write_blocked", fields);
+        }
+        Told::Stale { current } => {
+            let says = format!("{call} under token {shown} refused: {current} was seen");
+            let fields = fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: "superseded",);
+            trace.event(who, says, "stale_write_blocked", fields);
+        }
+        Told::Ended { how } => {
+            let how = how.map_or_else(|| "ended".to_owned(), |how| how.to_string());
+            let fields = fields!(key: key, asked_by: who, ended: how);
+            trace.event(who, format!("refused: that hold was {how}"), "acquire_refused", fields);
+        }
+        Told::Unheard => {
+            trace.event(who, "hears nothing", "answer_lost", fields!(key: key, call: call));
+        }
+        Told::Swept => trace.note(who, "has swept"),
+        Told::Other(what) => {
+            trace.event(who, format!("{call}: {what}"), "refused", fields!(key: key, call: call, why: what));
+        }
+    }
+}

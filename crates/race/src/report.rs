@@ -1,0 +1,69 @@
+//! Running a race, and what became of it.
+
+use std::fmt::{self, Write as _};
+
+use crate::picture;
+use crate::scenario::Race;
+use crate::stage::{Stage, Stop};
+use crate::trace::Entry;
+use crate::world::{Side, World};
+
+/// Whether the promise held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It did.
+    Held,
+    /// It did not, and what happened instead.
+    Broken(String),
+    /// This store cannot show the race, and why.
+    NotApplicable(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Held => f.write_str("the promise held"),
+            Verdict::Broken(what) => f.write_str(what),
+            Verdict::NotApplicable(why) => write!(f, "not applicable: {why}"),
+        }
+    }
+}
+
+/// What became of one race.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// What happened, in order.
+    pub entries: Vec<Entry>,
+    /// Whether the promise held.
+    pub verdict: Verdict,
+}
+
+impl Report {
+    /// What happened, as JSON lines.
+    pub fn trace(&self) -> String {
+        let events = self.entries.iter().filter_map(|entry| entry.event.as_ref());
+        let mut lines = String::new();
+        for event in events {
+            let _ = writeln!(lines, "{event}");
+        }
+        lines
+    }
+
+    /// The schedule, one column for each actor.
+    pub fn picture(&self) -> String {
+        picture::draw(&self.entries)
+    }
+}
+
+/// Runs a race once in a fresh world. `seed` keeps its hold ids apart from those of every other run.
+pub fn play(race: &Race, world: &World, side: Side, seed: [u8; 8]) -> Report {
+    let stage = Stage::new(world, side, seed);
+    let verdict = match (race.script)(&stage) {
+        Ok(()) => Verdict::Held,
+        Err(Stop::Broken(what)) => Verdict::Broken(what),
+        Err(Stop::NotApplicable(why)) => Verdict::NotApplicable(why),
+    };
+    Report { entries: stage.trace.entries(), verdict }
+}

@@ -1,0 +1,84 @@
+//! The races, one file each, and one line each in the list. A new one is its file and its two lines here.
+
+mod r01_delete_after_reclaim;
+mod r02_double_reclaim;
+mod r03_renew_against_sweep;
+mod r04_renew_against_revoke;
+mod r05_stale_sweeper;
+mod r06_complete_after_takeover;
+mod r08_steal_back;
+mod r09_same_worker_two_attempts;
+mod r10_reused_name;
+mod r11_revoke_against_renewal_in_flight;
+mod r12_release_against_own_heartbeat;
+mod r13_lost_answer_of_acquire;
+mod r15_complete_twice;
+mod r18_fence_unseen;
+mod r19_wait_then_grant;
+mod r20_wall_clock_forward;
+mod r21_wall_clock_back;
+mod r23_restart;
+mod r28_two_claimers_and_a_sweep;
+mod r32_different_ttl;
+mod r34_other_tenants_hold;
+mod r36_collected_key;
+
+use std::fmt;
+
+use crate::stage::{Played, Stage};
+
+/// One race: the schedule, the promise at stake, and the script that arranges it.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Race {
+    /// Its number in the catalogue, as in `R06`.
+    pub id: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// The promise at stake.
+    pub promise: &'static str,
+    /// Who does what, in which order.
+    pub schedule: &'static str,
+    /// What must hold in the end.
+    pub must_hold: &'static str,
+    /// How the naive twin breaks under the same schedule, where there is one.
+    pub naive: Option<&'static str>,
+    pub(crate) script: fn(&Stage) -> Played,
+}
+
+impl fmt::Debug for Race {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Race({})", self.id)
+    }
+}
+
+/// Every race that can be arranged from outside a store.
+pub const RACES: &[Race] = &[
+    r01_delete_after_reclaim::RACE,
+    r02_double_reclaim::RACE,
+    r03_renew_against_sweep::RACE,
+    r04_renew_against_revoke::RACE,
+    r05_stale_sweeper::RACE,
+    r06_complete_after_takeover::RACE,
+    r08_steal_back::RACE,
+    r09_same_worker_two_attempts::RACE,
+    r10_reused_name::RACE,
+    r11_revoke_against_renewal_in_flight::RACE,
+    r12_release_against_own_heartbeat::RACE,
+    r13_lost_answer_of_acquire::RACE,
+    r15_complete_twice::RACE,
+    r18_fence_unseen::RACE,
+    r19_wait_then_grant::RACE,
+    r20_wall_clock_forward::RACE,
+    r21_wall_clock_back::RACE,
+    r23_restart::RACE,
+    r28_two_claimers_and_a_sweep::RACE,
+    r32_different_ttl::RACE,
+    r34_other_tenants_hold::RACE,
+    r36_collected_key::RACE,
+];
+
+/// The race of this number, in upper or lower case.
+pub fn find(id: &str) -> Option<&'static Race> {
+    RACES.iter().find(|race| race.id.eq_ignore_ascii_case(id))
+}

@@ -1,0 +1,27 @@
+//! R04, renew against revoke: A's renewal has set out; P revokes; the renewal arrives.
+
+use fencehold_core::lease::How;
+
+use super::Race;
+use crate::protocol::Act;
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R04",
+    name: "renew against revoke",
+    promise: "P3 Renewal is only renewal",
+    schedule: "A's renewal has set out; P revokes; the renewal arrives",
+    must_hold: "it is refused: revoked, and the key is free",
+    naive: Some("the renewal writes back what it read"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    let (a, p) = (stage.actor("A"), stage.actor("P"));
+    let lease = a.acquires()?;
+    let renewal = a.begins(Act::Renew(lease.clone()))?;
+    p.revokes();
+    let told = renewal.goes_on()?;
+    stage.must(stage.holder().is_none(), "a revoked lease stays revoked")?;
+    stage.must(told.is_lost(How::Revoked), "A is told that it was revoked")
+}

@@ -1,0 +1,28 @@
+//! R12, release against own heartbeat: A's heartbeat is on its way; A releases; the heartbeat arrives.
+
+use fencehold_core::lease::How;
+
+use super::Race;
+use crate::protocol::{Act, Told};
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R12",
+    name: "release against own heartbeat",
+    promise: "P3 Renewal is only renewal",
+    schedule: "A's heartbeat is on its way; A releases; the heartbeat arrives",
+    must_hold: "the lease stays released, and the next one gets the key",
+    naive: Some("revived: nobody renews it, everybody waits"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    let (a, b) = (stage.actor("A"), stage.actor("B"));
+    let lease = a.acquires()?;
+    let heartbeat = a.begins(Act::Renew(lease.clone()))?;
+    stage.must(matches!(a.releases(&lease), Told::Released), "the holder can give it back")?;
+    let told = heartbeat.goes_on()?;
+    stage.must(stage.holder().is_none(), "a released lease stays released")?;
+    stage.must(told.is_lost(How::Released), "the heartbeat is told: released")?;
+    b.acquires().map(drop)
+}

@@ -1,0 +1,101 @@
+//! Where a race is run: a fresh store with power over its time, or the naive lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fencehold_core::BadInput;
+use fencehold_store::conformance::{Arena, ClockArena};
+use fencehold_store::{MemoryStore, StoreError, StoreUrl};
+
+/// Whose algorithm runs under the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Fencehold's.
+    Ours,
+    /// The well-known wrong one.
+    Naive,
+}
+
+/// A fresh store, and power over its time.
+pub struct World {
+    pub(crate) arena: Arc<dyn Arena>,
+    /// What this store lies in; gone with it, and so after it.
+    #[cfg(feature = "file")]
+    _room: Option<tempfile::TempDir>,
+}
+
+/// Why there is no world.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WorldError {
+    /// The URL is not one.
+    BadInput(BadInput),
+    /// The store cannot be opened.
+    Store(StoreError),
+    /// Races cannot be arranged there.
+    NoRaces(String),
+}
+
+impl fmt::Display for WorldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorldError::BadInput(bad) => bad.fmt(f),
+            WorldError::Store(error) => error.fmt(f),
+            WorldError::NoRaces(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for WorldError {}
+
+impl From<StoreError> for WorldError {
+    fn from(error: StoreError) -> Self {
+        WorldError::Store(error)
+    }
+}
+
+impl World {
+    /// A fresh world in the store that a URL names. What is kept there already is not touched: on `file:DIR` it is a
+    /// directory of its own inside DIR, removed afterwards.
+    pub fn open(url: &StoreUrl) -> Result<World, WorldError> {
+        match url {
+            StoreUrl::Memory => {
+                let arena = Arc::new(ClockArena::new(MemoryStore::open));
+                Ok(World {
+                    arena,
+                    #[cfg(feature = "file")]
+                    _room: None,
+                })
+            }
+            #[cfg(feature = "file")]
+            StoreUrl::File(directory) => World::in_directory(directory),
+            other => Err(WorldError::NoRaces(format!("races cannot be arranged on {other} yet"))),
+        }
+    }
+
+    #[cfg(feature = "file")]
+    fn in_directory(directory: &std::path::Path) -> Result<World, WorldError> {
+        use fencehold_store::clock::ManualClock;
+        use fencehold_store::file::FileStore;
+
+        let room = std::fs::create_dir_all(directory)
+            .and_then(|()| tempfile::Builder::new().prefix("race-").tempdir_in(directory))
+            .map_err(|error| StoreError::Unusable {
+                place: directory.display().to_string(),
+                why: format!("no directory can be made in it: {error}"),
+            })?;
+        // What cannot be opened is found here, where it can still be told.
+        drop(FileStore::open(room.path(), Arc::new(ManualClock::new()))?);
+        let (place, beside) = (room.path().to_owned(), room.path().to_owned());
+        let arena = ClockArena::new(move |clock| FileStore::open(&place, clock))
+            .and_other(move |clock| FileStore::open(&beside, clock))
+            .that_restarts();
+        Ok(World { arena: Arc::new(arena), _room: Some(room) })
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}

@@ -61,7 +61,7 @@ impl fmt::Debug for HoldId {
 }
 
 /// The first 128 bits of the SHA-256 of a hold id: enough to recognise it, useless for renewing.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HoldHash([u8; 16]);
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One moment on the two clocks that a store has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// Store time in milliseconds: the clock that decides. It never runs backwards; its zero means nothing.
     pub store_ms: u64,

@@ -8,6 +8,8 @@
 //! Deliberately absent: sleeping. What is late is held at the gate, and what runs out is run out by the store's clock.
 
 mod gate;
+#[cfg(feature = "model")]
+pub mod model;
 mod naive;
 mod ours;
 mod picture;

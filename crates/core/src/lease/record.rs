@@ -13,7 +13,7 @@ use crate::time::Stamp;
 use crate::token::Token;
 
 /// All that is kept of one key: its counter, who holds it, and how the last holds ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The newest token ever given or consumed for this key. While the key is held, the holder's token.
     pub counter: Token,
@@ -24,7 +24,7 @@ pub struct Record {
 }
 
 /// One hold on a key. Its token is the record's counter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     /// Recognises the holder's hold id.
     pub hash: HoldHash,
@@ -45,7 +45,7 @@ pub struct Hold {
 }
 
 /// A contender's request that the holder yield.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Notice {
     /// Who asks.
     pub contender: Owner,
@@ -58,7 +58,7 @@ pub struct Notice {
 }
 
 /// The last endings of a key, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// At most [`HISTORY_MAX`].
     pub endings: Vec<Ending>,
@@ -68,7 +68,7 @@ pub struct History {
 }
 
 /// How one hold ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ending {
     /// Its token.
     pub token: Token,

@@ -1,0 +1,282 @@
+//! The world of the model at one moment, and what every arriving message does to it.
+
+use fencehold_core::lease::{Acquire, Change, Command, Outcome as Ruled, Record, Standing, Term, decide};
+use fencehold_core::{HoldHash, HoldId, Owner, Refusal, Stamp, Token};
+
+use super::{TICK_MS, TTL};
+
+/// The whole world at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct World {
+    pub(super) now: u8,
+    /// What the store keeps.
+    pub(super) record: Record,
+    pub(super) deadline_ms: u64,
+    pub(super) clients: Vec<Client>,
+    /// Messages under way, in order of their content, so that the order of sending makes no new state.
+    pub(super) network: Vec<Message>,
+    /// What was promised, by an account of its own.
+    pub(super) ledger: Ledger,
+    pub(super) downstream: Downstream,
+    /// How much of each budget is used up.
+    pub(super) begun: u8,
+    pub(super) doubled: u8,
+    pub(super) revoked: u8,
+    pub(super) restarted: u8,
+    pub(super) crashed: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    Idle,
+    /// Has asked, and may ask again.
+    Asking {
+        hold: u8,
+        first_sent: u8,
+        again: bool,
+    },
+    /// Believes in its lease until then.
+    Holding {
+        hold: u8,
+        token: u64,
+        until_ms: u64,
+        wrote: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Message {
+    Acquire { client: u8, hold: u8, sent: u8, again: bool },
+    Granted { client: u8, hold: u8, token: u64, counted_from: u8, remaining_ms: u64 },
+    Refused { client: u8, hold: u8 },
+    Renew { client: u8, hold: u8, token: u64, sent: u8 },
+    Renewed { client: u8, hold: u8, sent: u8, remaining_ms: u64 },
+    Lost { client: u8, hold: u8 },
+    Release { hold: u8, token: u64 },
+    Write { token: u64 },
+}
+
+/// What was acknowledged, as an observer of the answers would write it down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Ledger {
+    /// Leases that were granted and neither given back nor ended by force: token, hold, and until when.
+    pub(super) promised: Vec<(u64, u8, u64)>,
+    /// The largest token that was ever given or consumed.
+    pub(super) newest: u64,
+    pub(super) breach: Option<Breach>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Breach {
+    TwoHolders,
+    TokenDidNotGrow,
+    Revived,
+    Robbed,
+    Stuck,
+    BelievesTooLong,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Downstream {
+    pub(super) newest: u64,
+    pub(super) stale_write: bool,
+}
+
+pub(super) fn hash_of(hold: u8) -> HoldHash {
+    let mut bits = [0; 16];
+    bits[0] = hold + 1;
+    HoldId::from_random(bits).hash()
+}
+
+pub(super) fn owner() -> Owner {
+    Owner::new("client").expect("a short name")
+}
+
+impl World {
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::from(self.now) * TICK_MS
+    }
+
+    pub(super) fn send(&mut self, message: Message) {
+        let at = self.network.partition_point(|other| *other <= message);
+        self.network.insert(at, message);
+    }
+
+    pub(super) fn take(&mut self, message: Message) {
+        if let Some(at) = self.network.iter().position(|other| *other == message) {
+            self.network.remove(at);
+        }
+    }
+
+    /// Has the product's rules decide, and carries it out as a store does.
+    pub(super) fn rule(&mut self, command: &Command) -> Result<Ruled, Refusal> {
+        let now_ms = self.now_ms();
+        let term = match (&self.record.hold, self.deadline_ms.checked_sub(now_ms).filter(|ms| *ms > 0)) {
+            (None, _) => Term::Free,
+            (Some(_), Some(remaining_ms)) => Term::Live { remaining_ms },
+            (Some(_), None) => Term::Over { since_ms: now_ms - self.deadline_ms },
+        };
+        let now = Stamp { store_ms: now_ms, wall_ms: 0 };
+        let decision = decide(&Standing { now, floor: Token::NONE, term }, &self.record, command);
+        if let Some(record) = decision.record {
+            self.record = record;
+        }
+        match decision.deadline {
+            Change::Keep => {}
+            Change::LastsMs(lasts_ms) => self.deadline_ms = now_ms + lasts_ms,
+            Change::Clear => self.deadline_ms = 0,
+        }
+        decision.reply
+    }
+
+    /// A lease that was promised and is live by the ledger.
+    pub(super) fn live(&self) -> impl Iterator<Item = &(u64, u8, u64)> {
+        let now_ms = self.now_ms();
+        self.ledger.promised.iter().filter(move |(_, _, until_ms)| now_ms < *until_ms)
+    }
+
+    pub(super) fn breach(&mut self, breach: Breach) {
+        self.ledger.breach.get_or_insert(breach);
+    }
+
+    pub(super) fn arrives(&mut self, message: Message, fence: bool) {
+        match message {
+            Message::Acquire { client, hold, sent, again } => self.asked(client, hold, sent, again),
+            Message::Renew { client, hold, token, sent } => self.renewal(client, hold, token, sent),
+            Message::Release { hold, token } => {
+                let command = Command::Release { hash: hash_of(hold), token: Token::new(token) };
+                if self.rule(&command).is_ok() {
+                    self.ledger.promised.retain(|(promised, ..)| *promised != token);
+                }
+            }
+            Message::Granted { client, hold, token, counted_from, remaining_ms } => {
+                let at = usize::from(client);
+                if matches!(self.clients[at], Client::Asking { hold: asked, .. } if asked == hold) {
+                    let until_ms = u64::from(counted_from) * TICK_MS + remaining_ms;
+                    self.clients[at] = Client::Holding { hold, token, until_ms, wrote: false };
+                }
+            }
+            Message::Renewed { client, hold, sent, remaining_ms } => {
+                if let Client::Holding { hold: held, until_ms, .. } = &mut self.clients[usize::from(client)]
+                    && *held == hold
+                {
+                    *until_ms = (*until_ms).max(u64::from(sent) * TICK_MS + remaining_ms);
+                }
+            }
+            Message::Refused { client, hold } | Message::Lost { client, hold } => {
+                let client = &mut self.clients[usize::from(client)];
+                let about = match client {
+                    Client::Asking { hold: own, .. } | Client::Holding { hold: own, .. } => *own == hold,
+                    Client::Idle => false,
+                };
+                if about {
+                    *client = Client::Idle;
+                }
+            }
+            Message::Write { token } => {
+                if token < self.downstream.newest {
+                    self.downstream.stale_write |= !fence;
+                } else {
+                    self.downstream.newest = token;
+                }
+            }
+        }
+    }
+
+    pub(super) fn asked(&mut self, client: u8, hold: u8, sent: u8, again: bool) {
+        let live: Vec<u8> = self.live().map(|(_, hold, _)| *hold).collect();
+        let command = Command::Acquire(Acquire {
+            hash: hash_of(hold),
+            hold_age_ms: if again { (self.now_ms() - u64::from(sent) * TICK_MS).max(1) } else { 0 },
+            owner: owner(),
+            task: None,
+            ttl_ms: u64::from(TTL) * TICK_MS,
+            max_age_ms: None,
+            priority: 0,
+            seen_token: None,
+        });
+        match self.rule(&command) {
+            Ok(Ruled::Granted(grant)) => {
+                let token = grant.token.get();
+                if !grant.resumed {
+                    if !live.is_empty() {
+                        self.breach(Breach::TwoHolders);
+                    }
+                    if token <= self.ledger.newest {
+                        self.breach(Breach::TokenDidNotGrow);
+                    }
+                    self.ledger.newest = token;
+                    self.ledger.promised.retain(|(_, promised, _)| *promised != hold);
+                    let until_ms = self.now_ms() + grant.remaining_ms;
+                    self.ledger.promised.push((token, hold, until_ms));
+                } else if !live.contains(&hold) {
+                    self.breach(Breach::Revived);
+                }
+                let (counted_from, remaining_ms) = (sent, grant.remaining_ms);
+                self.send(Message::Granted { client, hold, token, counted_from, remaining_ms });
+            }
+            Err(refusal) => {
+                // A key without a live lease is there for a hold id that was never granted anything.
+                if matches!(refusal, Refusal::Held { .. }) && live.is_empty() {
+                    self.breach(Breach::Stuck);
+                }
+                self.send(Message::Refused { client, hold });
+            }
+            Ok(_) => self.breach(Breach::Stuck),
+        }
+    }
+
+    pub(super) fn renewal(&mut self, client: u8, hold: u8, token: u64, sent: u8) {
+        let promised = self.live().any(|(live, ..)| *live == token);
+        let command = Command::Renew { hash: hash_of(hold), token: Token::new(token) };
+        if let Ok(Ruled::Renewed(renewal)) = self.rule(&command) {
+            if !promised || renewal.token.get() != token {
+                self.breach(Breach::Revived);
+            }
+            let until_ms = self.now_ms() + renewal.remaining_ms;
+            for (live, _, until) in &mut self.ledger.promised {
+                if *live == token {
+                    *until = (*until).max(until_ms);
+                }
+            }
+            self.send(Message::Renewed { client, hold, sent, remaining_ms: renewal.remaining_ms });
+        } else {
+            if promised {
+                self.breach(Breach::Robbed);
+            }
+            self.send(Message::Lost { client, hold });
+        }
+    }
+
+    /// Forgets answers to questions that nobody has any more: whenever they arrived, nothing would come of them.
+    pub(super) fn forget_what_nobody_awaits(&mut self) {
+        let clients = &self.clients;
+        let awaited = |client: u8, about: u8| match clients[usize::from(client)] {
+            Client::Asking { hold, .. } | Client::Holding { hold, .. } => hold == about,
+            Client::Idle => false,
+        };
+        let asked = |client: u8, about: u8| matches!(clients[usize::from(client)], Client::Asking { hold, .. } if hold == about);
+        self.network.retain(|message| match message {
+            Message::Granted { client, hold, .. } => asked(*client, *hold),
+            Message::Refused { client, hold }
+            | Message::Lost { client, hold }
+            | Message::Renewed { client, hold, .. } => awaited(*client, *hold),
+            _ => true,
+        });
+    }
+
+    /// Nobody but force takes from a client what it may believe in.
+    pub(super) fn look_at_beliefs(&mut self) {
+        let now_ms = self.now_ms();
+        let too_long = self.clients.iter().any(|client| match client {
+            Client::Holding { token, until_ms, .. } if now_ms < *until_ms => {
+                let promised = self.ledger.promised.iter().find(|(promised, ..)| promised == token);
+                promised.is_some_and(|(_, _, until)| until < until_ms)
+            }
+            _ => false,
+        });
+        if too_long {
+            self.breach(Breach::BelievesTooLong);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Which models are run, with which bounds: a small set for every change, a large one for now and then.
+
+#![allow(clippy::print_stdout, reason = "a tool for the terminal: what it prints is what it is for")]
+
+use super::{Outcome, lease, takeover};
+
+/// A set of models.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    leases: &'static [lease::Bounds],
+    takeovers: &'static [takeover::Bounds],
+    states_max: usize,
+}
+
+const TWO: lease::Bounds = lease::Bounds {
+    clients: 2,
+    acquisitions: 2,
+    ticks: 3,
+    doubled: 0,
+    revocations: 0,
+    restarts: 0,
+    crashes: 0,
+    fence: true,
+};
+
+const OWNERS: takeover::Bounds = takeover::Bounds {
+    processes: 3,
+    requests: 4,
+    takeovers: 4,
+    deaths: 1,
+    commit_checks: true,
+    answer_checks: true,
+};
+
+/// A million states: for every change.
+pub const SMALL: Suite = Suite {
+    leases: &[
+        lease::Bounds { revocations: 1, ..TWO },
+        lease::Bounds { restarts: 1, crashes: 1, ..TWO },
+        lease::Bounds { doubled: 1, ..TWO },
+        lease::Bounds { fence: false, ..TWO },
+    ],
+    takeovers: &[
+        OWNERS,
+        takeover::Bounds { commit_checks: false, ..OWNERS },
+        takeover::Bounds { answer_checks: false, ..OWNERS },
+    ],
+    states_max: 800_000,
+};
+
+/// Every state within the bounds: for now and then.
+pub const LARGE: Suite = Suite {
+    leases: &[
+        TWO,
+        lease::Bounds { revocations: 1, ..TWO },
+        lease::Bounds { restarts: 1, ..TWO },
+        lease::Bounds { crashes: 1, ..TWO },
+        lease::Bounds { fence: false, ..TWO },
+    ],
+    takeovers: &[
+        takeover::Bounds { processes: 4, requests: 5, takeovers: 5, deaths: 2, ..OWNERS },
+        takeover::Bounds { commit_checks: false, ..OWNERS },
+        takeover::Bounds { answer_checks: false, ..OWNERS },
+    ],
+    states_max: 100_000_000,
+};
+
+/// Runs the set and says what became of it. False: something is not as it should be.
+pub fn run(suite: Suite) -> bool {
+    let mut states = 0;
+    let mut went_well = true;
+    let mut look = |outcome: Outcome| {
+        print!("{outcome}");
+        states += outcome.states;
+        went_well &= outcome.as_it_should_be();
+    };
+    for bounds in suite.leases {
+        look(lease::run(*bounds, suite.states_max));
+    }
+    for bounds in suite.takeovers {
+        look(takeover::run(*bounds, suite.states_max));
+    }
+    println!("{states} states in all: {}", if went_well { "as it should be" } else { "NOT as it should be" });
+    went_well
+}

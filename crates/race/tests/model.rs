@@ -1,0 +1,56 @@
+//! The models hold, and each finds the damage when a safeguard is taken away.
+#![cfg(feature = "model")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+use fencehold_race::model::{lease, takeover};
+
+/// Few enough for a build without optimisation.
+const STATES: usize = 40_000;
+/// Enough to come to the first stale write, thirteen steps deep.
+const STATES_TO_A_STALE_WRITE: usize = 400_000;
+
+const LEASES: lease::Bounds = lease::Bounds {
+    clients: 2,
+    acquisitions: 2,
+    ticks: 2,
+    doubled: 0,
+    revocations: 1,
+    restarts: 0,
+    crashes: 0,
+    fence: true,
+};
+
+const OWNERS: takeover::Bounds = takeover::Bounds {
+    processes: 2,
+    requests: 3,
+    takeovers: 3,
+    deaths: 1,
+    commit_checks: true,
+    answer_checks: true,
+};
+
+#[test]
+fn the_lease_protocol_keeps_its_promises() {
+    let outcome = lease::run(LEASES, STATES);
+    assert!(outcome.as_it_should_be(), "{outcome}");
+}
+
+#[test]
+fn without_a_fence_the_stale_write_is_found() {
+    let outcome =
+        lease::run(lease::Bounds { fence: false, revocations: 0, ..LEASES }, STATES_TO_A_STALE_WRITE);
+    assert!(outcome.as_it_should_be() && outcome.broken.len() == 1, "{outcome}");
+}
+
+#[test]
+fn a_directory_has_one_owner_as_long_as_the_epoch_is_checked() {
+    let outcome = takeover::run(OWNERS, STATES);
+    assert!(outcome.as_it_should_be() && outcome.exhaustive, "{outcome}");
+    for bounds in [
+        takeover::Bounds { commit_checks: false, ..OWNERS },
+        takeover::Bounds { answer_checks: false, ..OWNERS },
+    ] {
+        let outcome = takeover::run(bounds, STATES);
+        assert!(outcome.as_it_should_be() && !outcome.broken.is_empty(), "{outcome}");
+    }
+}

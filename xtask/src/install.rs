@@ -20,6 +20,11 @@ pub(crate) fn ensure(packages: &[&str]) -> Result<(), String> {
         .map_err(|why| format!("{why}; install by hand: `apt-get install {}`", missing.join(" ")))
 }
 
+/// Makes sure that a program is there, however it was installed; `package` has it.
+pub(crate) fn ensure_program(program: &str, package: &str) -> Result<(), String> {
+    if is_on_path(program) { Ok(()) } else { ensure(&[package]) }
+}
+
 fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     packages
         .iter()

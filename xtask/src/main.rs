@@ -21,7 +21,9 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use stage::{CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, RUSTDOC, Stage, TESTS};
+use stage::{
+    CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, RUSTDOC, SERVERS, Stage, TESTS,
+};
 
 struct Command {
     name: &'static str,
@@ -30,16 +32,21 @@ struct Command {
 }
 
 /// Cheap stages come first, so that a slip is known in seconds.
-const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE];
+const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE];
 
 const COMMANDS: &[Command] = &[
     Command { name: "test", about: "everything that CI runs", stages: ALL },
-    Command { name: "quick", about: "what every commit should pass", stages: &[FORMAT, CLIPPY, TESTS] },
+    Command {
+        name: "quick",
+        about: "what every commit should pass",
+        stages: &[FORMAT, CLIPPY, SERVERS, TESTS],
+    },
     Command {
         name: "long",
         about: "all tests, twenty times over: looks for what fails now and then",
-        stages: &[LONG],
+        stages: &[SERVERS, LONG],
     },
+    Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command { name: "peers", about: "our benchmark beside Debian's redis-server", stages: &[PEERS] },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];
@@ -87,11 +94,11 @@ fn help() -> String {
     let line = |command: &Command| {
         let names: Vec<_> = command.stages.iter().map(|stage| stage.name).collect();
         let stages = if names.len() > 1 { format!(": {}", names.join(", ")) } else { String::new() };
-        format!("  {:<7}{}{stages}", command.name, command.about)
+        format!("  {:<8}{}{stages}", command.name, command.about)
     };
     let mut lines = vec!["cargo xtask COMMAND [STAGE...]".to_owned(), String::new()];
     lines.extend(COMMANDS.iter().map(line));
-    lines.push("  help   this list".to_owned());
+    lines.push("  help    this list".to_owned());
     lines.push(String::new());
     lines.push("Stages named after a command run alone: `cargo xtask test format docs`.\n".to_owned());
     lines.join("\n")

@@ -9,11 +9,16 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// The folder of what cargo built in `profile` (`debug`, `release`).
+pub(crate) fn built(profile: &str) -> Result<PathBuf, String> {
+    Ok(target()?.join(profile))
+}
+
+/// The target folder.
 ///
 /// Found from where xtask itself was built to, so that `CARGO_TARGET_DIR` and the like are honoured without asking.
-pub(crate) fn built(profile: &str) -> Result<PathBuf, String> {
+pub(crate) fn target() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| format!("xtask cannot find itself: {error}"))?;
     let target = program.ancestors().nth(2);
     let target = target.ok_or_else(|| format!("{} is in no target folder", program.display()))?;
-    Ok(target.join(profile))
+    Ok(target.to_owned())
 }

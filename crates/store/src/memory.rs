@@ -25,11 +25,15 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// A fresh store on this clock.
     pub fn open(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let writer =
-            Writer::start("fencehold-memory", clock, Engine::new(), KeepInMemory::default(), |_, _, _| {})
-                .map_err(|error| StoreError::Unavailable {
-                    why: format!("no thread could be started: {error}"),
-                })?;
+        let writer = Writer::start(
+            "fencehold-memory",
+            clock,
+            Engine::new(),
+            KeepInMemory::default(),
+            false,
+            |_, _, _| {},
+        )
+        .map_err(|error| StoreError::Unavailable { why: format!("no thread could be started: {error}") })?;
         let handle = writer.handle.clone();
         Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle })
     }

@@ -89,6 +89,7 @@ impl Writer {
         clock: Arc<dyn Clock>,
         engine: Engine,
         keep: K,
+        gathers: bool,
         ended: impl FnOnce(Ended, K, Engine) + Send + 'static,
     ) -> std::io::Result<Writer> {
         let (sender, receiver) = mpsc::channel();
@@ -104,6 +105,7 @@ impl Writer {
             engine,
             keep,
             receiver,
+            gathers,
             backlog: VecDeque::new(),
             callers: HashMap::new(),
             recent: 0,
@@ -220,6 +222,8 @@ struct Work<K> {
     engine: Engine,
     keep: K,
     receiver: Receiver<Message>,
+    /// Whether a batch waits a little for more.
+    gathers: bool,
     /// What came while a batch could not be kept.
     backlog: VecDeque<Message>,
     callers: HashMap<Ticket, Caller>,
@@ -291,7 +295,7 @@ impl<K: Keep> Work<K> {
     #[expect(clippy::disallowed_methods, reason = "a batch gathers in the machine's time, not the store's")]
     fn gather(&mut self, batch: &mut Vec<Message>) {
         batch.extend(self.receiver.try_iter().take(BATCH_REQUESTS_MAX.saturating_sub(batch.len())));
-        if K::KEEPS && !batch.is_empty() {
+        if K::KEEPS && self.gathers && !batch.is_empty() {
             let target = self.recent.min(BATCH_REQUESTS_MAX);
             let started = std::time::Instant::now();
             while batch.len() < target {

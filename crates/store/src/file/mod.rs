@@ -50,6 +50,28 @@ pub use self::tools::{CheckReport, backup, check, restore};
 /// How long closing waits for an attempt to take over that is no longer wanted.
 const ATTEMPT_ENDS_WITHIN: Duration = Duration::from_secs(5);
 
+/// How a directory is served.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct FileOptions {
+    /// Wait a little for a batch to fill while it is smaller than the recent ones: one sync then serves more. Off only
+    /// to see what it gives.
+    pub gather: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        FileOptions { gather: true }
+    }
+}
+
+impl FileOptions {
+    /// The same, but each batch takes only what waits already.
+    pub fn without_gathering(self) -> Self {
+        FileOptions { gather: false }
+    }
+}
+
 /// A store in a directory of this machine.
 #[derive(Debug)]
 pub struct FileStore {
@@ -64,6 +86,15 @@ impl FileStore {
     ///
     /// The clock decides when leases end; every process that opens the same directory must use the same one.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(directory, clock, FileOptions::default())
+    }
+
+    /// Opens it with other options than the usual ones.
+    pub fn open_with(
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        options: FileOptions,
+    ) -> Result<Self, StoreError> {
         let place = Arc::new(Place::open(directory)?);
         let shared = Arc::new(Shared::default());
         let (orders, inbox) = mpsc::unbounded_channel();
@@ -76,7 +107,7 @@ impl FileStore {
             .thread_name("fencehold-file")
             .build()
             .map_err(unavailable)?;
-        let service = service::run(place, clock, Arc::clone(&shared), inbox);
+        let service = service::run(place, clock, options, Arc::clone(&shared), inbox);
         let thread = std::thread::Builder::new()
             .name("fencehold-file".to_owned())
             .spawn(move || {

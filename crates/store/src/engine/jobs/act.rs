@@ -133,8 +133,9 @@ impl Engine {
     }
 
     pub(super) fn set_queue(&mut self, now: Stamp, space: u32, order: &QueueOrder) -> JobAnswer {
-        let (number, _) = self.jobs.queues.find_or_insert(space, &order.queue);
+        let number = self.jobs.queues.find_or_insert(space, &order.queue);
         let queue = self.jobs.queues.at_mut(number);
+        queue.is_kept = true;
         let changed = std::mem::replace(&mut queue.mode, order.mode) != order.mode;
         let view = queue.view();
         self.jobs.batch.queues.insert(number);

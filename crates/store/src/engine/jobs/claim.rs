@@ -74,11 +74,7 @@ impl Engine {
         }
         let mut queues = Vec::with_capacity(request.queues.len());
         for (name, weight) in &request.queues {
-            let (number, made) = self.jobs.queues.find_or_insert(space, name);
-            if made {
-                self.jobs.batch.queues.insert(number);
-            }
-            queues.push((number, *weight));
+            queues.push((self.jobs.queues.find_or_insert(space, name), *weight));
         }
         let claimer = Claimer {
             space,
@@ -121,6 +117,7 @@ impl Engine {
         let claimer = jobs.claimers.waiting.remove(&(since_ms, ticket))?;
         for (number, _) in &claimer.queues {
             jobs.queues.at_mut(*number).line.remove(&(since_ms, ticket));
+            jobs.queues.drop_if_unused(*number);
         }
         jobs.claimers.by_until.remove(&(claimer.until_ms, ticket));
         let hold = (claimer.space, *claimer.hash.as_bytes());

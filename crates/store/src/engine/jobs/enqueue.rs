@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use fencehold_core::job::{JobId, Record, Refusal, UniqueKey};
-use fencehold_core::limits::JOBS_MAX;
+use fencehold_core::limits::{JOBS_MAX, QUEUES_MAX};
 use fencehold_core::{Fact, Stamp};
 use sha2::{Digest, Sha256};
 
@@ -139,6 +139,9 @@ impl Engine {
         {
             return Err(Refusal::Draining { queue: job.queue });
         }
+        if self.jobs.queues.len() >= QUEUES_MAX && self.jobs.queues.find(space, &job.queue).is_none() {
+            return Err(Refusal::Full { what: "queues of this store".to_owned(), limit: QUEUES_MAX as u64 });
+        }
         if self.jobs.live() >= JOBS_MAX {
             return Err(Refusal::Full { what: "jobs of this store".to_owned(), limit: JOBS_MAX });
         }
@@ -208,8 +211,8 @@ impl Engine {
         run_at_wall_ms: Option<u64>,
         undo_of: Option<UndoOf>,
     ) -> u32 {
-        let (queue, made) = self.jobs.queues.find_or_insert(space, &job.queue);
-        if made {
+        let queue = self.jobs.queues.find_or_insert(space, &job.queue);
+        if !std::mem::replace(&mut self.jobs.queues.at_mut(queue).is_kept, true) {
             self.jobs.batch.queues.insert(queue);
         }
         self.jobs.last_arrival += 1;

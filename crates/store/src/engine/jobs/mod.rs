@@ -478,8 +478,8 @@ impl Engine {
             return Err(StoreError::Full { what, limit: fencehold_core::limits::TOKEN_MAX });
         };
         self.raise_newest(lifted);
-        let claimed: Vec<u32> = self.jobs.by_token.values().copied().collect();
-        for at in claimed {
+        // Also of those that have run out: they may still speak, and must not.
+        for at in self.jobs.table.with_attempts() {
             let _ = self.apply_to_job(now, at, &Command::Advance, archive);
         }
         Ok(())
@@ -489,21 +489,20 @@ impl Engine {
     #[cfg(feature = "file")]
     pub(super) fn restore_jobs(&mut self, now: Stamp, kept: KeptJobs) {
         self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
-        let mut numbers = HashMap::new();
         for queue in kept.queues {
             let space = self.table.space(&queue.namespace);
-            let number = queue.number;
             let Counts { completed, failed, cancelled, .. } = queue.finished;
             self.jobs.finished += completed + failed + cancelled;
-            numbers.insert(number, self.jobs.queues.restore(space, queue));
+            self.jobs.queues.restore(space, queue);
         }
         self.jobs.newest = kept.token_ceiling;
         self.jobs.ceiling = kept.token_ceiling;
         self.jobs.last_arrival = kept.last_arrival;
         self.jobs.last_id = kept.last_id;
         for mut job in kept.live {
-            let Some(number) = numbers.get(&job.queue) else { continue };
-            job.queue = *number;
+            if !self.jobs.queues.has(job.queue) {
+                continue;
+            }
             if let Some(claim) = &mut job.record.claim {
                 claim.notice = None;
             }

@@ -20,9 +20,24 @@ pub(super) struct QueueState {
     pub(super) counts: Counts,
     /// The claims that wait for jobs from here, first come first.
     pub(super) line: BTreeSet<(u64, Ticket)>,
+    /// Whether it is kept: it has had a job, or somebody has said what it is to do.
+    pub(super) is_kept: bool,
 }
 
 impl QueueState {
+    fn vacant() -> Self {
+        QueueState {
+            space: u32::MAX,
+            name: Queue::default(),
+            mode: QueueMode::Open,
+            ready: Ready::default(),
+            running: BTreeSet::new(),
+            counts: Counts::default(),
+            line: BTreeSet::new(),
+            is_kept: false,
+        }
+    }
+
     /// Whether there is a job to be had.
     pub(super) fn offers(&self) -> bool {
         self.mode != QueueMode::Paused && !self.ready.is_empty()
@@ -40,7 +55,9 @@ impl QueueState {
 
 #[derive(Debug, Default)]
 pub(super) struct Queues {
+    /// By number. A queue that only claims have named is kept nowhere, and its number is free again with the last of them.
     all: Vec<QueueState>,
+    vacant: Vec<u32>,
     by_name: HashMap<(u32, Queue), u32>,
     /// Queues to which something has happened since claims were last served.
     pub(super) stirred: BTreeSet<u32>,
@@ -51,33 +68,60 @@ impl Queues {
         self.by_name.get(&(space, name.clone())).copied()
     }
 
-    /// The number of a queue; a new one gets the next.
-    pub(super) fn find_or_insert(&mut self, space: u32, name: &Queue) -> (u32, bool) {
+    /// The number of a queue; a new one gets a free one.
+    pub(super) fn find_or_insert(&mut self, space: u32, name: &Queue) -> u32 {
         if let Some(number) = self.find(space, name) {
-            return (number, false);
+            return number;
         }
-        let number = u32::try_from(self.all.len()).expect("fewer than 2^32 queues");
-        self.all.push(QueueState {
-            space,
-            name: name.clone(),
-            mode: QueueMode::Open,
-            ready: Ready::default(),
-            running: BTreeSet::new(),
-            counts: Counts::default(),
-            line: BTreeSet::new(),
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.all.push(QueueState::vacant());
+            u32::try_from(self.all.len() - 1).expect("fewer than 2^32 queues")
         });
+        self.all[number as usize] = QueueState { space, name: name.clone(), ..QueueState::vacant() };
         self.by_name.insert((space, name.clone()), number);
-        (number, true)
+        number
+    }
+
+    /// Forgets a queue that only claims have named, with the last of them.
+    pub(super) fn drop_if_unused(&mut self, number: u32) {
+        let queue = self.at(number);
+        if queue.is_kept || !queue.line.is_empty() {
+            return;
+        }
+        self.by_name.remove(&(queue.space, queue.name.clone()));
+        self.stirred.remove(&number);
+        self.all[number as usize] = QueueState::vacant();
+        self.vacant.push(number);
     }
 
     /// Puts a kept queue back under its number.
     #[cfg(feature = "file")]
-    pub(super) fn restore(&mut self, space: u32, kept: KeptQueue) -> u32 {
-        let (number, _) = self.find_or_insert(space, &kept.name);
-        let queue = &mut self.all[number as usize];
-        queue.mode = kept.mode;
-        queue.counts = kept.finished;
-        number
+    pub(super) fn restore(&mut self, space: u32, kept: KeptQueue) {
+        while self.all.len() <= kept.number as usize {
+            self.vacant.extend(u32::try_from(self.all.len()));
+            self.all.push(QueueState::vacant());
+        }
+        self.vacant.retain(|number| *number != kept.number);
+        self.by_name.insert((space, kept.name.clone()), kept.number);
+        self.all[kept.number as usize] = QueueState {
+            space,
+            name: kept.name,
+            mode: kept.mode,
+            counts: kept.finished,
+            is_kept: true,
+            ..QueueState::vacant()
+        };
+    }
+
+    /// Whether there is a queue of this number.
+    #[cfg(feature = "file")]
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.all.get(number as usize).is_some_and(|queue| queue.is_kept)
+    }
+
+    /// How many queues there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
     }
 
     pub(super) fn at(&self, number: u32) -> &QueueState {

@@ -96,6 +96,16 @@ impl Table {
         self.slots.get_mut(at as usize)?.as_mut()
     }
 
+    /// The jobs that have ever been claimed.
+    pub(super) fn with_attempts(&self) -> Vec<u32> {
+        let numbered = (0_u32..).zip(&self.slots);
+        let claimed = |slot: &Slot| slot.record.claim.is_some() || slot.record.trail.is_some();
+        numbered
+            .filter(|(_, slot)| slot.as_ref().is_some_and(claimed))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.index.len() as u64
     }

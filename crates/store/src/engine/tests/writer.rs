@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 const LONG: Duration = Duration::from_secs(20);
 
 fn start(keep: impl Keep + 'static) -> Writer {
-    Writer::start("test", Arc::new(ManualClock::new()), Engine::new(), keep, |_, _, _| {}).unwrap()
+    Writer::start("test", Arc::new(ManualClock::new()), Engine::new(), keep, true, |_, _, _| {}).unwrap()
 }
 
 /// Sends a request whose answer is taken, or not.

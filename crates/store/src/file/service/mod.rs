@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use self::finding::Sought;
 use self::questions::Pending;
+use super::FileOptions;
 use super::link::BEAT;
 use super::place::Place;
 use crate::clock::Clock;
@@ -76,12 +77,14 @@ impl Shared {
 pub(super) async fn run(
     place: Arc<Place>,
     clock: Arc<dyn Clock>,
+    options: FileOptions,
     shared: Arc<Shared>,
     orders: mpsc::UnboundedReceiver<Order>,
 ) {
     let mut service = Service {
         place,
         clock,
+        options,
         shared,
         orders,
         pending: BTreeMap::new(),
@@ -119,6 +122,7 @@ enum Next {
 struct Service {
     place: Arc<Place>,
     clock: Arc<dyn Clock>,
+    options: FileOptions,
     shared: Arc<Shared>,
     orders: mpsc::UnboundedReceiver<Order>,
     pending: BTreeMap<u64, Pending>,

@@ -32,6 +32,7 @@ impl Service {
             Arc::clone(&self.clock),
             engine,
             keep,
+            self.options.gather,
             move |end, keep, engine| {
                 // Nobody is to ask an engine that has ended, while its database is being closed.
                 shared.set_here(None);

@@ -7,3 +7,4 @@ fencehold_store::lease_conformance!(|| {
     let directory = tempfile::tempdir().expect("a temporary directory");
     ClockArena::new(move |clock| FileStore::open(directory.path(), clock)).that_restarts()
 });
+fencehold_store::job_conformance!(conformance_factory());

@@ -20,3 +20,4 @@ fencehold_store::lease_conformance!(|| {
     };
     ClockArena::new(join.clone()).and_other(join)
 });
+fencehold_store::job_conformance!(conformance_factory());

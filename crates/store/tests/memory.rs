@@ -1,15 +1,17 @@
 //! `memory:` keeps the contract.
 
 use fencehold_store::MemoryStore;
-use fencehold_store::conformance::{ClockArena, exercise};
+use fencehold_store::conformance::{ClockArena, exercise, exercise_jobs};
 
 fencehold_store::lease_conformance!(|| ClockArena::new(MemoryStore::open));
+fencehold_store::job_conformance!(conformance_factory());
 
 /// Nothing but what needs a restart is beyond a store that keeps nothing.
 #[test]
 fn only_restarts_are_not_applicable() {
-    let report = exercise(&conformance_factory());
-    let beyond = |name: &String| !name.starts_with("restart::");
-    assert_eq!(report.not_applicable.iter().filter(|name| beyond(name)).collect::<Vec<_>>(), [""; 0]);
-    assert!(report.passed.len() > 100, "{} cases passed", report.passed.len());
+    for report in [exercise(&conformance_factory()), exercise_jobs(&conformance_factory())] {
+        let beyond = |name: &String| !name.starts_with("restart::");
+        assert_eq!(report.not_applicable.iter().filter(|name| beyond(name)).collect::<Vec<_>>(), [""; 0]);
+        assert!(report.passed.len() > 100, "{} cases passed", report.passed.len());
+    }
 }

@@ -24,7 +24,7 @@ const LOOKS_MAX: usize = 200_000;
 /// An arena, seen from one namespace.
 pub(super) struct Ground {
     pub(super) arena: Arc<dyn Arena>,
-    call: Call,
+    pub(super) call: Call,
 }
 
 /// A lease that was granted, as its holder knows it.
@@ -107,11 +107,11 @@ impl Ground {
     }
 
     /// The handle of an owner: `A` has one, everybody else the other.
-    fn handle(&self, owner: &Owner) -> Arc<dyn LeaseStore> {
+    pub(super) fn handle(&self, owner: &Owner) -> Arc<dyn LeaseStore> {
         if owner.as_str() == "A" { self.arena.store() } else { self.arena.other() }
     }
 
-    fn drive<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
+    pub(super) fn drive<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
         drive(&*self.arena, future)
     }
 

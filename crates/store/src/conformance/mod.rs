@@ -10,6 +10,7 @@
 //! use fencehold_store::conformance::ClockArena;
 //!
 //! fencehold_store::lease_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
+//! fencehold_store::job_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
 //! # fn main() {}
 //! ```
 //!
@@ -20,6 +21,7 @@
 mod arena;
 mod drive;
 mod ground;
+mod job;
 mod lease;
 
 use std::io::Write as _;
@@ -61,8 +63,21 @@ pub struct Report {
 ///
 /// When the store breaks a promise.
 pub fn exercise(factory: &impl Factory) -> Report {
+    exercise_all(factory, lease::CASES)
+}
+
+/// The same for every case of the job contract; [`job_conformance!`](crate::job_conformance) makes a test of each.
+///
+/// # Panics
+///
+/// When the store breaks a promise.
+pub fn exercise_jobs(factory: &impl Factory) -> Report {
+    exercise_all(factory, job::CASES)
+}
+
+fn exercise_all(factory: &impl Factory, cases: &[Case]) -> Report {
     let mut report = Report::default();
-    for case in lease::CASES {
+    for case in cases {
         let name = format!("{}::{}", case.theme, case.name);
         let list = if run(factory, case) { &mut report.passed } else { &mut report.not_applicable };
         list.push(name);
@@ -76,7 +91,20 @@ pub fn exercise(factory: &impl Factory) -> Report {
 ///
 /// When the store breaks the promise, and when there is no such case.
 pub fn check(factory: &impl Factory, theme: &str, name: &str) {
-    let case = lease::CASES.iter().find(|case| case.theme == theme && case.name == name);
+    check_one(factory, lease::CASES, theme, name);
+}
+
+/// Runs one case of the job contract by its name.
+///
+/// # Panics
+///
+/// When the store breaks the promise, and when there is no such case.
+pub fn check_job(factory: &impl Factory, theme: &str, name: &str) {
+    check_one(factory, job::CASES, theme, name);
+}
+
+fn check_one(factory: &impl Factory, cases: &[Case], theme: &str, name: &str) {
+    let case = cases.iter().find(|case| case.theme == theme && case.name == name);
     run(factory, case.unwrap_or_else(|| panic!("there is no case {theme}::{name}")));
 }
 

@@ -1,0 +1,346 @@
+//! Taking jobs: in which order, how many, by whom, and what happens when the answer is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use fencehold_core::Token;
+use fencehold_core::job::{Ended, JobId, State, Terms};
+
+use super::ground::{Work, label, queue, terms, works};
+use crate::conformance::Verdict;
+use crate::conformance::arena::Power;
+use crate::conformance::drive::at_once;
+use crate::conformance::ground::{Ground, until};
+use crate::error::StoreError;
+use crate::job::{ClaimRequest, NewJob};
+
+fn ids(works: &[Work]) -> Vec<JobId> {
+    works.iter().map(|work| work.job.id).collect()
+}
+
+/// A claim hands over all that a handler needs, and the job shows who works on it.
+pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Ground) -> Verdict {
+    let job = NewJob {
+        terms: terms(),
+        labels: vec![label("tenant", "acme")],
+        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        ..g.job_for("q")
+    };
+    let id = g.put_with(job.clone());
+    let claimed = g.work("q", "A").job;
+    assert_eq!((claimed.id, claimed.queue, claimed.kind), (id, job.queue, job.kind));
+    assert_eq!((claimed.payload, claimed.labels, claimed.trace), (job.payload, job.labels, job.trace));
+    assert_eq!((claimed.terms, claimed.attempt), (job.terms, 1));
+    assert_eq!((claimed.failures, claimed.crashes, claimed.checkpoint), (0, 0, None));
+    assert!(claimed.effects.is_empty() && claimed.undo_of.is_none());
+    g.assert_ms("a full ttl", claimed.remaining_ms, g.ttl_ms());
+    let view = g.detail(id).job;
+    assert_eq!((view.state, view.token, view.attempts), (State::Running, claimed.token, 1));
+    let runner = view.runner.expect("somebody works on it");
+    assert_eq!((runner.owner.as_str(), runner.ttl_ms), ("A", g.ttl_ms()));
+    Ok(())
+}
+
+/// P2: every attempt has a token of its own, larger than every one before it, of whichever job.
+pub(super) fn every_attempt_has_a_token_of_its_own(g: &Ground) -> Verdict {
+    g.put_many("q", 3);
+    g.put_many("r", 3);
+    let mut newest = Token::NONE;
+    for queue_name in ["q", "r", "q", "r", "q", "r"] {
+        let work = g.work(queue_name, "A");
+        assert!(work.job.token > newest, "{} after {newest}", work.job.token);
+        newest = work.job.token;
+        if queue_name == "q" {
+            g.complete(&work).expect("a live claim");
+        }
+    }
+    Ok(())
+}
+
+/// Jobs are claimed by priority, and then in the order of their arrival.
+pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Ground) -> Verdict {
+    let ranks = [0, 5, -3, 0, 5];
+    let put: Vec<JobId> = ranks
+        .iter()
+        .map(|priority| {
+            g.put_with(NewJob { terms: Terms { priority: *priority, ..terms() }, ..g.job_for("q") })
+        })
+        .collect();
+    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
+    assert_eq!(ids(&works), [put[1], put[4], put[0], put[3], put[2]]);
+    Ok(())
+}
+
+/// A claim takes no more than its limit, and no more than there are.
+pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Ground) -> Verdict {
+    let put = g.put_many("q", 5);
+    let first = g.claim(ClaimRequest { limit: 3, ..g.claim_for("q", "A") });
+    assert_eq!(ids(&first), put[..3]);
+    let rest = g.claim(ClaimRequest { limit: 100, ..g.claim_for("q", "B") });
+    assert_eq!(ids(&rest), put[3..]);
+    assert!(g.try_work("q", "C").is_none());
+    assert_eq!((g.count("q", State::Queued), g.count("q", State::Running)), (0, 5));
+    Ok(())
+}
+
+/// A claim takes from the queues that it names and from no other.
+pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Ground) -> Verdict {
+    g.put("other");
+    let (q, r) = (g.put("q"), g.put("r"));
+    let request =
+        ClaimRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], limit: 10, ..g.claim_for("q", "A") };
+    let mut claimed = ids(&g.claim(request));
+    claimed.sort_unstable();
+    assert_eq!(claimed, [q, r]);
+    assert_eq!(g.count("other", State::Queued), 1);
+    Ok(())
+}
+
+/// Queues take turns by their weights, in one claim as in many, and none starves.
+pub(super) fn queues_take_turns_by_their_weights(g: &Ground) -> Verdict {
+    for limit in [1, 40] {
+        let names = [format!("heavy-{limit}"), format!("light-{limit}")];
+        for name in &names {
+            g.put_many(name, 40);
+        }
+        let queues = vec![(queue(&names[0]), 3), (queue(&names[1]), 1)];
+        let mut heavy = 0;
+        for _ in 0..40 / limit {
+            let request = ClaimRequest { queues: queues.clone(), limit, ..g.claim_for("q", "A") };
+            let works = g.claim(request);
+            assert_eq!(works.len(), limit);
+            heavy += works.iter().filter(|work| work.job.queue == queues[0].0).count();
+        }
+        assert!((28..=32).contains(&heavy), "three of four are of the heavy queue, not {heavy} of 40");
+    }
+    Ok(())
+}
+
+/// One who waits is given the first job that comes, at once and without asking again.
+pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    let id = g.put("q");
+    let claimed = waiting.answer().expect("a claim that is answered");
+    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
+    until("an empty line", || g.queue_view("q").is_some_and(|view| view.claimers == 0));
+    Ok(())
+}
+
+/// The answer says how long the request stood in line, so that its holder can count from before it asked.
+pub(super) fn a_claim_says_how_long_it_stood_in_line(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    g.needs(Power::MovesTime)?;
+    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    g.pass(g.ttl_ms() / 2);
+    g.put("q");
+    let claimed = waiting.answer().expect("a claim that is answered");
+    let stood_ms = g.ttl_ms() / 2;
+    assert!((stood_ms..stood_ms + g.ttl_ms() / 3).contains(&claimed.waited_ms), "{} ms", claimed.waited_ms);
+    g.assert_ms("a full ttl from the claim", claimed.jobs[0].remaining_ms, g.ttl_ms());
+    Ok(())
+}
+
+/// Those who wait are served in the order in which they came, and one who only tries passes nobody.
+pub(super) fn those_who_wait_are_served_in_order(g: &Ground) -> Verdict {
+    g.needs_a_fair_line()?;
+    let names = ["first", "second", "third"];
+    let waiting = names.map(|name| g.line_up(g.claim_and_wait("q", name)));
+    for (name, waiting) in names.into_iter().zip(waiting) {
+        let id = g.put("q");
+        let claimed = waiting.answer().expect("a claim that is answered");
+        assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id], "{name}");
+        assert_eq!(g.detail(id).job.runner.map(|runner| runner.owner.to_string()).as_deref(), Some(name));
+    }
+    Ok(())
+}
+
+/// R19: one whose own time is up is given nothing afterwards, and the job goes to the next.
+pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    g.needs(Power::MovesTime)?;
+    let wait_ms = g.ttl_ms() / 3;
+    let short = g.line_up(ClaimRequest { wait_ms, ..g.claim_for("q", "B") });
+    let patient = g.line_up(g.claim_and_wait("q", "C"));
+    g.pass(wait_ms);
+    let id = g.put("q");
+    let claimed = patient.answer().expect("a claim that is answered");
+    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(short.answer().expect("a claim that is answered").jobs, []);
+    assert_eq!(g.detail(id).job.attempts, 1, "it was given to nobody else in between");
+    Ok(())
+}
+
+/// R19: to the millisecond.
+pub(super) fn one_who_waits_is_served_until_its_time_is_up_and_not_at_it(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let wait_ms = g.ttl_ms() / 2;
+    for (early_ms, given) in [(1, 1), (0, 0)] {
+        let name = format!("q{early_ms}");
+        let waiting = g.line_up(ClaimRequest { wait_ms, ..g.claim_for(&name, "B") });
+        g.pass(wait_ms - early_ms);
+        let id = g.put(&name);
+        let claimed = waiting.answer().expect("a claim that is answered");
+        assert_eq!(claimed.jobs.len(), given, "{early_ms} ms before its time is up");
+        assert_eq!(g.state(id) == State::Running, given == 1);
+    }
+    Ok(())
+}
+
+/// R14: jobs are handed over, and the one who waited for them is not there any more: they go back at once, and it
+/// counts as nothing.
+pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    g.needs(Power::NoticesLeaving)?;
+    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    waiting.freeze();
+    let id = g.put_with(NewJob { terms: terms(), ..g.job_for("q") });
+    until("the late claim", || g.state(id) == State::Running);
+    assert!(waiting.leave().is_none(), "it never saw its job");
+    until("a job that is ready again", || g.state(id) == State::Queued);
+    assert!(matches!(g.ended(id), Some(Ended::Abandoned | Ended::HandedBack)), "and visible as such");
+    assert_eq!(g.counts_of(id), (0, 0));
+    assert_eq!(g.work("q", "C").job.id, id);
+    Ok(())
+}
+
+/// One that leaves the line is passed over.
+pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    g.needs(Power::NoticesLeaving)?;
+    let gone = g.line_up(g.claim_and_wait("q", "B"));
+    let stays = g.line_up(g.claim_and_wait("q", "C"));
+    assert!(gone.leave().is_none());
+    until("a shorter line", || g.queue_view("q").is_some_and(|view| view.claimers == 1));
+    let id = g.put("q");
+    assert_eq!(stays.answer().expect("a claim that is answered").jobs.len(), 1);
+    assert_eq!(g.detail(id).job.attempts, 1);
+    Ok(())
+}
+
+/// R13: the answer is lost; the same claim again gets the same jobs and tokens, with the time that remains.
+pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Ground) -> Verdict {
+    g.put_many("q", 3);
+    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+    let first = g.claim(request.clone());
+    assert_eq!(first.len(), 2);
+    if g.has(Power::MovesTime) {
+        g.pass(g.ttl_ms() / 3);
+    }
+    let again = g.claim(request);
+    let told = |works: &[Work]| -> Vec<_> {
+        works
+            .iter()
+            .map(|work| (work.job.id, work.job.token, work.job.attempt))
+            .collect()
+    };
+    assert_eq!(told(&again), told(&first));
+    for work in &again {
+        if g.has(Power::MovesTime) {
+            g.assert_ms("what remains", work.job.remaining_ms, g.ttl_ms() - g.ttl_ms() / 3);
+        }
+        g.complete(work).expect("a live claim");
+    }
+    assert_eq!(g.count("q", State::Queued), 1);
+    Ok(())
+}
+
+/// R13: what has come to its end in the meantime is not handed over again, nor anything instead of it.
+pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Ground) -> Verdict {
+    g.put_many("q", 3);
+    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+    let first = g.claim(request.clone());
+    g.complete(&first[0]).expect("a live claim");
+    let again = g.claim(request);
+    assert_eq!(ids(&again), [first[1].job.id]);
+    assert_eq!(g.count("q", State::Queued), 1);
+    Ok(())
+}
+
+/// R13: many times at once, it takes its jobs once.
+pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Ground) -> Verdict {
+    for _ in 0..10 {
+        let put = g.put_many("q", 4);
+        let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+        let answers = at_once(6, |_| g.claim_raw(request.clone()));
+        for answer in answers {
+            match answer {
+                Ok(claimed) => assert_eq!(ids(&works(request.hold, claimed)), put[..2]),
+                // A later sending took its place.
+                Err(StoreError::Unavailable { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let rest = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
+        assert_eq!(ids(&rest), put[2..]);
+    }
+    Ok(())
+}
+
+/// P7: the same request again, while the first still stands in line, takes its place.
+pub(super) fn the_same_claim_again_keeps_its_place_in_line(g: &Ground) -> Verdict {
+    g.needs_a_fair_line()?;
+    g.needs(Power::MovesTime)?;
+    let request = g.claim_and_wait("q", "B");
+    let first = g.line_up(request.clone());
+    g.pass(10);
+    let behind = g.line_up(g.claim_and_wait("q", "C"));
+    g.pass(10);
+    let again = g.start_claim(request);
+    match first.answer() {
+        Err(StoreError::Unavailable { .. }) => {}
+        other => panic!("the earlier sending got {other:?}"),
+    }
+    let id = g.put("q");
+    let claimed = again.answer().expect("a claim that is answered");
+    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
+    g.put("q");
+    assert_eq!(behind.answer().expect("a claim that is answered").jobs.len(), 1);
+    Ok(())
+}
+
+/// R28: many claim one job at once: one row, one token.
+pub(super) fn one_job_goes_to_one_of_many(g: &Ground) -> Verdict {
+    for _ in 0..20 {
+        let id = g.put("q");
+        let claimed: Vec<Work> = at_once(8, |nth| g.try_work("q", ["A", "B"][nth % 2]))
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(ids(&claimed), [id]);
+        assert_eq!(g.detail(id).job.token, claimed[0].job.token);
+        g.complete(&claimed[0]).expect("a live claim");
+    }
+    Ok(())
+}
+
+/// P1: many jobs pass through many hands, each through one.
+pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Ground) -> Verdict {
+    const JOBS: usize = 200;
+    let put = g.put_many("q", JOBS);
+    let done: Mutex<BTreeMap<JobId, Token>> = Mutex::new(BTreeMap::new());
+    at_once(6, |nth| {
+        loop {
+            let request = ClaimRequest { limit: 3, ..g.claim_for("q", ["A", "B"][nth % 2]) };
+            let works = g.claim(request);
+            if works.is_empty() {
+                return;
+            }
+            for work in works {
+                g.complete(&work).expect("a live claim");
+                let before = done.lock().expect("a lock").insert(work.job.id, work.job.token);
+                assert_eq!(before, None, "{} was worked on twice", work.job.id);
+            }
+        }
+    });
+    let done = done.into_inner().expect("a lock");
+    assert_eq!(done.len(), put.len());
+    let mut tokens: Vec<Token> = done.into_values().collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), JOBS, "each attempt has a token of its own");
+    assert_eq!(g.count("q", State::Completed), JOBS as u64);
+    Ok(())
+}

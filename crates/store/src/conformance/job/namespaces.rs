@@ -1,0 +1,75 @@
+//! Tenants do not meet: a job of another namespace is unknown, whatever is shown for it.
+
+use fencehold_core::job::{Refusal, State};
+
+use super::ground::{fresh_id, unique};
+use crate::conformance::Verdict;
+use crate::conformance::arena::Power;
+use crate::conformance::ground::Ground;
+use crate::job::{JobFilter, NewJob, QueueMode};
+
+/// Queues of the same name in two namespaces are two queues.
+pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let id = g.put("q");
+    assert!(other.try_work("q", "A").is_none());
+    assert!(other.queue_view("q").is_none_or(|mut view| *view.counts.of(State::Queued) == 0));
+    assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
+    g.set_queue("q", QueueMode::Paused);
+    let theirs = other.put("q");
+    assert_eq!(other.work("q", "A").job.id, theirs);
+    g.set_queue("q", QueueMode::Open);
+    assert_eq!(g.work("q", "A").job.id, id);
+    Ok(())
+}
+
+/// R34: the right id, hold id and token under the wrong namespace are worth nothing, and change nothing.
+pub(super) fn a_job_of_another_namespace_is_unknown(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let work = g.new_work("q", "A");
+    let id = work.job.id;
+    assert!(other.find(id).is_none());
+    assert_eq!(other.renew_work(&work), Err(Refusal::Unknown));
+    assert_eq!(other.complete(&work), Err(Refusal::Unknown));
+    assert_eq!(other.record(&work, "charge", "1").map(drop), Err(Refusal::Unknown));
+    assert_eq!(other.cancel(id, true), Err(Refusal::Unknown));
+    assert_eq!(other.retry(id), Err(Refusal::Unknown));
+    assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    assert!(other.start_wait(id, 1_000).answer().expect("an answer").is_none());
+    assert!(other.findings().is_empty());
+    g.complete(&work).expect("a live claim");
+    assert!(other.find(id).is_none(), "also when it has come to its end");
+    assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    Ok(())
+}
+
+/// A hold id of one namespace gets nothing in another.
+pub(super) fn a_claim_means_nothing_in_another_namespace(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    g.put("q");
+    let request = g.claim_for("q", "A");
+    assert_eq!(g.claim(request.clone()).len(), 1);
+    assert!(other.claim(request.clone()).is_empty());
+    let theirs = other.put("q");
+    assert_eq!(other.claim(request)[0].job.id, theirs);
+    Ok(())
+}
+
+/// A unique key of one namespace is free in another.
+pub(super) fn a_unique_key_is_its_namespaces_own(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let job = NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") };
+    g.put_with(job.clone());
+    other.put_with(NewJob { id: fresh_id().0, payload: "{\"other\":1}".into(), ..job });
+    Ok(())
+}
+
+/// What happens to the jobs of one namespace is not told in another.
+pub(super) fn events_of_another_namespaces_jobs_are_not_told(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    let other = g.in_namespace("other");
+    let id = g.put("q");
+    assert_eq!(g.job_facts(id).len(), 1);
+    assert!(other.events().is_empty());
+    Ok(())
+}

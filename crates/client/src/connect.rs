@@ -313,7 +313,7 @@ async fn open(url: StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore
     }
 }
 
-fn no_thread(error: &std::io::Error) -> Error {
+pub(crate) fn no_thread(error: &std::io::Error) -> Error {
     Error::Unavailable { why: format!("no thread could be started: {error}") }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use fencehold_core::{Key, Owner, Refusal, Task, Token};
-use fencehold_store::StoreError;
+use fencehold_store::{HoldRef, StoreError};
 use tracing::Instrument;
 
 use crate::bell::lock;
@@ -52,6 +52,7 @@ use crate::watch::{LeaseWatch, State, YieldNotice};
 /// worked. Where a process ends right after the drop, the lease may be left to run out.
 #[must_use = "a lease is given back as soon as its guard is dropped"]
 pub struct Lease {
+    hold: HoldRef,
     holding: Arc<Holding>,
     handle: Arc<Handle>,
     /// Nothing is left to give back.
@@ -59,13 +60,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(holding: Arc<Holding>, handle: Arc<Handle>) -> Self {
-        Lease { holding, handle, done: false }
+    pub(crate) fn new(hold: HoldRef, holding: Arc<Holding>, handle: Arc<Handle>) -> Self {
+        Lease { hold, holding, handle, done: false }
     }
 
     /// Which key is held; of several that were asked for, the one that was granted.
     pub fn key(&self) -> &Key {
-        &self.holding.granted.key
+        &self.hold.key
     }
 
     /// The fencing token: larger than every token that this key was ever held under before.
@@ -157,7 +158,7 @@ impl Lease {
 
     /// Follows the lease from beside it: every new deadline, every change of state.
     pub fn watch(&self) -> LeaseWatch {
-        LeaseWatch::new(Arc::clone(&self.holding))
+        LeaseWatch::new(self.hold.key.clone(), Arc::clone(&self.holding))
     }
 
     /// Runs a future under the lease. If the lease is lost, the future is dropped, at once, and the error says why.
@@ -211,7 +212,7 @@ impl Lease {
         let mut failures = 0;
         loop {
             let call = hub.call(hub.patience_ms);
-            let released = hub.store.release(&call, vec![holding.hold_ref()]);
+            let released = hub.store.release(&call, vec![self.hold.clone()]);
             let error = match hub.answer(hub.patience_ms, released).await {
                 Ok(mut answers) => {
                     self.done = true;
@@ -237,7 +238,7 @@ impl Lease {
     async fn released(&self, answer: Result<Token, Refusal>) -> Result<(), Error> {
         let (hub, holding) = (&self.handle.hub, &self.holding);
         if let Err(refusal) = answer {
-            hub.refused(holding, &refusal);
+            hub.refused(holding, LostReason::from_refusal(&refusal));
             return Err(holding.error(holding.why_lost().await));
         }
         lock(&hub.book).remove(holding.serial);

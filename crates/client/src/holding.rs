@@ -1,4 +1,5 @@
-//! One granted lease as its holder knows it: what it was promised, until when, and whether that still stands.
+//! One granted lease, on a key or on a job, as its holder knows it: what it was promised, until when, and whether that
+//! still stands.
 //!
 //! Time is judged here, by the clock, whenever anybody looks: a thread that comes late makes nobody believe in a lease
 //! that is over. A lease that is lost stays lost.
@@ -6,9 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use fencehold_core::job::JobId;
 use fencehold_core::lease::{How, Renewal};
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token, ttl};
-use fencehold_store::HoldRef;
 use fencehold_store::clock::Clock;
 
 use crate::board::Board;
@@ -47,10 +48,19 @@ pub(crate) struct Renewed {
     pub(crate) slack_ms: u64,
 }
 
+/// What a lease is on.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    /// A key.
+    Key(Key),
+    /// A job: the lease is the claim of one attempt.
+    Job(JobId),
+}
+
 /// What a hold was asked for with.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    pub(crate) key: Key,
+    pub(crate) held: Held,
     pub(crate) token: Token,
     pub(crate) owner: Owner,
     pub(crate) task: Option<Task>,
@@ -79,13 +89,20 @@ struct Standing {
     failure: Option<String>,
     /// Who ended it, and why, is being asked.
     asking: bool,
+    /// Somebody called the job off.
+    cancelled: bool,
 }
 
 impl Holding {
     pub(crate) fn new(serial: u64, granted: Granted, clock: Arc<dyn Clock>) -> Self {
-        let Granted { key, token, owner, task, term, .. } = &granted;
-        let task = task.as_ref().map(tracing::field::display);
-        let span = tracing::info_span!("hold", %key, token = token.get(), %owner, task);
+        let Granted { held, token, owner, task, term, .. } = &granted;
+        let span = match held {
+            Held::Key(key) => {
+                let task = task.as_ref().map(tracing::field::display);
+                tracing::info_span!("hold", %key, token = token.get(), %owner, task)
+            }
+            Held::Job(job) => tracing::info_span!("attempt", %job, token = token.get(), %owner),
+        };
         let standing = Standing {
             snapshot: Snapshot {
                 state: State::Held,
@@ -97,14 +114,17 @@ impl Holding {
             cut_short: term.remaining_ms < granted.ttl_ms,
             failure: None,
             asking: false,
+            cancelled: false,
         };
         Holding { serial, granted, clock, span, board: Board::new(standing) }
     }
 
-    /// How a renewal or a release names this hold.
-    pub(crate) fn hold_ref(&self) -> HoldRef {
-        let Granted { key, hold, token, .. } = &self.granted;
-        HoldRef { key: key.clone(), hold: *hold, token: *token }
+    /// The key, where the lease is on one.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        match &self.granted.held {
+            Held::Key(key) => Some(key),
+            Held::Job(_) => None,
+        }
     }
 
     fn now_ms(&self) -> u64 {
@@ -147,7 +167,7 @@ impl Holding {
                 return None;
             }
             let why = why(standing);
-            standing.asking = why.has_a_name_to_ask_for();
+            standing.asking = self.key().is_some() && why.has_a_name_to_ask_for();
             standing.snapshot.state = State::Lost;
             standing.snapshot.lost = Some(why.clone());
             Some(why)
@@ -215,6 +235,31 @@ impl Holding {
         }
     }
 
+    /// Somebody called the job off.
+    pub(crate) fn call_off(&self) {
+        let called_off = self
+            .board
+            .update(|standing| (!standing.cancelled).then(|| standing.cancelled = true));
+        if called_off.is_some() {
+            tracing::info!(parent: &self.span, "the job was called off");
+        }
+    }
+
+    pub(crate) fn is_called_off(&self) -> bool {
+        self.board.read(|standing, _| standing.cancelled)
+    }
+
+    /// Waits until somebody calls the job off. False: the lease ended first.
+    pub(crate) async fn called_off(&self) -> bool {
+        self.settle();
+        let look = |standing: &Standing, _| match standing {
+            Standing { cancelled: true, .. } => Some(true),
+            Standing { snapshot: Snapshot { state: State::Lost, .. }, .. } => Some(false),
+            _ => None,
+        };
+        self.board.when(look).await
+    }
+
     /// Who ended it, and why; or that nobody can tell.
     pub(crate) fn told_who(&self, who: Option<(Option<Owner>, Option<Reason>)>) {
         self.board.update(|standing| {
@@ -267,7 +312,7 @@ impl Holding {
     }
 
     pub(crate) fn error(&self, why: LostReason) -> Error {
-        Error::lost(self.granted.key.clone(), self.granted.token, why)
+        Error::lost(&self.granted.held, self.granted.token, why)
     }
 }
 
@@ -295,10 +340,10 @@ impl LostReason {
 
 impl fmt::Debug for Holding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Granted { key, token, owner, task, .. } = &self.granted;
+        let Granted { held, token, owner, task, .. } = &self.granted;
         let snapshot = self.look();
         f.debug_struct("Lease")
-            .field("key", key)
+            .field("held", held)
             .field("token", token)
             .field("owner", owner)
             .field("task", task)

@@ -5,18 +5,21 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fencehold_core::{Namespace, Refusal};
+use fencehold_core::Namespace;
+use fencehold_core::job::JobId;
 use fencehold_store::clock::Clock;
-use fencehold_store::{Call, LeaseStore, StoreError};
+use fencehold_store::job::AttemptRef;
+use fencehold_store::{Call, HoldRef, JobStore, LeaseStore, StoreError};
 
 use crate::advice::Advisor;
 use crate::bell::{Bell, lock};
 use crate::board::Board;
 use crate::breaker::{Breaker, BreakerPolicy};
 use crate::error::{Error, LostReason};
-use crate::holding::{Granted, Holding};
+use crate::holding::{Granted, Held, Holding};
 use crate::random::jitter;
-use crate::renewal::{Book, Errands, ask_who, give_back};
+use crate::renewal::{Book, Errands, ask_who, give_back, hand_back};
+use crate::report::Words;
 use crate::retry::{Retries, RetryPolicy};
 use crate::time::{First, Timers, first};
 
@@ -37,6 +40,7 @@ pub(crate) struct Hub {
     pub(crate) timers: Timers,
     pub(crate) book: Mutex<Book>,
     pub(crate) errands: Errands,
+    pub(crate) words: Words,
     closed: Board<bool>,
     /// Nobody can ask for anything any more.
     pub(crate) left: AtomicBool,
@@ -70,6 +74,7 @@ impl Hub {
             timers: Timers::new(Arc::clone(&clock), Arc::clone(&bell)),
             book: Mutex::default(),
             errands: Errands::default(),
+            words: Words::default(),
             closed: Board::new(false),
             left: AtomicBool::new(false),
             serials: AtomicU64::new(1),
@@ -92,6 +97,19 @@ impl Hub {
 
     pub(crate) fn call(&self, patience_ms: u64) -> Call {
         Call::new(self.namespace.clone()).with_patience_ms(patience_ms)
+    }
+
+    /// The store's jobs, if it has any.
+    pub(crate) fn jobs(&self) -> Result<&dyn JobStore, Error> {
+        self.store.jobs().ok_or_else(|| Error::Unsupported {
+            store: self.store.capabilities().store.to_owned(),
+            what: "keep jobs".to_owned(),
+        })
+    }
+
+    /// A name for a job that nobody else has.
+    pub(crate) fn new_job_id(&self) -> Result<JobId, Error> {
+        crate::random::job_id(self.clock.now().wall_ms)
     }
 
     /// Waits for a store's answer, but not for ever: a store that keeps silent past its patience has lost the answer.
@@ -149,23 +167,37 @@ impl Hub {
         lock(&self.book).remove(holding.serial);
         if self.finish(holding) {
             let until_ms = holding.look().deadline_ms;
-            self.spawn(give_back(Arc::clone(self), holding.hold_ref(), until_ms));
+            let Granted { held, hold, token, .. } = &holding.granted;
+            match held {
+                Held::Key(key) => {
+                    let hold = HoldRef { key: key.clone(), hold: *hold, token: *token };
+                    self.spawn(give_back(Arc::clone(self), hold, until_ms));
+                }
+                Held::Job(job) => {
+                    let attempt = AttemptRef { job: *job, hold: *hold, token: *token };
+                    self.spawn(hand_back(Arc::clone(self), attempt, until_ms));
+                }
+            }
         }
     }
 
     /// The store refuses what is asked under a lease. It is sure: there is no way back.
-    pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, refusal: &Refusal) {
+    pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, why: LostReason) {
         lock(&self.book).remove(holding.serial);
-        if holding.lose(LostReason::from_refusal(refusal)) && holding.is_asking_who() {
-            self.spawn(ask_who(Arc::clone(self), Arc::clone(holding)));
+        if holding.lose(why)
+            && holding.is_asking_who()
+            && let Some(key) = holding.key()
+        {
+            self.spawn(ask_who(Arc::clone(self), key.clone(), Arc::clone(holding)));
         }
     }
 
     /// Notes that the holder has done with a lease. True: the store may still keep it for the holder.
     pub(crate) fn finish(&self, holding: &Holding) -> bool {
         if holding.lose(LostReason::Released) {
-            let granted = &holding.granted;
-            self.advisor.saw_work(&granted.key, granted.ttl_ms, holding.age_ms());
+            if let Some(key) = holding.key() {
+                self.advisor.saw_work(key, holding.granted.ttl_ms, holding.age_ms());
+            }
             return true;
         }
         match holding.look().lost {

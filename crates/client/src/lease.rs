@@ -155,11 +155,11 @@ impl LeaseBuilder {
         let terms = self.terms(yield_within_ms, ttl_ms_min)?;
         let (key, token) = (AnyOf(&terms.keys), tracing::field::Empty);
         let span = tracing::info_span!("acquire", %key, owner = %terms.owner, token);
-        let granted = acquire(&handle.hub, &terms, line).instrument(span.clone()).await?;
+        let (hold, granted) = acquire(&handle.hub, &terms, line).instrument(span.clone()).await?;
         span.record("token", granted.token.get());
         drop(span);
         let holding = handle.hub.take_in(granted)?;
-        Ok(Lease::new(holding, handle))
+        Ok(Lease::new(hold, holding, handle))
     }
 
     fn terms(self, yield_within_ms: Option<u64>, ttl_ms_min: u64) -> Result<Terms, BadInput> {

@@ -44,13 +44,25 @@ pub mod fence;
 mod guard;
 mod holding;
 mod hub;
+pub mod job;
+mod jobs;
+mod json;
 mod lease;
+mod once;
+mod operation;
+mod queue;
 mod random;
 mod renewal;
+mod report;
 mod retry;
+mod schedule;
+pub mod testing;
 mod time;
+mod trace;
+mod tries;
 mod wait;
 mod watch;
+mod worker;
 
 pub use advice::Advice;
 pub use breaker::{BreakerPolicy, BreakerState};
@@ -58,9 +70,16 @@ pub use connect::{Connect, Fencehold};
 pub use election::{Election, Leader, Leading, Observer};
 pub use error::{Error, LostReason};
 pub use guard::Lease;
+pub use job::{IntoOutcome, Job, JobError, JobId, OnDoubt, Outcome, StopReason};
+pub use jobs::Jobs;
 pub use lease::LeaseBuilder;
+pub use once::Once;
+pub use operation::{Begun, Operation, Operations};
+pub use queue::{JobBuilder, JobQueue};
 pub use retry::RetryPolicy;
+pub use schedule::Schedule;
 pub use watch::{LeaseWatch, Snapshot, State, YieldNotice};
+pub use worker::{Drained, RunningWorker, Worker};
 
 pub use fencehold_core::lease::How;
 pub use fencehold_core::{
@@ -79,7 +98,7 @@ pub mod store {
     pub use fencehold_store::file;
     pub use fencehold_store::{
         AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest,
-        HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed,
+        HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed,
         RevokeRequest, RevokedLease, StoreError, StoreStatus, StoreUrl, Which, open,
     };
 }

@@ -1,15 +1,25 @@
 //! Where randomness comes from. Everything below this crate takes it as an argument.
 
 use fencehold_core::HoldId;
+use fencehold_core::job::JobId;
 
 use crate::error::Error;
 
 /// A hold id that nobody else has, and nobody can guess.
-#[expect(clippy::disallowed_methods, reason = "the library is where randomness enters")]
 pub(crate) fn hold_id() -> Result<HoldId, Error> {
-    let mut bits = [0; 16];
+    bits().map(HoldId::from_random)
+}
+
+/// A name for one job, made at this moment.
+pub(crate) fn job_id(wall_ms: u64) -> Result<JobId, Error> {
+    bits().map(|bits| JobId::from_random(wall_ms, bits))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the library is where randomness enters")]
+fn bits<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bits = [0; N];
     match getrandom::fill(&mut bits) {
-        Ok(()) => Ok(HoldId::from_random(bits)),
+        Ok(()) => Ok(bits),
         Err(error) => Err(Error::Unavailable { why: format!("the system gives no random bits: {error}") }),
     }
 }

@@ -13,11 +13,12 @@ use fencehold_core::{HoldId, Key, Owner, Refusal, Task, Token};
 use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 
 use crate::error::Error;
-use crate::holding::{Granted, Term};
+use crate::holding::{Granted, Held, Term};
 use crate::hub::Hub;
 use crate::random::hold_id;
 use crate::renewal::{free_unseen_grant, give_back};
 use crate::time::{First, first};
+use crate::tries::{Tries, left_alone};
 
 /// A caller with a limit does not bear with a silent store for longer than that limit; but no less than this.
 const PATIENCE_MS_MIN: u64 = 1_000;
@@ -51,7 +52,7 @@ pub(crate) enum Line {
 }
 
 /// Acquires, on these terms.
-pub(crate) async fn acquire(hub: &Arc<Hub>, terms: &Terms, line: Line) -> Result<Granted, Error> {
+pub(crate) async fn acquire(hub: &Arc<Hub>, terms: &Terms, line: Line) -> Result<(HoldRef, Granted), Error> {
     let started_ms = hub.now_ms();
     let limit_ms = match line {
         Line::None => Some(0),
@@ -64,8 +65,11 @@ pub(crate) async fn acquire(hub: &Arc<Hub>, terms: &Terms, line: Line) -> Result
         started_ms,
         limit_ms,
         claim,
-        failures: 0,
-        failing_since_ms: None,
+        tries: Tries::new(
+            limit_ms
+                .filter(|limit_ms| *limit_ms > 0)
+                .map(|ms| started_ms.saturating_add(ms)),
+        ),
         ended: 0,
     };
     match first(hub.until_closed(), acquisition.run()).await {
@@ -81,15 +85,13 @@ struct Acquisition<'a> {
     /// `None`: as long as it takes; 0: no standing in line.
     limit_ms: Option<u64>,
     claim: Claim<'a>,
-    /// Failures in a row, and since when.
-    failures: u32,
-    failing_since_ms: Option<u64>,
+    tries: Tries,
     /// How often in a row the store has taken a hold id for used.
     ended: u32,
 }
 
 impl Acquisition<'_> {
-    async fn run(&mut self) -> Result<Granted, Error> {
+    async fn run(&mut self) -> Result<(HoldRef, Granted), Error> {
         loop {
             self.admitted().await?;
             let sent_ms = self.hub.now_ms();
@@ -148,7 +150,11 @@ impl Acquisition<'_> {
     }
 
     /// A grant, if it comes in time to be of use.
-    async fn granted(&mut self, sent_ms: u64, acquired: Acquired) -> Result<Option<Granted>, Error> {
+    async fn granted(
+        &mut self,
+        sent_ms: u64,
+        acquired: Acquired,
+    ) -> Result<Option<(HoldRef, Granted)>, Error> {
         let Acquired { key, grant, waited_ms } = acquired;
         let term = Term::new(sent_ms, waited_ms, grant.remaining_ms);
         let now_ms = self.hub.now_ms();
@@ -166,8 +172,18 @@ impl Acquisition<'_> {
         }
         self.hub.advisor.saw_round_trip(trip_ms);
         let Terms { owner, task, ttl_ms, max_age_ms, .. } = self.terms.clone();
-        let hold = self.claim.request.hold;
-        Ok(Some(Granted { key, token: grant.token, owner, task, ttl_ms, max_age_ms, hold, term }))
+        let hold = HoldRef { key: key.clone(), hold: self.claim.request.hold, token: grant.token };
+        let granted = Granted {
+            held: Held::Key(key),
+            token: hold.token,
+            owner,
+            task,
+            ttl_ms,
+            max_age_ms,
+            hold: hold.hold,
+            term,
+        };
+        Ok(Some((hold, granted)))
     }
 
     fn timed_out(&self, now_ms: u64) -> Error {
@@ -178,8 +194,7 @@ impl Acquisition<'_> {
     /// Not granted: gives up with an error, or makes ready to ask again.
     async fn refused(&mut self, error: StoreError, line_until_ms: u64) -> Result<(), Error> {
         let StoreError::Refused { key, refusal } = error else { return self.failed(error).await };
-        self.failures = 0;
-        self.failing_since_ms = None;
+        self.tries.answered();
         let now_ms = self.hub.now_ms();
         match refusal {
             Refusal::Held { .. } if self.has_time(now_ms) => {
@@ -222,46 +237,15 @@ impl Acquisition<'_> {
         if !again {
             return Err(error.into());
         }
-        let now_ms = self.hub.now_ms();
-        self.failures = self.failures.saturating_add(1);
-        let give_up_ms = self.give_up_ms(now_ms);
-        let mut at_ms = now_ms.saturating_add(self.hub.retries.backoff_ms(self.failures));
-        loop {
-            if at_ms >= give_up_ms {
-                return Err(error.into());
-            }
-            self.pause_until(at_ms).await;
-            match self.hub.retries.take(self.hub.now_ms()) {
-                Ok(()) => break,
-                // Everybody of this handle waits for the same budget: do not come back all at once.
-                Err(ready_ms) => at_ms = ready_ms.saturating_add(self.hub.retries.backoff_ms(1)),
-            }
-        }
-        tracing::debug!(failures = self.failures, %error, "asking the store again");
-        Ok(())
-    }
-
-    /// Until when a store that cannot be reached is asked again: up to the caller's own limit; where there is none, for
-    /// as long as the handle's patience lasts.
-    fn give_up_ms(&mut self, now_ms: u64) -> u64 {
-        let since_ms = *self.failing_since_ms.get_or_insert(now_ms);
-        match self.until_ms() {
-            Some(until_ms) if !self.is_try() => until_ms,
-            _ => since_ms.saturating_add(self.hub.patience_ms),
-        }
+        self.tries.pause(self.hub, error).await.map_err(Error::from)
     }
 
     /// Waits for the breaker to let this call through.
     async fn admitted(&mut self) -> Result<(), Error> {
-        loop {
-            let now_ms = self.hub.now_ms();
-            let Err(at_ms) = self.hub.breaker.admit(now_ms) else { return Ok(()) };
-            if self.is_try() || at_ms >= self.give_up_ms(now_ms) {
-                let why = "it has failed too often, and is left alone for a moment".to_owned();
-                return Err(Error::Unavailable { why });
-            }
-            self.pause_until(at_ms).await;
+        if self.is_try() {
+            return self.hub.breaker.admit(self.hub.now_ms()).map_err(|_| left_alone());
         }
+        self.tries.admitted(self.hub).await
     }
 
     /// Pauses, but not past the caller's own time.

@@ -79,18 +79,19 @@ pub struct YieldNotice {
 /// ```
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
+    key: Key,
     holding: Arc<Holding>,
     seen: u64,
 }
 
 impl LeaseWatch {
-    pub(crate) fn new(holding: Arc<Holding>) -> Self {
-        LeaseWatch { holding, seen: 0 }
+    pub(crate) fn new(key: Key, holding: Arc<Holding>) -> Self {
+        LeaseWatch { key, holding, seen: 0 }
     }
 
     /// Which key.
     pub fn key(&self) -> &Key {
-        &self.holding.granted.key
+        &self.key
     }
 
     /// Its fencing token.

@@ -17,13 +17,17 @@
 
 mod election;
 mod fence;
+mod job;
 mod lease;
+mod queue;
 
 use std::sync::Arc;
 
 pub use election::{Election, Leader, Observer};
 pub use fence::FencedFile;
+pub use job::{Job, Once};
 pub use lease::{Lease, LeaseBuilder, LeaseWatch};
+pub use queue::{JobBuilder, JobQueue, Jobs, Operations};
 
 use crate::advice::Advice;
 use crate::bell::block_on;
@@ -72,6 +76,21 @@ impl Fencehold {
     /// An election: whoever holds this key leads. See [`crate::Fencehold::election`].
     pub fn election(&self, key: impl AsRef<str>) -> Election {
         Election::new(self.inner.election(key))
+    }
+
+    /// A queue of jobs. See [`crate::Fencehold::queue`].
+    pub fn queue(&self, name: impl AsRef<str>) -> JobQueue {
+        JobQueue::new(self.inner.queue(name))
+    }
+
+    /// The jobs of all queues. See [`crate::Fencehold::jobs`].
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.inner.jobs())
+    }
+
+    /// Operations of request handlers. See [`crate::Fencehold::operations`].
+    pub fn operations(&self) -> Operations {
+        Operations::new(self.inner.operations())
     }
 
     /// What ttl would suit. See [`crate::Fencehold::advice`].

@@ -172,11 +172,11 @@ mod tests {
     use fencehold_store::clock::ManualClock;
 
     use super::*;
-    use crate::holding::Granted;
+    use crate::holding::{Granted, Held};
 
     fn holding(serial: u64, from_ms: u64, ttl_ms: u64) -> Arc<Holding> {
         let granted = Granted {
-            key: Key::new(format!("k/{serial}")).expect("a key"),
+            held: Held::Key(Key::new(format!("k/{serial}")).expect("a key")),
             token: Token::new(1),
             owner: Owner::new("me").expect("an owner"),
             task: None,

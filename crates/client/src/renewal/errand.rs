@@ -4,7 +4,9 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use fencehold_core::Key;
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
+use fencehold_store::job::{AttemptRef, Report, Word};
 use fencehold_store::{AcquireRequest, HoldRef, StoreError};
 
 use crate::bell::lock;
@@ -83,6 +85,26 @@ pub(crate) async fn give_back(hub: Arc<Hub>, hold: HoldRef, until_ms: u64) {
     }
 }
 
+/// Hands a job back, trying until its claim would have run out anyway.
+pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64) {
+    let mut failures = 0;
+    while let Some(jobs) = hub.store.jobs() {
+        let call = hub.call(hub.patience_ms);
+        let report = Report { attempt: attempt.clone(), word: Word::HandBack };
+        match hub.answer(hub.patience_ms, jobs.report(&call, vec![report])).await {
+            Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) => {
+                failures += 1;
+                if !pause(&hub, failures, until_ms).await {
+                    tracing::debug!(job = %attempt.job, "the claim was left to run out: the store could not be reached");
+                    return;
+                }
+            }
+            // Handed back, or over in another way: either is fine.
+            _ => return,
+        }
+    }
+}
+
 /// Frees what an acquisition may have been granted without its caller ever knowing. The token is not known; asking
 /// again by the same hold id tells it. Where nothing was granted, this takes the request out of the line, and uses up
 /// its hold id if the key is free, so that a sending that is still on its way comes too late.
@@ -121,10 +143,9 @@ pub(crate) async fn free_unseen_grant(hub: Arc<Hub>, request: AcquireRequest, se
 }
 
 /// Asks who ended a lease, and why.
-pub(crate) async fn ask_who(hub: Arc<Hub>, holding: Arc<Holding>) {
+pub(crate) async fn ask_who(hub: Arc<Hub>, key: Key, holding: Arc<Holding>) {
     let told = Told(&holding);
     let call = hub.call(ASK_WHO_MS);
-    let key = holding.granted.key.clone();
     if let Ok(Some(view)) = hub.answer(ASK_WHO_MS, hub.store.get(&call, key)).await {
         let ending = view
             .endings

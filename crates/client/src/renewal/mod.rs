@@ -1,4 +1,4 @@
-//! The keeper: one thread of a handle's own that renews its leases, watches their deadlines, wakes sleepers and runs
+//! The keeper: one thread of a handle's own that renews its leases, those on keys and those on jobs, watches their deadlines, wakes sleepers and runs
 //! errands in the background.
 //!
 //! It is a thread and not a task because an executor that is blocked, by a slow handler or a debugger, must not lose
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 pub(crate) use book::Book;
-pub(crate) use errand::{Errands, ask_who, free_unseen_grant, give_back};
+pub(crate) use errand::{Errands, ask_who, free_unseen_grant, give_back, hand_back};
 
 use crate::bell::{Bell, lock};
 use crate::hub::Hub;
@@ -95,8 +95,11 @@ impl Keeper {
             if due.is_empty() {
                 return;
             }
-            self.tasks
-                .push(Task::new(Box::pin(renew::renew(Arc::clone(&self.hub), due)), &self.hub.bell));
+            let (keys, jobs): (Vec<_>, Vec<_>) = due.into_iter().partition(|holding| holding.key().is_some());
+            for due in [keys, jobs].into_iter().filter(|due| !due.is_empty()) {
+                let renewal = Box::pin(renew::renew(Arc::clone(&self.hub), due));
+                self.tasks.push(Task::new(renewal, &self.hub.bell));
+            }
         }
     }
 

@@ -1,58 +1,110 @@
-//! One renewal call for many leases, and what its answers mean.
+//! One renewal call for many leases, on keys or on jobs, and what its answers mean.
 
 use std::sync::Arc;
 
-use fencehold_core::Refusal;
 use fencehold_core::lease::Renewal;
-use fencehold_store::HoldRef;
+use fencehold_store::job::AttemptRef;
+use fencehold_store::{HoldRef, StoreError};
 
 use crate::bell::lock;
-use crate::holding::Holding;
+use crate::error::LostReason;
+use crate::holding::{Granted, Held, Holding};
 use crate::hub::Hub;
 use crate::random::jitter;
 
 /// The store is given this part of the shortest ttl to answer, so that there is time for a second and a third try.
 const PATIENCE_PART: u64 = 6;
 
-/// Renews them all.
+/// What one renewal brought.
+enum Answer {
+    Kept {
+        renewal: Renewal,
+        /// Somebody called the job off.
+        called_off: bool,
+    },
+    Lost(LostReason),
+}
+
+/// The answers to one call, in order, and how long it stood in line.
+type Answers = (Vec<Answer>, u64);
+
+/// Renews them all: either leases on keys, or leases on jobs.
 pub(super) async fn renew(hub: Arc<Hub>, due: Vec<Arc<Holding>>) {
     let shortest_ms = due.iter().map(|holding| holding.granted.ttl_ms).min().unwrap_or(0);
     let patience_ms = (shortest_ms / PATIENCE_PART).clamp(1, hub.patience_ms.max(1));
-    let holds: Vec<HoldRef> = due.iter().map(|holding| holding.hold_ref()).collect();
-    let call = hub.call(patience_ms);
+    let (mut holds, mut attempts) = (Vec::new(), Vec::new());
+    for Granted { held, hold, token, .. } in due.iter().map(|holding| &holding.granted) {
+        match held {
+            Held::Key(key) => holds.push(HoldRef { key: key.clone(), hold: *hold, token: *token }),
+            Held::Job(job) => attempts.push(AttemptRef { job: *job, hold: *hold, token: *token }),
+        }
+    }
     let mut unanswered = Unanswered { hub: &hub, due, why: "the call to the store broke off".to_owned() };
     let sent_ms = hub.now_ms();
     let limit_ms = patience_ms.saturating_add(patience_ms / 2);
-    match hub.answer_within(limit_ms, hub.store.renew(&call, holds)).await {
-        Ok(renewed) => {
-            let trip_ms = hub.now_ms().saturating_sub(sent_ms).saturating_sub(renewed.waited_ms);
-            hub.advisor.saw_round_trip(trip_ms);
+    let answers = async {
+        if attempts.is_empty() {
+            renew_keys(&hub, patience_ms, holds).await
+        } else {
+            renew_jobs(&hub, patience_ms, attempts).await
+        }
+    };
+    match hub.answer_within(limit_ms, answers).await {
+        Ok((answers, waited_ms)) => {
+            hub.advisor
+                .saw_round_trip(hub.now_ms().saturating_sub(sent_ms).saturating_sub(waited_ms));
             "the store left a renewal unanswered".clone_into(&mut unanswered.why);
-            let answered = unanswered.due.len().min(renewed.answers.len());
-            for (holding, answer) in unanswered.due.drain(..answered).zip(renewed.answers) {
-                take_answer(&hub, &holding, sent_ms, renewed.waited_ms, answer);
+            let answered = unanswered.due.len().min(answers.len());
+            for (holding, answer) in unanswered.due.drain(..answered).zip(answers) {
+                take_answer(&hub, &holding, sent_ms, waited_ms, answer);
             }
         }
         Err(error) => unanswered.why = error.to_string(),
     }
 }
 
-fn take_answer(
-    hub: &Arc<Hub>,
-    holding: &Arc<Holding>,
-    sent_ms: u64,
-    waited_ms: u64,
-    answer: Result<Renewal, Refusal>,
-) {
+async fn renew_keys(hub: &Hub, patience_ms: u64, holds: Vec<HoldRef>) -> Result<Answers, StoreError> {
+    let renewed = hub.store.renew(&hub.call(patience_ms), holds).await?;
+    let answers = renewed.answers.into_iter().map(|answer| match answer {
+        Ok(renewal) => Answer::Kept { renewal, called_off: false },
+        Err(refusal) => Answer::Lost(LostReason::from_refusal(&refusal)),
+    });
+    Ok((answers.collect(), renewed.waited_ms))
+}
+
+async fn renew_jobs(hub: &Hub, patience_ms: u64, attempts: Vec<AttemptRef>) -> Result<Answers, StoreError> {
+    let Some(jobs) = hub.store.jobs() else { return Ok((Vec::new(), 0)) };
+    let renewed = jobs.renew_claims(&hub.call(patience_ms), attempts).await?;
+    let answers = renewed.answers.into_iter().map(|answer| match answer {
+        Ok(renewal) => Answer::Kept {
+            called_off: renewal.cancel_requested,
+            renewal: Renewal {
+                token: renewal.token,
+                remaining_ms: renewal.remaining_ms,
+                notice: renewal.notice,
+                yield_in_ms: renewal.yield_in_ms,
+            },
+        },
+        Err(refusal) => Answer::Lost(LostReason::from_job_refusal(&refusal)),
+    });
+    Ok((answers.collect(), renewed.waited_ms))
+}
+
+fn take_answer(hub: &Arc<Hub>, holding: &Arc<Holding>, sent_ms: u64, waited_ms: u64, answer: Answer) {
     match answer {
-        Ok(renewal) => {
+        Answer::Kept { renewal, called_off } => {
+            if called_off {
+                holding.call_off();
+            }
             if let Some(renewed) = holding.renewed(sent_ms, waited_ms, &renewal) {
-                hub.advisor.saw_slack(&holding.granted.key, renewed.slack_ms);
+                if let Some(key) = holding.key() {
+                    hub.advisor.saw_slack(key, renewed.slack_ms);
+                }
                 lock(&hub.book).renewed(holding.serial, renewed, jitter());
             }
         }
         // A store that refuses a renewal is sure: there is no way back.
-        Err(refusal) => hub.refused(holding, &refusal),
+        Answer::Lost(why) => hub.refused(holding, why),
     }
 }
 

@@ -1,0 +1,186 @@
+//! Queues, jobs and operations, blocking.
+
+use std::time::{Duration, SystemTime};
+
+use fencehold_core::Reason;
+use fencehold_core::job::{JobId, State};
+use fencehold_core::ledger::OnDoubt;
+use fencehold_core::retry::Retry;
+use fencehold_store::job::{Counts, Enqueued, JobDetail, QueueView};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::bell::block_on;
+use crate::error::Error;
+
+/// A queue of jobs. See [`crate::JobQueue`].
+#[derive(Clone, Debug)]
+pub struct JobQueue {
+    inner: crate::JobQueue,
+}
+
+impl JobQueue {
+    pub(super) fn new(inner: crate::JobQueue) -> Self {
+        JobQueue { inner }
+    }
+
+    /// A job of this kind with this payload. See [`crate::JobQueue::job`].
+    pub fn job(&self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> JobBuilder {
+        JobBuilder { inner: self.inner.job(kind, payload) }
+    }
+
+    /// Puts many jobs into their queues. See [`crate::JobQueue::enqueue_many`].
+    pub fn enqueue_many(
+        &self,
+        jobs: impl IntoIterator<Item = JobBuilder>,
+    ) -> Result<Vec<Result<Enqueued, Error>>, Error> {
+        block_on(self.inner.enqueue_many(jobs.into_iter().map(|job| job.inner)))
+    }
+
+    /// Has it hand out no jobs. See [`crate::JobQueue::pause`].
+    pub fn pause(&self) -> Result<QueueView, Error> {
+        block_on(self.inner.pause())
+    }
+
+    /// Has it hand out jobs and take new ones. See [`crate::JobQueue::resume`].
+    pub fn resume(&self) -> Result<QueueView, Error> {
+        block_on(self.inner.resume())
+    }
+
+    /// Has it take no new jobs. See [`crate::JobQueue::drain`].
+    pub fn drain(&self) -> Result<QueueView, Error> {
+        block_on(self.inner.drain())
+    }
+
+    /// How many jobs it has in which state.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        block_on(self.inner.counts())
+    }
+}
+
+/// A job to be. See [`crate::JobBuilder`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is enqueued until `enqueue` is called"]
+pub struct JobBuilder {
+    inner: crate::JobBuilder,
+}
+
+/// The same terms, passed on.
+macro_rules! terms {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name(self, $($argument: $type),*) -> Self {
+                JobBuilder { inner: self.inner.$name($($argument),*) }
+            }
+        )*
+    };
+}
+
+impl JobBuilder {
+    terms! {
+        /// Its id. Default: a new one.
+        id(id: JobId);
+        /// Its rank. Default: 0.
+        priority(priority: i16);
+        /// Ready only after this time.
+        delay(delay: Duration);
+        /// Ready only at this moment.
+        run_at(at: SystemTime);
+        /// How long it waits after a failure.
+        retry(retry: Retry);
+        /// After so many failures it has failed for good. Default: 10.
+        max_attempts(attempts: u16);
+        /// After so many dead workers it is quarantined. Default: 5.
+        max_crashes(crashes: u16);
+        /// How long one attempt may take. Default: for ever.
+        time_limit(limit: Duration);
+        /// What makes it the same as another. See [`crate::JobBuilder::unique`].
+        unique(key: impl AsRef<str>, window: Duration);
+        /// Something to find it by.
+        label(name: impl Into<Box<str>>, value: impl Into<Box<str>>);
+        /// The W3C trace context of whoever enqueues it.
+        trace(traceparent: impl Into<Box<str>>);
+        /// Ask a running job of lower priority to yield within this time.
+        yield_within(within: Duration);
+    }
+
+    /// Puts it into its queue.
+    pub fn enqueue(self) -> Result<Enqueued, Error> {
+        block_on(self.inner.enqueue())
+    }
+}
+
+/// The jobs of all queues. See [`crate::Jobs`]; [`wait`](super::Fencehold::wait) drives what has no twin here.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    inner: crate::Jobs,
+}
+
+impl Jobs {
+    pub(super) fn new(inner: crate::Jobs) -> Self {
+        Jobs { inner }
+    }
+
+    /// Everything about one job.
+    pub fn get(&self, id: JobId) -> Result<JobDetail, Error> {
+        block_on(self.inner.get(id))
+    }
+
+    /// Blocks until a job has come to its end, and gives its result. See [`crate::Jobs::wait`].
+    pub fn wait<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
+        block_on(self.inner.wait(id, limit))
+    }
+
+    /// Calls a job off. See [`crate::Jobs::cancel`].
+    pub fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<State, Error> {
+        block_on(self.inner.cancel(id, reason))
+    }
+
+    /// Has a job start over. See [`crate::Jobs::retry`].
+    pub fn retry(&self, id: JobId) -> Result<State, Error> {
+        block_on(self.inner.retry(id))
+    }
+
+    /// How many jobs there are in which state, all queues together.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        block_on(self.inner.counts())
+    }
+}
+
+/// The terms on which operations begin. See [`crate::Operations`].
+#[derive(Clone, Debug)]
+pub struct Operations {
+    inner: crate::Operations,
+}
+
+impl Operations {
+    pub(super) fn new(inner: crate::Operations) -> Self {
+        Operations { inner }
+    }
+
+    /// How long others are told 'in progress' when whoever carries it out dies. Default: 30 s.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Operations { inner: self.inner.ttl(ttl) }
+    }
+
+    /// For how long a key and its answer are remembered. Default: a day.
+    pub fn window(self, window: Duration) -> Self {
+        Operations { inner: self.inner.window(window) }
+    }
+
+    /// What to do when an earlier holder died half-way.
+    pub fn on_doubt(self, policy: OnDoubt) -> Self {
+        Operations { inner: self.inner.on_doubt(policy) }
+    }
+
+    /// Begins the operation of this key, or says what has become of it. [`wait`](super::Fencehold::wait) drives the
+    /// guard's own futures. See [`crate::Operations::begin`].
+    pub fn begin<A: DeserializeOwned>(
+        &self,
+        idempotency_key: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<crate::Begun<A>, Error> {
+        block_on(self.inner.begin(idempotency_key, payload))
+    }
+}

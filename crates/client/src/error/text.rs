@@ -1,0 +1,200 @@
+//! The words for what went wrong: what happened, to what, who is in the way, what to do next.
+
+use std::fmt;
+use std::time::Duration;
+
+use fencehold_core::lease::How;
+
+use super::{Error, LostReason};
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Held { key, owner, task, expires_in, token } => {
+                write!(f, "{key} is held by {owner}")?;
+                if let Some(task) = task {
+                    write!(f, " for {task}")?;
+                }
+                let expires_in = Shown(*expires_in);
+                write!(f, " under token {token}, for another {expires_in} unless it is renewed; ")?;
+                write!(f, "wait for it, or see `fencehold explain {key}`")
+            }
+            Error::Lost { key, token, why, current_token } => {
+                write!(f, "the lease on {key} under token {token} is lost: {why}")?;
+                if let Some(current) = current_token.filter(|current| current != token) {
+                    write!(f, "; the key's token is now {current}")?;
+                }
+                write!(f, "; stop what ran under it, and acquire anew")
+            }
+            Error::Ended { key, token, how } => {
+                write!(f, "{key}: this acquisition")?;
+                match (token, how) {
+                    (Some(token), Some(how)) => write!(f, " had token {token} ({how})")?,
+                    _ => write!(
+                        f,
+                        " may have been granted: the key's history no longer reaches back that far"
+                    )?,
+                }
+                write!(f, " and was over before its answer arrived; acquire anew")
+            }
+            Error::TimedOut { keys, waited } => {
+                let waited = Shown(*waited);
+                match keys.as_slice() {
+                    [key] => write!(f, "{key} did not come free within {waited}; ")?,
+                    keys => write!(f, "none of {} keys came free within {waited}; ", keys.len())?,
+                }
+                write!(f, "wait for longer, or see `fencehold lease ls`")
+            }
+            Error::Unknown { why } => {
+                write!(f, "it is not known whether this was carried out: {why}; asking again is safe")
+            }
+            Error::StoreRewound { key, shown, current } => write!(
+                f,
+                "{key}: token {shown} was shown, but this store knows only {current}: it was rewound (a restored \
+                 backup, or a failover with loss); stop the holders and run `fencehold store advance`"
+            ),
+            Error::Unavailable { why } => {
+                write!(
+                    f,
+                    "the store is unavailable: {why}; nothing was done, try again or run `fencehold doctor`"
+                )
+            }
+            Error::BadInput(bad) => bad.fmt(f),
+            Error::Unsupported { store, what } => write!(f, "the store {store} cannot {what}"),
+            Error::Full { what, limit } => {
+                write!(f, "{what}: the limit of {limit} is reached; try again later")
+            }
+            Error::Unusable { place, why } => {
+                write!(f, "{place} cannot be used as a store: {why}; it was left untouched")
+            }
+            Error::CursorTooOld { cursor, oldest } => write!(
+                f,
+                "the cursor {cursor} is too old: the oldest event kept is {oldest}; list what is held and go on from there"
+            ),
+            Error::Refused { key, refusal } => write!(f, "{key}: {refusal}"),
+            Error::ClaimLost { job, token, why, current_token } => {
+                write!(f, "the claim of job {job} under token {token} is lost: {why}")?;
+                if let Some(current) = current_token.filter(|current| current != token) {
+                    write!(f, "; the job's token is now {current}")?;
+                }
+                write!(f, "; stop the work: the job is tried again without it")
+            }
+            Error::NoSuchJob { job } => {
+                write!(f, "there is no job {job}: it never was, or it was deleted, or pruned after its time")
+            }
+            Error::JobFailed { job, state, error } => {
+                write!(f, "job {job} is {state} and gave no result")?;
+                if let Some(error) = error {
+                    write!(f, ": {error}")?;
+                }
+                write!(f, "; see `fencehold explain {job}`")
+            }
+            Error::NotDone { job, state, waited } => write!(
+                f,
+                "job {job} is still {state} after {}; wait for longer, or see `fencehold explain {job}`",
+                Shown(*waited)
+            ),
+            Error::Conflict { what, first } => write!(
+                f,
+                "the {what} was used before, by job {first}, for something else; the same key means the same work"
+            ),
+            Error::Draining { queue } => write!(
+                f,
+                "queue {queue} is being drained and takes no new jobs; `fencehold queue resume {queue}` opens it again"
+            ),
+            Error::InDoubt { job, effect } => write!(
+                f,
+                "job {job} has stopped: nobody knows whether its effect {effect} happened; see `fencehold reconcile`"
+            ),
+            Error::JobRefused { job, refusal } => write!(f, "job {job}: {refusal}"),
+        }
+    }
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LostReason::Released => f.write_str("its holder gave it back"),
+            LostReason::Ended { how: None, .. } => {
+                f.write_str("it is over, and the store no longer remembers how")
+            }
+            LostReason::Ended { how: Some(how), by, reason, .. } => {
+                match how {
+                    How::Expired => f.write_str("it expired")?,
+                    How::AgedOut => f.write_str("it was held for its whole max age")?,
+                    How::Yielded => f.write_str("it was asked to yield, and its time was up")?,
+                    how => write!(f, "it was {how}")?,
+                }
+                if let Some(by) = by {
+                    write!(f, " by {by}")?;
+                }
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+            }
+            LostReason::NotRenewed { failure: Some(failure) } => {
+                write!(f, "it could not be renewed in time: {failure}")
+            }
+            LostReason::NotRenewed { failure: None } => {
+                f.write_str("it was not renewed in time: this process did not run for too long")
+            }
+            LostReason::StoreRewound { current_token } => write!(
+                f,
+                "the store was rewound and knows only token {current_token}; run `fencehold store advance`"
+            ),
+            LostReason::WrongHold => f.write_str("the store knows its token under another hold"),
+        }
+    }
+}
+
+/// A time as people say it.
+pub(crate) struct Shown(pub(crate) Duration);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.as_millis();
+        match ms {
+            0..1_000 => write!(f, "{ms} ms"),
+            1_000..120_000 => write!(f, "{}.{} s", ms / 1_000, ms % 1_000 / 100),
+            _ => write!(f, "{} min", ms / 60_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_core::{Key, Refusal, Token};
+
+    use super::*;
+
+    fn key() -> Key {
+        Key::new("k").expect("a key")
+    }
+
+    #[test]
+    fn an_error_says_what_happened_and_what_to_do() {
+        let lost = Refusal::Lost { token: Token::new(3), how: Some(How::Expired), current: Token::new(5) };
+        assert_eq!(
+            Error::refused(key(), lost).to_string(),
+            "the lease on k under token 3 is lost: it expired; the key's token is now 5; stop what ran under it, and \
+             acquire anew"
+        );
+        let waited = Duration::from_millis(61_500);
+        assert_eq!(
+            Error::TimedOut { keys: vec![key()], waited }.to_string(),
+            "k did not come free within 61.5 s; wait for longer, or see `fencehold lease ls`"
+        );
+        let full = Error::Full { what: "k: requests in line for this key".to_owned(), limit: 16_384 };
+        assert_eq!(
+            full.to_string(),
+            "k: requests in line for this key: the limit of 16384 is reached; try again later"
+        );
+    }
+
+    #[test]
+    fn a_time_is_shown_as_people_say_it() {
+        let shown = |ms| Shown(Duration::from_millis(ms)).to_string();
+        assert_eq!(
+            [shown(0), shown(999), shown(1_000), shown(119_999), shown(120_000)],
+            ["0 ms", "999 ms", "1.0 s", "119.9 s", "2 min"]
+        );
+    }
+}

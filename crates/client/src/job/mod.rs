@@ -1,0 +1,296 @@
+//! A job as its handler has it: what it is about, whether it is still this worker's, and what it can say. And the words
+//! in which stores speak of jobs.
+//!
+//! Nouns: an *attempt* is one claim of a job, with a token of its own; an [`Outcome`] is what a handler gives back, a
+//! [`JobError`] what it fails with; an [effect](Job::once) is recorded once, whatever the number of attempts.
+//!
+//! Deliberately absent: completing from here. A handler says what came of its work by what it returns.
+
+mod error;
+mod outcome;
+mod voice;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use fencehold_core::ledger::idempotency_key;
+use fencehold_core::{BadInput, Token};
+use fencehold_store::job::{AttemptRef, ClaimedJob, Report, Word};
+use serde::Serialize;
+
+pub use fencehold_core::job::{EffectName, JobId};
+pub use fencehold_core::job::{
+    Ended, Kind, Queue, Refusal, Reported, ScheduleName, State as JobState, Terms, Undo, UniqueKey,
+};
+pub use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith};
+pub use fencehold_core::retry::{Backoff, Retry};
+pub use fencehold_store::job::{
+    ActOn, Acted, ActedItem, Action, AttemptView, Counts, Enqueued, Finding, FindingKind, FindingPage,
+    FindingsRequest, JobDetail, JobFilter, JobPage, JobView, JobsRequest, QueueMode, QueueView, RunnerView,
+    ScheduleSpec, ScheduleView, UndoOf,
+};
+
+pub use error::JobError;
+pub use outcome::{IntoOutcome, Outcome};
+pub(crate) use voice::{Voice, last_try_ms};
+
+use crate::error::{Error, LostReason};
+use crate::holding::Holding;
+use crate::json;
+use crate::time::{First, first};
+use crate::watch::{State, YieldNotice};
+use crate::worker::Floor;
+
+/// Why a handler should come to a stop at the next good place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The claim is lost. An async handler is dropped without being asked.
+    Lost(LostReason),
+    /// Somebody called the job off: undo what is half done, and hand it back.
+    Cancelled,
+    /// A job of higher priority needs the place: keep a checkpoint, and hand back.
+    Yield(YieldNotice),
+    /// The worker is stopping: what is not done in time is handed back.
+    Draining,
+}
+
+/// One attempt at a job: what a handler works with. Clones are of the same attempt.
+///
+/// ```
+/// use fencehold::{Job, JobError, Outcome};
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Export { rows: u64 }
+///
+/// async fn export(job: Job, export: Export) -> Result<Outcome, JobError> {
+///     // Goes on where an earlier attempt left off.
+///     let mut row = job.last_checkpoint().and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+///     while row < export.rows {
+///         if job.is_cancelled() {
+///             return Ok(Outcome::hand_back());
+///         }
+///         row += 1; // … and the work itself, under `job.token()`
+///         job.progress(&format!("{row} of {}", export.rows))?;
+///     }
+///     job.checkpoint(row.to_be_bytes()).await?;
+///     Outcome::done(&row)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let run = fencehold::testing::Trial::new("export", &Export { rows: 3 }).run(export).await;
+/// assert_eq!(run.result::<u64>(), Some(3));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Job {
+    attempt: Arc<Attempt>,
+}
+
+/// What the clones of a job share.
+pub(crate) struct Attempt {
+    /// What was claimed, without its payload: that is the handler's.
+    claimed: ClaimedJob,
+    pub(crate) holding: Arc<Holding>,
+    pub(crate) voice: Voice,
+    /// What is known of the job's effects.
+    pub(crate) ledger: Mutex<HashMap<EffectName, Known>>,
+    /// The worker that runs it, if one does.
+    floor: Option<Arc<Floor>>,
+}
+
+/// What an attempt knows of an effect.
+pub(crate) enum Known {
+    /// This attempt is about it at the moment.
+    UnderWay,
+    /// An attempt announced or recorded it.
+    Kept(Effect),
+}
+
+impl Job {
+    pub(crate) fn new(
+        mut claimed: ClaimedJob,
+        holding: Arc<Holding>,
+        voice: Voice,
+        floor: Option<Arc<Floor>>,
+    ) -> Self {
+        let effects = std::mem::take(&mut claimed.effects);
+        let ledger = effects
+            .into_iter()
+            .map(|effect| (effect.name.clone(), Known::Kept(effect)))
+            .collect();
+        Job { attempt: Arc::new(Attempt { claimed, holding, voice, ledger: Mutex::new(ledger), floor }) }
+    }
+
+    pub(crate) fn attempt_ref(&self) -> AttemptRef {
+        let granted = &self.attempt.holding.granted;
+        AttemptRef { job: self.id(), hold: granted.hold, token: granted.token }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Attempt> {
+        &self.attempt
+    }
+
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.attempt.claimed.id
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> &Queue {
+        &self.attempt.claimed.queue
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> &Kind {
+        &self.attempt.claimed.kind
+    }
+
+    /// The fencing token of this attempt: larger than that of every attempt before it. Hand it to whatever the job
+    /// changes.
+    pub fn token(&self) -> Token {
+        self.attempt.claimed.token
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.claimed.attempt
+    }
+
+    /// How often it has failed so far.
+    pub fn failures(&self) -> u16 {
+        self.attempt.claimed.failures
+    }
+
+    /// How many workers have died over it so far.
+    pub fn crashes(&self) -> u16 {
+        self.attempt.claimed.crashes
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attempt.claimed.labels.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The W3C trace context (`traceparent`) of whoever enqueued it.
+    pub fn trace(&self) -> Option<&str> {
+        self.attempt.claimed.trace.as_deref()
+    }
+
+    /// Where an earlier attempt left off.
+    pub fn last_checkpoint(&self) -> Option<&[u8]> {
+        self.attempt.claimed.checkpoint.as_deref()
+    }
+
+    /// Whose effect it undoes, where it does.
+    pub fn undo_of(&self) -> Option<&UndoOf> {
+        self.attempt.claimed.undo_of.as_ref()
+    }
+
+    /// Whether the claim is this attempt's, judged by the clock at this moment. Blocking handlers look between their
+    /// steps; async handlers are dropped when it is not.
+    pub fn is_live(&self) -> bool {
+        self.attempt.holding.look().state != State::Lost
+    }
+
+    /// Waits until the claim is lost, and says why.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        let holding = Arc::clone(&self.attempt.holding);
+        async move { holding.lost().await }
+    }
+
+    /// Whether somebody called the job off. Learnt with a renewal.
+    pub fn is_cancelled(&self) -> bool {
+        self.attempt.holding.is_called_off()
+    }
+
+    /// Waits until somebody calls the job off. False: the claim ended first.
+    ///
+    /// The job is cancelled when this attempt has ended, in whatever way but by completing. So stop at a good place and
+    /// [hand it back](Outcome::hand_back).
+    pub fn cancelled(&self) -> impl Future<Output = bool> + Send + use<> {
+        let holding = Arc::clone(&self.attempt.holding);
+        async move { holding.called_off().await }
+    }
+
+    /// Who asks this attempt to yield, if somebody does. Learnt with a renewal.
+    pub fn notice(&self) -> Option<YieldNotice> {
+        self.attempt.holding.look().notice
+    }
+
+    /// Waits until a job of higher priority asks this one to yield. `None`: the claim ended first.
+    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldNotice>> + Send + use<> {
+        let holding = Arc::clone(&self.attempt.holding);
+        async move { holding.yield_asked().await }
+    }
+
+    /// Waits until there is a reason to come to a stop: the job was called off, somebody asks it to yield, its worker is
+    /// stopping, or the claim is lost.
+    pub fn stop_asked(&self) -> impl Future<Output = StopReason> + Send + use<> {
+        let (holding, floor) = (Arc::clone(&self.attempt.holding), self.attempt.floor.clone());
+        async move {
+            let asked = async {
+                let called_off = async { holding.called_off().await.then_some(()) };
+                match first(called_off, holding.yield_asked()).await {
+                    First::Left(Some(())) => StopReason::Cancelled,
+                    First::Right(Some(notice)) => StopReason::Yield(notice),
+                    First::Left(None) | First::Right(None) => StopReason::Lost(holding.lost().await),
+                }
+            };
+            match floor {
+                None => asked.await,
+                Some(floor) => match first(asked, floor.draining()).await {
+                    First::Left(reason) => reason,
+                    First::Right(()) => StopReason::Draining,
+                },
+            }
+        }
+    }
+
+    /// The key under which every attempt at this job has the effect of this name. Hand it to whatever the effect calls:
+    /// a payment provider, say, knows a repetition by it.
+    pub fn idempotency_key(&self, effect: impl AsRef<str>) -> Result<String, BadInput> {
+        Ok(idempotency_key(self.id(), &EffectName::new(effect.as_ref())?))
+    }
+
+    /// Keeps where a later attempt should go on from, should this one not come to its end. When this returns, it is kept.
+    pub async fn checkpoint(&self, bytes: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let word = Word::Checkpoint { bytes: bytes.into() };
+        let report = Report { attempt: self.attempt_ref(), word };
+        self.attempt.voice.say(report, &self.attempt.holding).await
+    }
+
+    /// Says how far it has come, for people. It goes out with the next call and is not waited for; of several in a row
+    /// only the newest does.
+    pub fn progress(&self, note: &(impl Serialize + ?Sized)) -> Result<(), Error> {
+        let word = Word::Progress { note: json::written("progress", note)? };
+        let report = Report { attempt: self.attempt_ref(), word };
+        self.attempt.voice.note(report, &self.attempt.holding);
+        Ok(())
+    }
+
+    /// Put the job off: give this back from the handler. It counts as nothing.
+    pub fn snooze(&self, wait: std::time::Duration) -> Outcome {
+        Outcome::snooze(wait)
+    }
+
+    /// The claim is lost.
+    pub(crate) fn lost_error(&self) -> Option<Error> {
+        let why = self.attempt.holding.look().lost?;
+        Some(self.attempt.holding.error(why))
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("id", &self.id())
+            .field("queue", self.queue())
+            .field("kind", self.kind())
+            .field("token", &self.token())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}

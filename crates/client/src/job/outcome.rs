@@ -1,0 +1,80 @@
+//! What a handler gives back.
+
+use std::time::Duration;
+
+use fencehold_store::job::Word;
+use serde::Serialize;
+
+use super::error::JobError;
+use crate::json;
+use crate::time::ms;
+
+/// What came of an attempt, other than an error.
+///
+/// A handler that only ever completes need not know it: whatever it returns is the result.
+///
+/// ```
+/// use std::time::Duration;
+/// use fencehold::{Job, JobError, Outcome};
+///
+/// async fn poll(job: Job, build: String) -> Result<Outcome, JobError> {
+///     # async fn is_ready(_: &str) -> bool { false }
+///     if !is_ready(&build).await {
+///         return Ok(job.snooze(Duration::from_secs(60))); // not a failure: look again in a minute
+///     }
+///     Outcome::done(&build)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let run = fencehold::testing::Trial::new("poll", "build-7").run(poll).await;
+/// assert_eq!(run.snoozed(), Some(Duration::from_secs(60)));
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "an outcome says nothing until the handler returns it"]
+pub struct Outcome {
+    word: Word,
+}
+
+impl Outcome {
+    /// The work is done, and gave this.
+    pub fn done(result: &(impl Serialize + ?Sized)) -> Result<Self, JobError> {
+        let result = json::written("result", result)?;
+        let result = (&*result != json::NOTHING).then_some(result);
+        Ok(Outcome { word: Word::Complete { result } })
+    }
+
+    /// Put the job off. Counts as nothing: neither as a failure nor as a crash.
+    pub fn snooze(wait: Duration) -> Self {
+        Outcome { word: Word::Snooze { for_ms: ms(wait) } }
+    }
+
+    /// Give the job back, to be taken up again at once by whoever is free. Counts as nothing. A job that was called off
+    /// is then cancelled.
+    pub fn hand_back() -> Self {
+        Outcome { word: Word::HandBack }
+    }
+
+    pub(crate) fn into_word(self) -> Word {
+        self.word
+    }
+}
+
+/// What a handler may return beside an error: an [`Outcome`], or anything that can be written as JSON, which is then the
+/// job's result.
+pub trait IntoOutcome {
+    /// The outcome that it is.
+    fn into_outcome(self) -> Result<Outcome, JobError>;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Result<Outcome, JobError> {
+        Ok(self)
+    }
+}
+
+impl<T: Serialize> IntoOutcome for T {
+    fn into_outcome(self) -> Result<Outcome, JobError> {
+        Outcome::done(&self)
+    }
+}

@@ -1,0 +1,74 @@
+//! How an attempt speaks: to its store, or to the test kit.
+
+use std::sync::Arc;
+
+use fencehold_store::job::{AttemptRef, LedgerAnswer, LedgerEntry, Report};
+
+use crate::error::Error;
+use crate::holding::Holding;
+use crate::renewal::Handle;
+use crate::report::Spoken;
+use crate::testing::Kit;
+use crate::tries::{Tries, ask_until, only};
+
+/// Who hears an attempt.
+#[derive(Clone)]
+pub(crate) enum Voice {
+    /// The store.
+    Store(Arc<Handle>),
+    /// The test kit.
+    Kit(Arc<Kit>),
+}
+
+impl Voice {
+    /// Says something, and waits until it is kept.
+    pub(crate) async fn say(&self, report: Report, holding: &Holding) -> Result<(), Error> {
+        match self {
+            Voice::Store(handle) => {
+                let until_ms = last_try_ms(handle, holding);
+                handle.hub.say_and_hear(report, until_ms).await.map(drop)
+            }
+            Voice::Kit(kit) => {
+                kit.hear(report.word);
+                Ok(())
+            }
+        }
+    }
+
+    /// Says something that nobody waits for.
+    pub(crate) fn note(&self, report: Report, holding: &Holding) {
+        match self {
+            Voice::Store(handle) => {
+                let until_ms = last_try_ms(handle, holding);
+                handle.hub.say(Spoken { report, until_ms, told: Box::new(drop) });
+            }
+            Voice::Kit(kit) => kit.hear(report.word),
+        }
+    }
+
+    /// Writes into the ledger.
+    pub(crate) async fn write(&self, entry: LedgerEntry, holding: &Holding) -> Result<LedgerAnswer, Error> {
+        match self {
+            Voice::Store(handle) => {
+                let AttemptRef { job, token, .. } = entry.attempt;
+                let tries = Tries::new(Some(last_try_ms(handle, holding)));
+                ask_until(&handle.hub, tries, 0, |jobs, call| {
+                    let entries = vec![entry.clone()];
+                    async move { jobs.ledger(&call, entries).await }
+                })
+                .await
+                .and_then(only)?
+                .map_err(|refusal| Error::attempt_refused(job, token, refusal))
+            }
+            Voice::Kit(kit) => Ok(kit.write(entry)),
+        }
+    }
+}
+
+/// Until when something about an attempt is worth saying: while nobody else has the job, also late; so no shorter than
+/// a caller's patience, and no longer than a ttl past the deadline.
+pub(crate) fn last_try_ms(handle: &Handle, holding: &Holding) -> u64 {
+    let hub = &handle.hub;
+    let late_ms = holding.look().deadline_ms.saturating_add(holding.granted.ttl_ms);
+    late_ms.max(hub.now_ms().saturating_add(hub.patience_ms))
+}

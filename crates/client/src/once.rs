@@ -1,0 +1,236 @@
+//! Effects that happen once, whatever the number of attempts.
+//!
+//! A recorded effect gives its stored value and is not had again. Between having an effect and recording it a worker may
+//! die; the next attempt then has it again *under the same idempotency key*, by which whatever it calls can tell. Where
+//! that is not good enough, an *intent* is written first, and an attempt that finds one without an outcome goes by its
+//! policy: run again, or stop for a person to look.
+
+use std::pin::Pin;
+
+use fencehold_core::BadInput;
+use fencehold_core::job::{EffectName, Kind, Queue};
+use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith, idempotency_key};
+use fencehold_store::job::{LedgerAct, LedgerAnswer, LedgerEntry};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::bell::lock;
+use crate::error::Error;
+use crate::job::{Job, JobError, Known};
+use crate::json;
+
+/// Makes the job that undoes an effect from what the effect gave.
+type MakeUndo<'a, T> = Box<dyn FnOnce(&T) -> Result<UndoWith, BadInput> + Send + 'a>;
+
+/// An effect that is to happen once. Nothing happens until it is awaited.
+#[must_use = "the effect does not happen until this is awaited"]
+pub struct Once<'a, T, F> {
+    job: &'a Job,
+    name: Result<EffectName, BadInput>,
+    intent: Option<OnDoubt>,
+    undo: Result<Option<MakeUndo<'a, T>>, BadInput>,
+    undo_queue: Result<Option<Queue>, BadInput>,
+    effect: F,
+}
+
+impl Job {
+    /// Has an effect once: if it is recorded already, by this or an earlier attempt, its stored value is returned and
+    /// `effect` does not run. Otherwise it runs, under the idempotency key that it is given, and what it gives is
+    /// recorded under this attempt's token. A stale attempt can record nothing.
+    ///
+    /// ```
+    /// use fencehold::{Job, JobError};
+    ///
+    /// async fn pay(job: Job, cents: u64) -> Result<String, JobError> {
+    ///     # async fn charge(key: &str, cents: u64) -> Result<String, std::io::Error> { Ok(format!("{key} {cents}")) }
+    ///     let receipt = job
+    ///         .once("charge", async |key| Ok(charge(&key, cents).await?))
+    ///         .undo_with("refund", &cents) // should the job fail for good, or be cancelled
+    ///         .await?;
+    ///     Ok(receipt)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let again = fencehold::testing::Trial::new("pay", &990_u64).attempt(2).recorded("charge", &"receipt-7");
+    /// let run = again.run(pay).await;
+    /// assert_eq!(run.result::<String>().as_deref(), Some("receipt-7"));
+    /// assert!(run.effects_had().is_empty(), "the second attempt charges nothing");
+    /// # }
+    /// ```
+    pub fn once<T, F, Fut>(&self, name: impl AsRef<str>, effect: F) -> Once<'_, T, F>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, JobError>>,
+    {
+        Once {
+            job: self,
+            name: EffectName::new(name.as_ref()),
+            intent: None,
+            undo: Ok(None),
+            undo_queue: Ok(None),
+            effect,
+        }
+    }
+
+    /// Like [`once`](Job::once), and announces the effect before it happens. An attempt that finds the announcement
+    /// without an outcome cannot know whether the effect happened, and goes by this policy: have it again under the same
+    /// idempotency key, or stop, and the job is *indeterminate* until a person has looked.
+    pub fn once_with_intent<T, F, Fut>(
+        &self,
+        name: impl AsRef<str>,
+        policy: OnDoubt,
+        effect: F,
+    ) -> Once<'_, T, F>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T, JobError>>,
+    {
+        Once { intent: Some(policy), ..self.once(name, effect) }
+    }
+}
+
+impl<'a, T, F> Once<'a, T, F> {
+    /// The job that undoes the effect: it is enqueued, once, when this job has failed for good or was cancelled, after
+    /// those that undo later effects.
+    pub fn undo_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
+        let undo = Kind::new(kind.as_ref()).and_then(|kind| undo(kind, payload));
+        let undo = undo.map(|undo| -> Option<MakeUndo<'a, T>> { Some(Box::new(move |_| Ok(undo))) });
+        Once { undo, ..self }
+    }
+
+    /// Likewise, with a payload made from what the effect gave.
+    pub fn undo_from<P: Serialize>(
+        self,
+        kind: impl AsRef<str>,
+        payload: impl FnOnce(&T) -> P + Send + 'a,
+    ) -> Self {
+        let undo = Kind::new(kind.as_ref()).map(|kind| -> Option<MakeUndo<'a, T>> {
+            Some(Box::new(move |value| undo(kind, &payload(value))))
+        });
+        Once { undo, ..self }
+    }
+
+    /// The queue of the job that undoes the effect. Default: this job's queue.
+    pub fn undo_in(self, queue: impl AsRef<str>) -> Self {
+        Once { undo_queue: Queue::new(queue.as_ref()).map(Some), ..self }
+    }
+}
+
+fn undo(kind: Kind, payload: &(impl Serialize + ?Sized)) -> Result<UndoWith, BadInput> {
+    Ok(UndoWith { kind, queue: None, payload: json::written("payload of the undo job", payload)? })
+}
+
+impl<'a, T, F, Fut> IntoFuture for Once<'a, T, F>
+where
+    T: Serialize + DeserializeOwned + Send + 'a,
+    F: FnOnce(String) -> Fut + Send + 'a,
+    Fut: Future<Output = Result<T, JobError>> + Send + 'a,
+{
+    type Output = Result<T, JobError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.have())
+    }
+}
+
+impl<T, F, Fut> Once<'_, T, F>
+where
+    T: Serialize + DeserializeOwned,
+    F: FnOnce(String) -> Fut,
+    Fut: Future<Output = Result<T, JobError>>,
+{
+    async fn have(self) -> Result<T, JobError> {
+        let Once { job, name, intent, undo, undo_queue, effect } = self;
+        let (name, undo, undo_queue) = (name?, undo?, undo_queue?);
+        let (under_way, found) = UnderWay::begin(job, &name)?;
+        let announced = match &found {
+            Some(Effect { state: EffectState::Intended(policy), .. }) => Some(*policy),
+            Some(recorded) => return Ok(stored(recorded)?),
+            None => None,
+        };
+        // What an earlier attempt announced is asked about, also by one that would not have announced it.
+        if let Some(policy) = intent.or(announced) {
+            let act = LedgerAct::Begin { effect: name.clone(), policy };
+            match write(job, act).await? {
+                LedgerAnswer::Go => {}
+                LedgerAnswer::Recorded(recorded) => {
+                    let value = stored(&recorded)?;
+                    under_way.keep(recorded);
+                    return Ok(value);
+                }
+                _ => return Err(Error::InDoubt { job: job.id(), effect: name.to_string() }.into()),
+            }
+        }
+        if let Some(lost) = job.lost_error() {
+            return Err(lost.into());
+        }
+        let value = effect(idempotency_key(job.id(), &name)).await?;
+        let undo = match undo {
+            Some(make) => Some(UndoWith { queue: undo_queue, ..make(&value)? }),
+            None => None,
+        };
+        let json = json::written("value of an effect", &value)?;
+        let act = LedgerAct::Record { effect: name.clone(), value: json, undo };
+        match write(job, act).await? {
+            // The first record stands, also against this one.
+            LedgerAnswer::Recorded(recorded) => {
+                let value = if recorded.token == job.token() { value } else { stored(&recorded)? };
+                under_way.keep(recorded);
+                Ok(value)
+            }
+            answer => Err(Error::Unknown {
+                why: format!("the store answered the record of effect {name} with {answer:?}"),
+            }
+            .into()),
+        }
+    }
+}
+
+async fn write(job: &Job, act: LedgerAct) -> Result<LedgerAnswer, Error> {
+    let attempt = job.inner();
+    let entry = LedgerEntry { attempt: job.attempt_ref(), act };
+    attempt.voice.write(entry, &attempt.holding).await
+}
+
+fn stored<T: DeserializeOwned>(effect: &Effect) -> Result<T, BadInput> {
+    json::read("stored value of an effect", effect.value.as_deref().unwrap_or(json::NOTHING))
+}
+
+/// An effect that this attempt is about at the moment. A second one of the same name at the same time would happen
+/// although it could not be recorded.
+struct UnderWay<'a> {
+    job: &'a Job,
+    name: &'a EffectName,
+    /// What is known of it when this is over.
+    kept: Option<Effect>,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(job: &'a Job, name: &'a EffectName) -> Result<(Self, Option<Effect>), BadInput> {
+        let found = match lock(&job.inner().ledger).insert(name.clone(), Known::UnderWay) {
+            Some(Known::UnderWay) => {
+                return Err(BadInput::new("effect", format!("{name} is under way already in this attempt")));
+            }
+            Some(Known::Kept(effect)) => Some(effect),
+            None => None,
+        };
+        Ok((UnderWay { job, name, kept: found.clone() }, found))
+    }
+
+    fn keep(mut self, effect: Effect) {
+        self.kept = Some(effect);
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut ledger = lock(&self.job.inner().ledger);
+        match self.kept.take() {
+            Some(effect) => ledger.insert(self.name.clone(), Known::Kept(effect)),
+            None => ledger.remove(self.name),
+        };
+    }
+}

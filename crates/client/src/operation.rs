@@ -1,0 +1,266 @@
+//! Operations: what a request handler does once for one idempotency key, however often the request arrives.
+//!
+//! An operation is a job that nobody can claim from a queue: whoever begins it holds it, under a lease that is renewed
+//! like any other. Its effects, its token and its ledger are a job's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_core::job::{JobId, State, UniqueKey};
+use fencehold_core::ledger::OnDoubt;
+use fencehold_core::{Owner, Token};
+use fencehold_store::job::{BeginRequest, Begun as Found, ClaimedJob, Report, Word};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::bell::lock;
+use crate::connect::Fencehold;
+use crate::error::{Error, LostReason};
+use crate::holding::{Granted, Held, Term};
+use crate::job::{Job, Voice, last_try_ms};
+use crate::json;
+use crate::lease::TTL_DEFAULT;
+use crate::random::hold_id;
+use crate::renewal::Handle;
+use crate::time::ms;
+use crate::tries::{Tries, ask_until};
+
+/// For how long a key is remembered, unless told otherwise.
+const WINDOW_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Fencehold {
+    /// Operations of request handlers, each carried out once for its idempotency key.
+    ///
+    /// ```
+    /// use fencehold::{Begun, Fencehold};
+    ///
+    /// # async fn charge(order: u64) -> u64 { order }
+    /// async fn pay(fh: &Fencehold, key: &str, order: u64) -> Result<(u16, u64), fencehold::Error> {
+    ///     Ok(match fh.operations().begin(key, &order).await? {
+    ///         Begun::New(operation) => {
+    ///             let receipt = charge(order).await;
+    ///             operation.complete(&receipt).await?;
+    ///             (200, receipt)
+    ///         }
+    ///         Begun::Done(receipt) => (200, receipt), // the stored answer
+    ///         Begun::InProgress { .. } => (409, 0),
+    ///         Begun::Conflict { .. } => (422, 0),
+    ///         _ => (500, 0),
+    ///     })
+    /// }
+    /// ```
+    pub fn operations(&self) -> Operations {
+        Operations {
+            fencehold: self.clone(),
+            ttl: TTL_DEFAULT,
+            window: WINDOW_DEFAULT,
+            policy: OnDoubt::default(),
+        }
+    }
+}
+
+/// The terms on which operations begin.
+#[derive(Clone, Debug)]
+pub struct Operations {
+    fencehold: Fencehold,
+    ttl: Duration,
+    window: Duration,
+    policy: OnDoubt,
+}
+
+impl Operations {
+    /// How long others are told 'in progress' when whoever carries it out dies. Default: 30 s.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Operations { ttl, ..self }
+    }
+
+    /// For how long a key and its answer are remembered. Default: a day.
+    pub fn window(self, window: Duration) -> Self {
+        Operations { window, ..self }
+    }
+
+    /// What to do when an earlier holder died half-way: begin anew (the default), or stop as
+    /// [`Indeterminate`](Begun::Indeterminate).
+    pub fn on_doubt(self, policy: OnDoubt) -> Self {
+        Operations { policy, ..self }
+    }
+
+    /// Begins the operation of this key, or says what has become of it. The payload is what the request is about: the
+    /// same key with another one is a [`Conflict`](Begun::Conflict).
+    pub async fn begin<A: DeserializeOwned>(
+        &self,
+        idempotency_key: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<Begun<A>, Error> {
+        let hub = self.fencehold.hub();
+        let ttl_ms = ms(self.ttl);
+        fencehold_core::ttl::check(ttl_ms, hub.store.capabilities().ttl_ms_min)?;
+        let request = BeginRequest {
+            id: hub.new_job_id()?,
+            key: UniqueKey::new(idempotency_key.as_ref())?,
+            payload: json::written("payload", payload)?,
+            hold: hold_id()?,
+            owner: self.fencehold.owner().clone(),
+            ttl_ms,
+            window_ms: ms(self.window),
+            policy: self.policy,
+        };
+        // The same hold id is the same beginning: the answer to a repeat is counted from the first sending.
+        let sent_ms = hub.now_ms();
+        let began = ask_until(hub, Tries::default(), 0, |jobs, call| {
+            let request = request.clone();
+            async move { jobs.begin(&call, request).await }
+        })
+        .await?;
+        Ok(match began.what {
+            Found::New(claimed) => {
+                let term = Term::new(sent_ms, began.waited_ms, claimed.remaining_ms);
+                Begun::New(self.guard(*claimed, &request, term)?)
+            }
+            Found::InProgress { job, owner, token, expires_in_ms } => {
+                Begun::InProgress { job, owner, token, expires_in: Duration::from_millis(expires_in_ms) }
+            }
+            Found::Done { result, .. } => {
+                Begun::Done(json::read("stored answer", result.as_deref().unwrap_or(json::NOTHING))?)
+            }
+            Found::Failed { job, state, error } => {
+                Begun::Failed { job, state, error: error.map(String::from) }
+            }
+            Found::Conflict { job } => Begun::Conflict { job },
+            Found::Indeterminate { job } => Begun::Indeterminate { job },
+            other => {
+                return Err(Error::Unknown { why: format!("the store answered `begin` with {other:?}") });
+            }
+        })
+    }
+
+    fn guard(&self, claimed: ClaimedJob, request: &BeginRequest, term: Term) -> Result<Operation, Error> {
+        let handle = self.fencehold.handle();
+        let granted = Granted {
+            held: Held::Job(claimed.id),
+            token: claimed.token,
+            owner: request.owner.clone(),
+            task: None,
+            ttl_ms: request.ttl_ms,
+            max_age_ms: None,
+            hold: request.hold,
+            term,
+        };
+        let holding = handle.hub.take_in(granted)?;
+        let job = Job::new(claimed, holding, Voice::Store(Arc::clone(&handle)), None);
+        Ok(Operation { job, handle, policy: self.policy, done: false })
+    }
+}
+
+/// What has become of an operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Begun<A> {
+    /// It is the caller's to carry out.
+    New(Operation),
+    /// Somebody carries it out at the moment.
+    InProgress {
+        /// Its job.
+        job: JobId,
+        /// Who.
+        owner: Owner,
+        /// Under which token.
+        token: Token,
+        /// How long that lasts unless it is renewed.
+        expires_in: Duration,
+    },
+    /// It was carried out, and gave this.
+    Done(A),
+    /// It failed for good, or was called off.
+    Failed {
+        /// Its job.
+        job: JobId,
+        /// How it ended.
+        state: State,
+        /// What went wrong.
+        error: Option<String>,
+    },
+    /// The key was used before, for something else.
+    Conflict {
+        /// The job that came first.
+        job: JobId,
+    },
+    /// Whoever carried it out died, and nobody knows how far it came: a person must look.
+    Indeterminate {
+        /// Its job.
+        job: JobId,
+    },
+}
+
+/// An operation that is the caller's to carry out: renewed until it is completed, failed or dropped.
+///
+/// Dropped without a word, it can be begun anew at once where its policy is to run again. Where the policy is to ask, it
+/// is left to run out, and is then indeterminate: nobody knows how far it came.
+#[must_use = "an operation is given up as soon as it is dropped"]
+pub struct Operation {
+    job: Job,
+    handle: Arc<Handle>,
+    policy: OnDoubt,
+    done: bool,
+}
+
+impl Operation {
+    /// Keeps the answer, for everybody who begins the same operation later.
+    pub async fn complete(self, answer: &(impl Serialize + ?Sized)) -> Result<(), Error> {
+        let result = Some(json::written("answer", answer)?);
+        self.end(Word::Complete { result }).await
+    }
+
+    /// The operation has failed for good, and everybody who begins it later is told so.
+    pub async fn fail(self, error: impl fmt::Display) -> Result<(), Error> {
+        self.end(Word::Fail { error: error.to_string(), retry_in_ms: None, for_good: true })
+            .await
+    }
+
+    /// Gives it back as if it had never begun. Only where nothing was done.
+    pub async fn give_back(self) -> Result<(), Error> {
+        self.end(Word::HandBack).await
+    }
+
+    async fn end(mut self, word: Word) -> Result<(), Error> {
+        let holding = &self.job.inner().holding;
+        let report = Report { attempt: self.job.attempt_ref(), word };
+        let until_ms = last_try_ms(&self.handle, holding);
+        self.handle.hub.say_and_hear(report, until_ms).await?;
+        lock(&self.handle.hub.book).remove(holding.serial);
+        holding.lose(LostReason::Released);
+        self.done = true;
+        Ok(())
+    }
+}
+
+/// An operation is a job: its token, its effects, whether it is still live.
+impl std::ops::Deref for Operation {
+    type Target = Job;
+
+    fn deref(&self) -> &Job {
+        &self.job
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let holding = &self.job.inner().holding;
+        if self.policy == OnDoubt::RunAgain {
+            self.handle.hub.give_back(holding);
+        } else {
+            lock(&self.handle.hub.book).remove(holding.serial);
+            holding.lose(LostReason::Released);
+        }
+    }
+}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operation").field("job", &self.job).finish_non_exhaustive()
+    }
+}

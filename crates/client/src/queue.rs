@@ -1,0 +1,318 @@
+//! Queues, and putting jobs into them.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fencehold_core::BadInput;
+use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
+use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
+use fencehold_core::retry::Retry;
+use fencehold_store::job::{Counts, Enqueued, NewJob, QueueMode, QueueOrder, QueueView, Unique, When};
+use serde::Serialize;
+
+use crate::connect::Fencehold;
+use crate::error::Error;
+use crate::json;
+use crate::time::ms;
+use crate::tries::{ask, only};
+
+/// What a job weighs in a call beside its payload: ids, names, labels.
+const JOB_BYTES: usize = 1_024;
+
+impl Fencehold {
+    /// A queue of jobs.
+    ///
+    /// ```
+    /// # async fn example(fh: fencehold::Fencehold) -> Result<(), fencehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let emails = fh.queue("emails");
+    /// let sent = emails.job("send", &"anna@example.org").priority(5).max_attempts(3).enqueue().await?;
+    /// let receipt: String = fh.jobs().wait(sent.id, Duration::from_secs(60)).await?;
+    /// # let _ = receipt;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queue(&self, name: impl AsRef<str>) -> JobQueue {
+        JobQueue { fencehold: self.clone(), queue: Queue::new(name.as_ref()) }
+    }
+}
+
+/// A queue of jobs.
+#[derive(Clone, Debug)]
+pub struct JobQueue {
+    fencehold: Fencehold,
+    queue: Result<Queue, BadInput>,
+}
+
+impl JobQueue {
+    /// A job of this kind with this payload. Nothing happens until it is [enqueued](JobBuilder::enqueue).
+    pub fn job(&self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> JobBuilder {
+        let made = || {
+            let kind = Kind::new(kind.as_ref())?;
+            let payload = json::written("payload", payload)?;
+            // The id is made when the job is enqueued, unless the caller gives one.
+            Ok(NewJob::new(JobId::from_bytes([0; 16]), self.queue.clone()?, kind, payload))
+        };
+        JobBuilder { fencehold: self.fencehold.clone(), job: made(), id: None }
+    }
+
+    /// Puts many jobs into their queues, in as few calls as they fit into. One answer for each, in order: a bad one costs
+    /// the good ones nothing. An error of the whole tells that the store could not be reached; what was enqueued until
+    /// then is enqueued.
+    pub async fn enqueue_many(
+        &self,
+        jobs: impl IntoIterator<Item = JobBuilder>,
+    ) -> Result<Vec<Result<Enqueued, Error>>, Error> {
+        let mut answers: Vec<Option<Result<Enqueued, Error>>> = Vec::new();
+        let mut batch = Batch::default();
+        for builder in jobs {
+            match builder.finish() {
+                Ok(job) => {
+                    if !batch.has_room_for(&job) {
+                        batch.send(&self.fencehold, &mut answers).await?;
+                    }
+                    batch.add(answers.len(), job);
+                    answers.push(None);
+                }
+                Err(error) => answers.push(Some(Err(error))),
+            }
+        }
+        batch.send(&self.fencehold, &mut answers).await?;
+        let unanswered = || Err(Error::Unknown { why: "the store left a job unanswered".to_owned() });
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect())
+    }
+
+    /// Has it hand out no jobs until it is [resumed](JobQueue::resume). What runs goes on.
+    pub async fn pause(&self) -> Result<QueueView, Error> {
+        self.set(QueueMode::Paused).await
+    }
+
+    /// Has it hand out jobs and take new ones.
+    pub async fn resume(&self) -> Result<QueueView, Error> {
+        self.set(QueueMode::Open).await
+    }
+
+    /// Has it take no new jobs, and hand out those that it has.
+    pub async fn drain(&self) -> Result<QueueView, Error> {
+        self.set(QueueMode::Draining).await
+    }
+
+    /// What it does, how many jobs it has in which state, and how many claims wait for more. `None`: it never had a job.
+    pub async fn view(&self) -> Result<Option<QueueView>, Error> {
+        let queue = self.queue.clone()?;
+        let views = self.fencehold.jobs().queues().await?;
+        Ok(views.into_iter().find(|view| view.queue == queue))
+    }
+
+    /// How many jobs it has in which state.
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        Ok(self.view().await?.map(|view| view.counts).unwrap_or_default())
+    }
+
+    async fn set(&self, mode: QueueMode) -> Result<QueueView, Error> {
+        let order = QueueOrder { queue: self.queue.clone()?, mode, by: self.fencehold.owner().clone() };
+        ask(self.fencehold.hub(), |jobs, call| {
+            let order = order.clone();
+            async move { jobs.set_queue(&call, order).await }
+        })
+        .await
+    }
+}
+
+/// Jobs that go into one call.
+#[derive(Default)]
+struct Batch {
+    /// Where the answer to each belongs.
+    places: Vec<usize>,
+    jobs: Vec<NewJob>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn has_room_for(&self, job: &NewJob) -> bool {
+        let bytes = self.bytes + job.payload.len() + JOB_BYTES;
+        self.jobs.is_empty() || (self.jobs.len() < JOBS_PER_CALL_MAX && bytes <= CALL_BYTES_MAX)
+    }
+
+    fn add(&mut self, place: usize, job: NewJob) {
+        self.bytes += job.payload.len() + JOB_BYTES;
+        self.places.push(place);
+        self.jobs.push(job);
+    }
+
+    async fn send(
+        &mut self,
+        fencehold: &Fencehold,
+        answers: &mut [Option<Result<Enqueued, Error>>],
+    ) -> Result<(), Error> {
+        let Batch { places, jobs, .. } = std::mem::take(self);
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        let enqueued = ask(fencehold.hub(), |store, call| {
+            let jobs = jobs.clone();
+            async move { store.enqueue(&call, jobs).await }
+        })
+        .await?;
+        for ((place, id), answer) in places.into_iter().zip(ids).zip(enqueued) {
+            if let Some(kept) = answers.get_mut(place) {
+                *kept = Some(answer.map_err(|refusal| Error::job_refused(id, refusal)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A job to be, and the terms on which it is tried. Nothing happens until [`enqueue`](JobBuilder::enqueue) is awaited;
+/// that is also where a name or a time that is out of bounds is told.
+#[derive(Clone)]
+#[must_use = "nothing is enqueued until `enqueue` is awaited"]
+pub struct JobBuilder {
+    fencehold: Fencehold,
+    job: Result<NewJob, BadInput>,
+    id: Option<JobId>,
+}
+
+impl JobBuilder {
+    /// Its id. The same id makes one job, however often it is enqueued. Default: a new one.
+    pub fn id(self, id: JobId) -> Self {
+        JobBuilder { id: Some(id), ..self }
+    }
+
+    /// Its rank: higher is claimed first. Default: 0.
+    pub fn priority(self, priority: i16) -> Self {
+        self.with(|job| {
+            job.terms.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// Ready only after this time, by the store's clock. Default: at once.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.with(|job| {
+            job.when = When::After { delay_ms: ms(delay) };
+            Ok(())
+        })
+    }
+
+    /// Ready only at this moment, in wall time. Default: at once.
+    pub fn run_at(self, at: SystemTime) -> Self {
+        self.with(|job| {
+            let since = at
+                .duration_since(UNIX_EPOCH)
+                .map_err(|_| BadInput::new("run_at", "is before 1970"))?;
+            job.when = When::At { wall_ms: ms(since) };
+            Ok(())
+        })
+    }
+
+    /// How long it waits after a failure. Default: exponentially from a second to an hour.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.with(|job| {
+            job.terms.retry = retry;
+            Ok(())
+        })
+    }
+
+    /// After so many failures it has failed for good. Default: 10.
+    pub fn max_attempts(self, attempts: u16) -> Self {
+        self.with(|job| {
+            job.terms.max_attempts = attempts;
+            Ok(())
+        })
+    }
+
+    /// After so many dead workers it is quarantined. Default: 5.
+    pub fn max_crashes(self, crashes: u16) -> Self {
+        self.with(|job| {
+            job.terms.max_crashes = crashes;
+            Ok(())
+        })
+    }
+
+    /// How long one attempt may take; beyond that it is a failure. Default: for ever.
+    pub fn time_limit(self, limit: Duration) -> Self {
+        self.with(|job| {
+            let limit_ms = u32::try_from(ms(limit)).unwrap_or(u32::MAX);
+            let none = || BadInput::new("time limit of an attempt", "is 0; leave it out for no limit");
+            job.terms.attempt_ms = Some(NonZeroU32::new(limit_ms).ok_or_else(none)?);
+            Ok(())
+        })
+    }
+
+    /// What makes it the same as another: within this time after the first, and in any case until the first has come to
+    /// its end, the same key gives the first job's id. The same key with another payload is [`Error::Conflict`].
+    pub fn unique(self, key: impl AsRef<str>, window: Duration) -> Self {
+        self.with(|job| {
+            job.unique = Some(Unique { key: UniqueKey::new(key.as_ref())?, window_ms: ms(window) });
+            Ok(())
+        })
+    }
+
+    /// Something to find it by.
+    pub fn label(self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.with(|job| {
+            job.labels.push((name.into(), value.into()));
+            Ok(())
+        })
+    }
+
+    /// The W3C trace context (`traceparent`) of whoever enqueues it. Its handler finds it in [`Job::trace`](crate::Job::trace).
+    pub fn trace(self, traceparent: impl Into<Box<str>>) -> Self {
+        self.with(|job| {
+            let trace = traceparent.into();
+            crate::trace::check(&trace)?;
+            job.trace = Some(trace);
+            Ok(())
+        })
+    }
+
+    /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
+    pub fn yield_within(self, within: Duration) -> Self {
+        self.with(|job| {
+            job.yield_within_ms = Some(ms(within));
+            Ok(())
+        })
+    }
+
+    /// Puts it into its queue.
+    pub async fn enqueue(self) -> Result<Enqueued, Error> {
+        let fencehold = self.fencehold.clone();
+        let job = self.finish()?;
+        let id = job.id;
+        let answers = ask(fencehold.hub(), |jobs, call| {
+            let job = vec![job.clone()];
+            async move { jobs.enqueue(&call, job).await }
+        })
+        .await?;
+        only(answers)?.map_err(|refusal| Error::job_refused(id, refusal))
+    }
+
+    fn finish(self) -> Result<NewJob, Error> {
+        let mut job = self.job?;
+        job.terms.check()?;
+        job.id = match self.id {
+            Some(id) => id,
+            None => self.fencehold.hub().new_job_id()?,
+        };
+        Ok(job)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut NewJob) -> Result<(), BadInput>) -> Self {
+        if let Ok(job) = &mut self.job
+            && let Err(bad) = change(job)
+        {
+            self.job = Err(bad);
+        }
+        self
+    }
+}
+
+impl fmt::Debug for JobBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobBuilder").field("job", &self.job).finish_non_exhaustive()
+    }
+}

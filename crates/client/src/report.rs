@@ -1,0 +1,200 @@
+//! What attempts have to say, gathered: everything that comes while one call is on its way goes with the next one.
+//!
+//! Nobody waits for anybody else's word, and a hundred completions cost one call. The handle's own thread sends them, one
+//! call at a time. A word that cannot get through is kept and sent again until its time is up; the store takes the same
+//! word twice.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use fencehold_core::job::Reported;
+use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
+use fencehold_store::job::{AttemptRef, Report, Word};
+use fencehold_store::{Call, StoreError};
+use futures_channel::oneshot;
+
+use crate::bell::lock;
+use crate::error::Error;
+use crate::hub::{Hub, closed};
+use crate::tries::may_pass;
+
+/// What an item weighs beside its bytes: ids, token, frame.
+const ITEM_BYTES: usize = 128;
+
+/// Told what became of a word.
+pub(crate) type Told = Box<dyn FnOnce(Result<Reported, Error>) + Send>;
+
+/// A word that waits to be sent.
+pub(crate) struct Spoken {
+    pub(crate) report: Report,
+    /// Until when it is tried.
+    pub(crate) until_ms: u64,
+    pub(crate) told: Told,
+}
+
+/// The words of one handle's attempts.
+#[derive(Default)]
+pub(crate) struct Words {
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    waiting: VecDeque<Spoken>,
+    /// Somebody sees to it that they are sent.
+    sending: bool,
+}
+
+impl Hub {
+    /// Has a word sent with the next call. Does not wait.
+    pub(crate) fn say(self: &Arc<Self>, spoken: Spoken) {
+        let mut inbox = lock(&self.words.inbox);
+        let same_note = |other: &Spoken| {
+            matches!(other.report.word, Word::Progress { .. })
+                && other.report.attempt == spoken.report.attempt
+        };
+        // Of progress only the newest is of interest, unless something was said in between.
+        let last_of_attempt = inbox
+            .waiting
+            .iter_mut()
+            .rev()
+            .find(|other| other.report.attempt == spoken.report.attempt);
+        match last_of_attempt.filter(|other| same_note(other)) {
+            Some(older) if matches!(spoken.report.word, Word::Progress { .. }) => *older = spoken,
+            _ => inbox.waiting.push_back(spoken),
+        }
+        if !std::mem::replace(&mut inbox.sending, true) {
+            drop(inbox);
+            self.spawn(send_all(Arc::clone(self)));
+        }
+    }
+
+    /// Has a word sent, and waits for what becomes of it.
+    pub(crate) async fn say_and_hear(
+        self: &Arc<Self>,
+        report: Report,
+        until_ms: u64,
+    ) -> Result<Reported, Error> {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever asked may have gone.
+        let told: Told = Box::new(move |answer| drop(sender.send(answer)));
+        self.say(Spoken { report, until_ms, told });
+        receiver.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+/// Sends whatever there is, until there is nothing more.
+async fn send_all(hub: Arc<Hub>) {
+    let mut sender = Sender { hub: &hub, done: false };
+    let mut failures = 0;
+    while let Some(batch) = sender.take() {
+        let reports: Vec<Report> = batch.iter().map(|spoken| spoken.report.clone()).collect();
+        match report(&hub, reports).await {
+            Ok(answers) => {
+                failures = 0;
+                let mut answers = answers.into_iter();
+                for Spoken { report, told, .. } in batch {
+                    told(match answers.next() {
+                        Some(answer) => {
+                            let AttemptRef { job, token, .. } = report.attempt;
+                            answer.map_err(|refusal| Error::attempt_refused(job, token, refusal))
+                        }
+                        None => Err(Error::Unknown { why: "the store left a word unanswered".to_owned() }),
+                    });
+                }
+            }
+            Err(error) => {
+                failures += 1;
+                let pause_until_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+                let again = may_pass(&error) && !hub.is_closed();
+                let (kept, given_up): (Vec<_>, Vec<_>) =
+                    batch.into_iter().partition(|spoken| again && pause_until_ms < spoken.until_ms);
+                for Spoken { told, .. } in given_up {
+                    told(Err(error.clone().into()));
+                }
+                if sender.put_back(kept) {
+                    tracing::debug!(failures, %error, "what jobs have to say could not be sent, and is kept");
+                    hub.timers.sleep_until(pause_until_ms).await;
+                }
+            }
+        }
+    }
+}
+
+async fn report(
+    hub: &Hub,
+    reports: Vec<Report>,
+) -> Result<Vec<Result<Reported, fencehold_core::job::Refusal>>, StoreError> {
+    let call: Call = hub.call(hub.patience_ms);
+    match hub.store.jobs() {
+        Some(jobs) => hub.answer(hub.patience_ms, jobs.report(&call, reports)).await,
+        None => Err(StoreError::Unsupported {
+            store: hub.store.capabilities().store.to_owned(),
+            what: "keep jobs".to_owned(),
+        }),
+    }
+}
+
+/// The one who sends. Whatever way it ends, also by a panic of the store's code, the next word finds another.
+struct Sender<'a> {
+    hub: &'a Arc<Hub>,
+    done: bool,
+}
+
+impl Sender<'_> {
+    /// As many words as one call may carry. `None`: there are none, and this sender is no longer one.
+    fn take(&mut self) -> Option<Vec<Spoken>> {
+        let mut inbox = lock(&self.hub.words.inbox);
+        let (mut count, mut bytes) = (0, 0);
+        for spoken in inbox.waiting.iter().take(JOBS_PER_CALL_MAX) {
+            bytes += weight(&spoken.report.word);
+            if count > 0 && bytes > CALL_BYTES_MAX {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            inbox.sending = false;
+            self.done = true;
+            return None;
+        }
+        Some(inbox.waiting.drain(..count).collect())
+    }
+
+    /// Puts words back to where they stood. False: there were none.
+    fn put_back(&self, words: Vec<Spoken>) -> bool {
+        let mut inbox = lock(&self.hub.words.inbox);
+        let any = !words.is_empty();
+        for spoken in words.into_iter().rev() {
+            inbox.waiting.push_front(spoken);
+        }
+        any
+    }
+}
+
+impl Drop for Sender<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let mut inbox = lock(&self.hub.words.inbox);
+        // Where the handle's thread itself ends, nobody is left to send.
+        let again = std::thread::panicking() && !inbox.waiting.is_empty();
+        inbox.sending = again;
+        drop(inbox);
+        if again {
+            self.hub.spawn(send_all(Arc::clone(self.hub)));
+        }
+    }
+}
+
+fn weight(word: &Word) -> usize {
+    ITEM_BYTES
+        + match word {
+            Word::Complete { result } => result.as_ref().map_or(0, |result| result.len()),
+            Word::Fail { error, .. } => error.len(),
+            Word::Checkpoint { bytes } => bytes.len(),
+            Word::Progress { note } => note.len(),
+            _ => 0,
+        }
+}

@@ -1,0 +1,119 @@
+//! Schedules: when to enqueue what.
+
+use fencehold_core::BadInput;
+use fencehold_core::job::{Kind, Queue, ScheduleName, Terms};
+use fencehold_store::job::{ScheduleSpec, ScheduleView};
+use serde::Serialize;
+
+use crate::connect::Fencehold;
+use crate::error::Error;
+use crate::json;
+use crate::tries::ask;
+
+impl Fencehold {
+    /// A schedule, by its name.
+    ///
+    /// ```
+    /// # async fn example(fh: fencehold::Fencehold) -> Result<(), fencehold::Error> {
+    /// fh.schedule("nightly-report")
+    ///     .cron("30 3 * * *")
+    ///     .zone("Europe/Berlin")
+    ///     .job("reports", "build", &"all")
+    ///     .set()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn schedule(&self, name: impl AsRef<str>) -> Schedule {
+        Schedule {
+            fencehold: self.clone(),
+            name: ScheduleName::new(name.as_ref()),
+            cron: String::new(),
+            zone: "UTC".to_owned(),
+            job: Err(BadInput::new("schedule", "does not say which job to enqueue")),
+            terms: Terms::default(),
+            labels: Vec::new(),
+        }
+    }
+}
+
+/// A schedule to be made, changed or removed.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens until `set` or `remove` is awaited"]
+pub struct Schedule {
+    fencehold: Fencehold,
+    name: Result<ScheduleName, BadInput>,
+    cron: String,
+    zone: String,
+    job: Result<(Queue, Kind, Box<str>), BadInput>,
+    terms: Terms,
+    labels: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Schedule {
+    /// When: a cron line of five fields.
+    pub fn cron(self, line: impl Into<String>) -> Self {
+        Schedule { cron: line.into(), ..self }
+    }
+
+    /// The time zone in which the line is read, by its IANA name. Default: UTC.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        Schedule { zone: zone.into(), ..self }
+    }
+
+    /// What: a job of this kind with this payload in this queue.
+    pub fn job(
+        self,
+        queue: impl AsRef<str>,
+        kind: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Self {
+        let made = || {
+            let payload = json::written("payload", payload)?;
+            Ok((Queue::new(queue.as_ref())?, Kind::new(kind.as_ref())?, payload))
+        };
+        Schedule { job: made(), ..self }
+    }
+
+    /// On which terms its jobs are tried.
+    pub fn terms(self, terms: Terms) -> Self {
+        Schedule { terms, ..self }
+    }
+
+    /// A label of its jobs.
+    pub fn label(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
+    }
+
+    /// Makes the schedule, or changes it. The answer says when it fires next.
+    pub async fn set(self) -> Result<ScheduleView, Error> {
+        let (queue, kind, payload) = self.job?;
+        let spec = ScheduleSpec {
+            name: self.name?,
+            cron: self.cron,
+            zone: self.zone,
+            queue,
+            kind,
+            payload,
+            terms: self.terms,
+            labels: self.labels,
+            by: self.fencehold.owner().clone(),
+        };
+        ask(self.fencehold.hub(), |jobs, call| {
+            let spec = spec.clone();
+            async move { jobs.set_schedule(&call, spec).await }
+        })
+        .await
+    }
+
+    /// Removes the schedule. False: there was none.
+    pub async fn remove(self) -> Result<bool, Error> {
+        let (name, by) = (self.name?, self.fencehold.owner().clone());
+        ask(self.fencehold.hub(), |jobs, call| {
+            let (name, by) = (name.clone(), by.clone());
+            async move { jobs.remove_schedule(&call, name, by).await }
+        })
+        .await
+    }
+}

@@ -1,0 +1,245 @@
+//! For the tests of your own handlers: one job, run without a store.
+//!
+//! A [`Trial`] is a job as a handler would get it; what the handler did with it is in the [`Trialled`] that comes back.
+//! The ledger follows the same rules as a store's.
+//!
+//! ```
+//! use fencehold::testing::Trial;
+//! use fencehold::{Job, JobError};
+//!
+//! async fn ship(job: Job, order: u64) -> Result<String, JobError> {
+//!     job.once("book", async |key| Ok(format!("booked {order} under {key}")))
+//!         .undo_with("unbook", &order)
+//!         .await
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let run = Trial::new("ship", &42_u64).run(ship).await;
+//! assert!(run.result::<String>().is_some_and(|text| text.starts_with("booked 42")));
+//! assert_eq!(run.effects_had(), ["book"]);
+//! assert_eq!(run.undo_of("book").map(|undo| undo.kind.as_str()), Some("unbook"));
+//!
+//! // The worker died after that, and another takes the job up:
+//! let again = run.next_attempt().run(ship).await;
+//! assert!(again.effects_had().is_empty(), "what is recorded does not happen again");
+//! # }
+//! ```
+
+mod kit;
+mod trialled;
+
+use std::sync::Arc;
+
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
+use fencehold_core::lease::Renewal;
+use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
+use fencehold_core::{BadInput, HoldId, Owner, Token};
+use fencehold_store::clock::{Clock, ManualClock};
+use fencehold_store::job::ClaimedJob;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::LostReason;
+use crate::holding::{Granted, Held, Holding, Term};
+use crate::job::{IntoOutcome, Job, JobError, Voice};
+use crate::json;
+use crate::watch::YieldNotice;
+
+pub(crate) use kit::Kit;
+pub use trialled::Trialled;
+
+/// How long a trial's claim lasts. Its clock stands still, so it lasts for the whole trial.
+const TTL_MS: u64 = 30_000;
+
+/// A job to try a handler on.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens until `run` is awaited"]
+pub struct Trial {
+    claimed: Result<ClaimedJob, BadInput>,
+    cancelled: bool,
+    lost: bool,
+    notice: Option<YieldNotice>,
+}
+
+impl Trial {
+    /// A job of this kind with this payload, at its first attempt.
+    pub fn new(kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
+        let claimed = || {
+            Ok(ClaimedJob {
+                id: JobId::from_random(1_800_000_000_000, [7; 10]),
+                queue: Queue::default(),
+                kind: Kind::new(kind.as_ref())?,
+                payload: json::written("payload", payload)?,
+                token: Token::new(1),
+                attempt: 1,
+                remaining_ms: TTL_MS,
+                terms: Terms::default(),
+                failures: 0,
+                crashes: 0,
+                labels: Vec::new(),
+                trace: None,
+                checkpoint: None,
+                effects: Vec::new(),
+                undo_of: None,
+            })
+        };
+        Trial { claimed: claimed(), cancelled: false, lost: false, notice: None }
+    }
+
+    /// Which attempt it is, from 1. Its token grows with it.
+    pub fn attempt(self, attempt: u32) -> Self {
+        self.with(|claimed| {
+            claimed.attempt = attempt;
+            claimed.token = Token::new(u64::from(attempt));
+            Ok(())
+        })
+    }
+
+    /// Its queue.
+    pub fn queue(self, queue: impl AsRef<str>) -> Self {
+        self.with(|claimed| Queue::new(queue.as_ref()).map(|queue| claimed.queue = queue))
+    }
+
+    /// A label of it.
+    pub fn label(self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.with(|claimed| {
+            claimed.labels.push((name.into(), value.into()));
+            Ok(())
+        })
+    }
+
+    /// Its trace context.
+    pub fn trace(self, traceparent: impl Into<Box<str>>) -> Self {
+        self.with(|claimed| {
+            let trace = traceparent.into();
+            crate::trace::check(&trace)?;
+            claimed.trace = Some(trace);
+            Ok(())
+        })
+    }
+
+    /// Where an earlier attempt left off.
+    pub fn checkpoint(self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.with(|claimed| {
+            claimed.checkpoint = Some(bytes.into());
+            Ok(())
+        })
+    }
+
+    /// An effect that an earlier attempt has recorded.
+    pub fn recorded(self, effect: impl AsRef<str>, value: &(impl Serialize + ?Sized)) -> Self {
+        let value = json::written("value of an effect", value);
+        self.effect(effect.as_ref(), EffectState::Done, value.map(Some))
+    }
+
+    /// An effect that an earlier attempt has announced, and of which nobody knows whether it happened.
+    pub fn intended(self, effect: impl AsRef<str>, policy: OnDoubt) -> Self {
+        self.effect(effect.as_ref(), EffectState::Intended(policy), Ok(None))
+    }
+
+    /// Somebody has called it off.
+    pub fn cancelled(self) -> Self {
+        Trial { cancelled: true, ..self }
+    }
+
+    /// Its claim is lost from the start.
+    pub fn lost(self) -> Self {
+        Trial { lost: true, ..self }
+    }
+
+    /// A job of this priority asks it to yield.
+    pub fn asked_to_yield(self, contender: impl AsRef<str>, priority: i16) -> Self {
+        match Owner::new(contender.as_ref()) {
+            Ok(contender) => {
+                let notice = YieldNotice { contender, task: None, priority, yield_at_ms: u64::MAX };
+                Trial { notice: Some(notice), ..self }
+            }
+            Err(bad) => Trial { claimed: Err(bad), ..self },
+        }
+    }
+
+    /// Runs an async handler on it. A payload that does not fit is a failure, as it is with a worker.
+    pub async fn run<P, R, F, Fut>(self, handler: F) -> Trialled
+    where
+        P: DeserializeOwned,
+        R: IntoOutcome,
+        F: FnOnce(Job, P) -> Fut,
+        Fut: Future<Output = Result<R, JobError>>,
+    {
+        let (job, kit, claimed) = match self.begin() {
+            Ok(begun) => begun,
+            Err(bad) => return Trialled::not_begun(bad),
+        };
+        let ended = match json::read("payload", &claimed.payload) {
+            Ok(payload) => handler(job, payload).await.and_then(IntoOutcome::into_outcome),
+            Err(bad) => Err(bad.into()),
+        };
+        Trialled::new(claimed, &kit, ended)
+    }
+
+    /// Runs a blocking handler on it.
+    pub fn run_blocking<P, R, F>(self, handler: F) -> Trialled
+    where
+        P: DeserializeOwned,
+        R: IntoOutcome,
+        F: FnOnce(crate::blocking::Job, P) -> Result<R, JobError>,
+    {
+        let run = self.run(|job, payload| std::future::ready(handler(job.into(), payload)));
+        crate::bell::block_on(run)
+    }
+
+    fn begin(self) -> Result<(Job, Arc<Kit>, ClaimedJob), BadInput> {
+        let claimed = self.claimed?;
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new());
+        let now_ms = clock.now().store_ms;
+        let granted = Granted {
+            held: Held::Job(claimed.id),
+            token: claimed.token,
+            owner: Owner::new("trial")?,
+            task: None,
+            ttl_ms: TTL_MS,
+            max_age_ms: None,
+            hold: HoldId::from_random([7; 16]),
+            term: Term::new(now_ms, 0, TTL_MS),
+        };
+        let holding = Arc::new(Holding::new(0, granted, clock));
+        if self.cancelled {
+            holding.call_off();
+        }
+        if let Some(YieldNotice { contender, task, priority, yield_at_ms }) = self.notice {
+            let notice = fencehold_core::lease::Notice { contender, task, priority, yield_at_ms };
+            let (remaining_ms, yield_in_ms) = (TTL_MS, Some(TTL_MS));
+            let renewal = Renewal { token: claimed.token, remaining_ms, notice: Some(notice), yield_in_ms };
+            holding.renewed(now_ms, 0, &renewal);
+        }
+        if self.lost {
+            holding.lose(LostReason::NotRenewed { failure: None });
+        }
+        let kit = Arc::new(Kit::new(claimed.effects.clone()));
+        let job = Job::new(claimed.clone(), holding, Voice::Kit(Arc::clone(&kit)), None);
+        Ok((job, kit, claimed))
+    }
+
+    fn effect(self, name: &str, state: EffectState, value: Result<Option<Box<str>>, BadInput>) -> Self {
+        self.with(|claimed| {
+            let nth = u16::try_from(claimed.effects.len()).unwrap_or(u16::MAX);
+            let token = Token::new(claimed.token.get().saturating_sub(1));
+            let (name, value) = (EffectName::new(name)?, value?);
+            let (undo, undo_job, at_wall_ms) = (None, None, 0);
+            claimed
+                .effects
+                .push(Effect { name, nth, token, at_wall_ms, state, value, undo, undo_job });
+            Ok(())
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut ClaimedJob) -> Result<(), BadInput>) -> Self {
+        if let Ok(claimed) = &mut self.claimed
+            && let Err(bad) = change(claimed)
+        {
+            self.claimed = Err(bad);
+        }
+        self
+    }
+}

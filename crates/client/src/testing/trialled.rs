@@ -1,0 +1,141 @@
+//! What came of a trial.
+
+use std::time::Duration;
+
+use fencehold_core::BadInput;
+use fencehold_core::job::EffectName;
+use fencehold_core::ledger::UndoWith;
+use fencehold_store::job::{ClaimedJob, Word};
+use serde::de::DeserializeOwned;
+
+use super::Trial;
+use super::kit::{Book, Kit};
+use crate::job::{JobError, Outcome};
+use crate::json;
+
+/// What a handler did with a [`Trial`].
+#[derive(Debug)]
+pub struct Trialled {
+    claimed: Option<ClaimedJob>,
+    ended: Ended,
+    book: Book,
+}
+
+#[derive(Debug)]
+enum Ended {
+    Word(Word),
+    Over(String),
+}
+
+impl Trialled {
+    pub(super) fn new(claimed: ClaimedJob, kit: &Kit, ended: Result<Outcome, JobError>) -> Self {
+        let ended = match ended {
+            Ok(outcome) => Ended::Word(outcome.into_word()),
+            Err(error) => {
+                let text = error.to_string();
+                error.into_word().map_or(Ended::Over(text), Ended::Word)
+            }
+        };
+        Trialled { claimed: Some(claimed), ended, book: kit.take() }
+    }
+
+    pub(super) fn not_begun(bad: BadInput) -> Self {
+        Trialled { claimed: None, ended: Ended::Over(bad.to_string()), book: Book::default() }
+    }
+
+    /// The result, if the handler completed. `None` too where it does not fit.
+    pub fn result<T: DeserializeOwned>(&self) -> Option<T> {
+        match &self.ended {
+            Ended::Word(Word::Complete { result }) => {
+                json::read("result", result.as_deref().unwrap_or(json::NOTHING)).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The error, if the handler failed.
+    pub fn failure(&self) -> Option<&str> {
+        match &self.ended {
+            Ended::Word(Word::Fail { error, .. }) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether it failed for good.
+    pub fn failed_for_good(&self) -> bool {
+        matches!(self.ended, Ended::Word(Word::Fail { for_good: true, .. }))
+    }
+
+    /// After what time it asked to be tried again, if it failed and asked.
+    pub fn retry_in(&self) -> Option<Duration> {
+        match &self.ended {
+            Ended::Word(Word::Fail { retry_in_ms, .. }) => retry_in_ms.map(Duration::from_millis),
+            _ => None,
+        }
+    }
+
+    /// For how long the handler put the job off, if it did.
+    pub fn snoozed(&self) -> Option<Duration> {
+        match &self.ended {
+            Ended::Word(Word::Snooze { for_ms }) => Some(Duration::from_millis(*for_ms)),
+            _ => None,
+        }
+    }
+
+    /// Whether the handler handed the job back.
+    pub fn handed_back(&self) -> bool {
+        matches!(self.ended, Ended::Word(Word::HandBack))
+    }
+
+    /// Why there was nothing to report: the claim was lost, an effect was in doubt, or the trial itself was wrong.
+    pub fn over(&self) -> Option<&str> {
+        match &self.ended {
+            Ended::Over(why) => Some(why),
+            Ended::Word(_) => None,
+        }
+    }
+
+    /// The names of the effects that this attempt recorded, in order.
+    pub fn effects_had(&self) -> Vec<&str> {
+        self.book.had.iter().map(EffectName::as_str).collect()
+    }
+
+    /// The names of the effects that this attempt announced, in order.
+    pub fn effects_announced(&self) -> Vec<&str> {
+        self.book.announced.iter().map(EffectName::as_str).collect()
+    }
+
+    /// The stored value of an effect, if it is recorded.
+    pub fn effect<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let effect = self.book.effects.iter().find(|effect| effect.name.as_str() == name)?;
+        json::read("stored value of an effect", effect.value.as_deref()?).ok()
+    }
+
+    /// The job that would undo an effect, if it has one.
+    pub fn undo_of(&self, name: &str) -> Option<&UndoWith> {
+        let effect = self.book.effects.iter().find(|effect| effect.name.as_str() == name)?;
+        effect.undo.as_deref()
+    }
+
+    /// The newest checkpoint, if the handler kept one.
+    pub fn checkpoint(&self) -> Option<&[u8]> {
+        self.book.checkpoint.as_deref()
+    }
+
+    /// What the handler said of its progress, as JSON, in order.
+    pub fn progress(&self) -> &[Box<str>] {
+        &self.book.progress
+    }
+
+    /// The attempt that comes after this one: it finds what this one recorded and kept.
+    pub fn next_attempt(self) -> Trial {
+        let Some(mut claimed) = self.claimed else {
+            let bad = BadInput::new("trial", "was never begun, so it has no next attempt");
+            return Trial { claimed: Err(bad), cancelled: false, lost: false, notice: None };
+        };
+        let attempt = claimed.attempt.saturating_add(1);
+        claimed.effects = self.book.effects;
+        claimed.checkpoint = self.book.checkpoint.or(claimed.checkpoint);
+        Trial { claimed: Ok(claimed), cancelled: false, lost: false, notice: None }.attempt(attempt)
+    }
+}

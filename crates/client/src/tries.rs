@@ -1,0 +1,127 @@
+//! Asking the store again: past the breaker, after a pause, within the budget that all callers of a handle share, and not
+//! for ever.
+//!
+//! Every request to a store may be sent twice, so nobody above needs a rule of its own about when to.
+
+use fencehold_store::{Call, JobStore, StoreError};
+
+use crate::error::Error;
+use crate::hub::Hub;
+use crate::time::{First, first};
+
+/// The tries of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    /// Until when it is tried; `None`: for as long as the handle's patience lasts from the first failure on.
+    pub(crate) until_ms: Option<u64>,
+    /// Failures in a row, and since when.
+    failures: u32,
+    failing_since_ms: Option<u64>,
+}
+
+impl Tries {
+    pub(crate) fn new(until_ms: Option<u64>) -> Self {
+        Tries { until_ms, ..Tries::default() }
+    }
+
+    /// The store has answered.
+    pub(crate) fn answered(&mut self) {
+        self.failures = 0;
+        self.failing_since_ms = None;
+    }
+
+    /// Waits for the breaker to let this request through.
+    pub(crate) async fn admitted(&mut self, hub: &Hub) -> Result<(), Error> {
+        loop {
+            let now_ms = hub.now_ms();
+            let Err(at_ms) = hub.breaker.admit(now_ms) else { return Ok(()) };
+            if at_ms >= self.give_up_ms(hub, now_ms) {
+                return Err(left_alone());
+            }
+            hub.timers.sleep_until(at_ms).await;
+        }
+    }
+
+    /// The store could not, or may not have been able to, decide: pauses before the next try. `Err`: there is no time
+    /// left for one.
+    pub(crate) async fn pause(&mut self, hub: &Hub, error: StoreError) -> Result<(), StoreError> {
+        let now_ms = hub.now_ms();
+        self.failures = self.failures.saturating_add(1);
+        let give_up_ms = self.give_up_ms(hub, now_ms);
+        let mut at_ms = now_ms.saturating_add(hub.retries.backoff_ms(self.failures));
+        loop {
+            if at_ms >= give_up_ms {
+                return Err(error);
+            }
+            hub.timers.sleep_until(at_ms).await;
+            match hub.retries.take(hub.now_ms()) {
+                Ok(()) => break,
+                // Everybody of this handle waits for the same budget: do not come back all at once.
+                Err(ready_ms) => at_ms = ready_ms.saturating_add(hub.retries.backoff_ms(1)),
+            }
+        }
+        tracing::debug!(failures = self.failures, %error, "asking the store again");
+        Ok(())
+    }
+
+    fn give_up_ms(&mut self, hub: &Hub, now_ms: u64) -> u64 {
+        let since_ms = *self.failing_since_ms.get_or_insert(now_ms);
+        self.until_ms.unwrap_or_else(|| since_ms.saturating_add(hub.patience_ms))
+    }
+}
+
+/// What a caller is told while the breaker is open.
+pub(crate) fn left_alone() -> Error {
+    Error::Unavailable { why: "it has failed too often, and is left alone for a moment".to_owned() }
+}
+
+/// Whether the same request may get through a moment later.
+pub(crate) fn may_pass(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. } | StoreError::Full { .. })
+}
+
+/// Asks the store's jobs for something, and again while it cannot be reached, for as long as patience lasts.
+pub(crate) async fn ask<'a, T, F>(
+    hub: &'a Hub,
+    send: impl Fn(&'a dyn JobStore, Call) -> F,
+) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    ask_until(hub, Tries::default(), 0, send).await
+}
+
+/// Likewise, by these tries, for something that may take `wait_ms` to answer.
+pub(crate) async fn ask_until<'a, T, F>(
+    hub: &'a Hub,
+    mut tries: Tries,
+    wait_ms: u64,
+    send: impl Fn(&'a dyn JobStore, Call) -> F,
+) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let jobs = hub.jobs()?;
+    let asking = async {
+        loop {
+            tries.admitted(hub).await?;
+            let call = hub.call(hub.patience_ms);
+            let limit_ms = hub.patience_ms.saturating_add(wait_ms);
+            match hub.answer(limit_ms, send(jobs, call)).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if may_pass(&error) => tries.pause(hub, error).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    match first(hub.until_closed(), asking).await {
+        First::Left(closed) => Err(closed),
+        First::Right(answer) => answer,
+    }
+}
+
+/// The one answer to a request with one item.
+pub(crate) fn only<T>(answers: Vec<T>) -> Result<T, Error> {
+    let none = || Error::Unknown { why: "the store left the request unanswered".to_owned() };
+    answers.into_iter().next().ok_or_else(none)
+}

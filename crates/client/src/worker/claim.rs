@@ -1,0 +1,244 @@
+//! The claimer: one thread that keeps the shelf as full as the pace of the work makes useful.
+//!
+//! One claim is one hold id for as long as its outcome is open: an answer that got lost is asked for again by the same
+//! hold id, which gets the same jobs. Whoever stops while the outcome is open leaves the question to the handle's own
+//! thread, which hands back whatever was claimed.
+
+use std::sync::Arc;
+
+use fencehold_core::limits::{JOBS_PER_CALL_MAX, WAIT_MS_MAX};
+use fencehold_store::StoreError;
+use fencehold_store::job::{AttemptRef, ClaimRequest, Claimed};
+
+use super::Terms;
+use super::floor::{Floor, Ready};
+use crate::bell::lock;
+use crate::error::Error;
+use crate::holding::{Granted, Held, Term};
+use crate::hub::Hub;
+use crate::random::hold_id;
+use crate::renewal::{Handle, hand_back};
+use crate::time::{First, first};
+use crate::tries::may_pass;
+
+/// A job that nobody has begun after this long on the shelf is handed back: somebody else may have a slot free.
+const SHELF_MS_MAX: u64 = 2_000;
+
+pub(super) struct Claimer {
+    pub(super) handle: Arc<Handle>,
+    pub(super) floor: Arc<Floor>,
+    pub(super) terms: Arc<Terms>,
+}
+
+impl Claimer {
+    /// Claims until the worker is told to stop, or cannot go on.
+    pub(super) async fn run(self) {
+        let hub = Arc::clone(&self.handle.hub);
+        let outcome = {
+            let work = first(hub.until_closed(), self.claim_on());
+            match first(self.floor.draining(), work).await {
+                First::Left(()) => Ok(()),
+                First::Right(First::Left(closed)) => Err(closed),
+                First::Right(First::Right(error)) => Err(error),
+            }
+        };
+        self.floor.count(|tally| {
+            tally.claimer_gone = true;
+            tally.failure = outcome.err();
+        });
+    }
+
+    async fn claim_on(&self) -> Error {
+        let mut failures = 0;
+        loop {
+            let room = self.until_room().await;
+            let mut claim = match hold_id() {
+                Ok(hold) => Claim { claimer: self, request: self.request(hold, room), unsure: false },
+                Err(error) => return error,
+            };
+            loop {
+                self.admitted().await;
+                match claim.ask().await {
+                    Ok(()) => {
+                        failures = 0;
+                        break;
+                    }
+                    Err(error) if may_pass(&error) => {
+                        failures += 1;
+                        self.pause(failures, &error).await;
+                    }
+                    Err(error) => return error.into(),
+                }
+            }
+        }
+    }
+
+    fn request(&self, hold: fencehold_core::HoldId, room: usize) -> ClaimRequest {
+        ClaimRequest {
+            queues: self.terms.queues.clone(),
+            limit: room.min(JOBS_PER_CALL_MAX),
+            hold,
+            owner: self.terms.owner.clone(),
+            ttl_ms: self.terms.ttl_ms,
+            wait_ms: WAIT_MS_MAX,
+            waited_before_ms: 0,
+        }
+    }
+
+    fn hub(&self) -> &Arc<Hub> {
+        &self.handle.hub
+    }
+
+    /// Waits until there is room for more jobs. Meanwhile sees to it that none is kept from others for too long.
+    async fn until_room(&self) -> usize {
+        loop {
+            let seen = self.floor.tally.read(|_, version| version);
+            let room = self.floor.room(self.terms.concurrency);
+            if room > 0 {
+                return room;
+            }
+            let changed = self.floor.tally.when(move |_, version| (version > seen).then_some(()));
+            match self.floor.oldest_ms() {
+                None => changed.await,
+                Some(since_ms) => {
+                    let stale_at_ms = since_ms.saturating_add(SHELF_MS_MAX);
+                    first(changed, self.hub().timers.sleep_until(stale_at_ms)).await;
+                    self.hand_back_stale();
+                }
+            }
+        }
+    }
+
+    fn hand_back_stale(&self) {
+        let before_ms = self.hub().now_ms().saturating_sub(SHELF_MS_MAX);
+        let stale = self.floor.take_stale(before_ms);
+        if !stale.is_empty() {
+            tracing::debug!(jobs = stale.len(), "handing back jobs that no slot came free for");
+            lock(&self.floor.pace).stalled();
+            self.floor.hand_back(&self.handle, stale);
+        }
+    }
+
+    /// Waits for the breaker. A worker has all the time in the world.
+    async fn admitted(&self) {
+        while let Err(at_ms) = self.hub().breaker.admit(self.hub().now_ms()) {
+            self.hub().timers.sleep_until(at_ms).await;
+        }
+    }
+
+    async fn pause(&self, failures: u32, error: &StoreError) {
+        if failures == 1 {
+            tracing::warn!(%error, "no jobs can be claimed for the moment; trying on");
+        }
+        let hub = self.hub();
+        let mut at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+        loop {
+            hub.timers.sleep_until(at_ms).await;
+            match hub.retries.take(hub.now_ms()) {
+                // A budget that never comes back still lets a worker try now and then.
+                Ok(()) | Err(u64::MAX) => return,
+                Err(ready_ms) => at_ms = ready_ms.saturating_add(hub.retries.backoff_ms(1)),
+            }
+        }
+    }
+}
+
+/// One hold id, and whether jobs may have been given to it that nobody has seen.
+struct Claim<'a> {
+    claimer: &'a Claimer,
+    request: ClaimRequest,
+    unsure: bool,
+}
+
+impl Claim<'_> {
+    /// One sending.
+    async fn ask(&mut self) -> Result<(), StoreError> {
+        let (hub, request) = (self.claimer.hub(), self.request.clone());
+        let Some(jobs) = hub.store.jobs() else {
+            let store = hub.store.capabilities().store.to_owned();
+            return Err(StoreError::Unsupported { store, what: "keep jobs".to_owned() });
+        };
+        let sent_ms = hub.now_ms();
+        let limit_ms = request.wait_ms.saturating_add(hub.patience_ms);
+        let answer = hub.answer(limit_ms, jobs.claim(&hub.call(hub.patience_ms), request)).await;
+        match answer {
+            Ok(claimed) => {
+                self.unsure = false;
+                self.take_in(sent_ms, claimed);
+                Ok(())
+            }
+            Err(error) => {
+                self.unsure |= matches!(error, StoreError::Unknown { .. });
+                Err(error)
+            }
+        }
+    }
+
+    fn take_in(&self, sent_ms: u64, claimed: Claimed) {
+        let Claimer { floor, terms, .. } = self.claimer;
+        let hub = self.claimer.hub();
+        let now_ms = hub.now_ms();
+        let Claimed { jobs, waited_ms } = claimed;
+        if waited_ms == 0 && !jobs.is_empty() {
+            lock(&floor.pace).saw_trip(now_ms.saturating_sub(sent_ms));
+        }
+        let mut ready = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let granted = Granted {
+                held: Held::Job(job.id),
+                token: job.token,
+                owner: terms.owner.clone(),
+                task: None,
+                ttl_ms: terms.ttl_ms,
+                max_age_ms: job.terms.attempt_ms.map(|limit_ms| u64::from(limit_ms.get())),
+                hold: self.request.hold,
+                term: Term::new(sent_ms, waited_ms, job.remaining_ms),
+            };
+            // A handle that was closed meanwhile has it handed back.
+            if let Ok(holding) = hub.take_in(granted) {
+                ready.push(Ready { claimed: job, holding, since_ms: now_ms });
+            }
+        }
+        let too_late = floor.put(ready);
+        floor.hand_back(&self.claimer.handle, too_late);
+    }
+}
+
+impl Drop for Claim<'_> {
+    /// The worker stops while it is not known what became of this claim. (A sending that is under way is the store's to
+    /// take back: dropping its future leaves the line.)
+    fn drop(&mut self) {
+        if self.unsure {
+            let hub = self.claimer.hub();
+            hub.spawn(free_unseen_claim(Arc::clone(hub), self.request.clone()));
+        }
+    }
+}
+
+/// Hands back what a claim may have been given without anybody knowing. Asking again by the same hold id tells.
+async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimRequest) {
+    let request = ClaimRequest { wait_ms: 0, ..request };
+    let until_ms = hub.now_ms().saturating_add(request.ttl_ms);
+    let mut failures = 0;
+    while let Some(jobs) = hub.store.jobs() {
+        let call = hub.call(hub.patience_ms);
+        match hub.answer(hub.patience_ms, jobs.claim(&call, request.clone())).await {
+            Ok(claimed) => {
+                for job in claimed.jobs {
+                    let attempt = AttemptRef { job: job.id, hold: request.hold, token: job.token };
+                    hand_back(Arc::clone(&hub), attempt, until_ms).await;
+                }
+                return;
+            }
+            Err(error) if may_pass(&error) => {
+                failures += 1;
+                let at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+                if at_ms >= until_ms {
+                    return;
+                }
+                hub.timers.sleep_until(at_ms).await;
+            }
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What claimer, slots and whoever stops them share.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use fencehold_store::job::ClaimedJob;
+
+use super::pace::Pace;
+use crate::bell::lock;
+use crate::board::Board;
+use crate::error::Error;
+use crate::holding::Holding;
+use crate::job::Job;
+
+/// A job that is claimed and not yet begun.
+pub(super) struct Ready {
+    pub(super) claimed: ClaimedJob,
+    pub(super) holding: Arc<Holding>,
+    /// Since when it has lain here.
+    pub(super) since_ms: u64,
+}
+
+/// What a worker is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// It claims and runs.
+    #[default]
+    Open,
+    /// It claims nothing more; what runs may end.
+    Draining,
+    /// Whatever still runs is dropped and handed back.
+    Stopping,
+}
+
+/// Jobs by where they are.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) stage: Stage,
+    pub(super) shelved: usize,
+    pub(super) running: usize,
+    /// Words about ended attempts that the store has not answered yet.
+    pub(super) unheard: usize,
+    pub(super) finished: u64,
+    pub(super) handed_back: u64,
+    /// The claimer has ended, and why if it could not go on.
+    pub(super) claimer_gone: bool,
+    pub(super) failure: Option<Error>,
+}
+
+/// What claimer, slots and whoever stops them share.
+pub(crate) struct Floor {
+    /// The shelf.
+    ready: Mutex<Shelf>,
+    filled: Condvar,
+    pub(super) tally: Board<Tally>,
+    pub(super) pace: Mutex<Pace>,
+    /// The jobs that run, by the number of their holding.
+    running: Mutex<HashMap<u64, Job>>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    jobs: VecDeque<Ready>,
+    closed: bool,
+}
+
+impl Floor {
+    pub(super) fn new(pace: Pace) -> Self {
+        Floor {
+            ready: Mutex::default(),
+            filled: Condvar::new(),
+            tally: Board::default(),
+            pace: Mutex::new(pace),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Puts jobs on the shelf. What comes after it was closed is given back.
+    pub(super) fn put(&self, jobs: Vec<Ready>) -> Vec<Ready> {
+        let mut ready = lock(&self.ready);
+        if ready.closed {
+            return jobs;
+        }
+        let count = jobs.len();
+        ready.jobs.extend(jobs);
+        self.count(|tally| tally.shelved += count);
+        drop(ready);
+        if count == 1 {
+            self.filled.notify_one();
+        } else {
+            self.filled.notify_all();
+        }
+        Vec::new()
+    }
+
+    /// The next job, for a slot that waits for it. `None`: there will be none.
+    pub(super) fn take(&self) -> Option<Ready> {
+        let ready = lock(&self.ready);
+        let mut ready = self
+            .filled
+            .wait_while(ready, |ready| ready.jobs.is_empty() && !ready.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        let job = ready.jobs.pop_front()?;
+        // Counted with the shelf in hand: whoever counts both never finds a job in neither place.
+        self.count(|tally| {
+            tally.shelved -= 1;
+            tally.running += 1;
+        });
+        Some(job)
+    }
+
+    /// Takes off the shelf what has lain there since before this moment.
+    pub(super) fn take_stale(&self, before_ms: u64) -> Vec<Ready> {
+        let mut ready = lock(&self.ready);
+        let stale = ready.jobs.iter().take_while(|job| job.since_ms <= before_ms).count();
+        let stale: Vec<Ready> = ready.jobs.drain(..stale).collect();
+        if !stale.is_empty() {
+            self.count(|tally| tally.shelved -= stale.len());
+        }
+        stale
+    }
+
+    /// Since when the job that has lain there for longest has.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        lock(&self.ready).jobs.front().map(|job| job.since_ms)
+    }
+
+    /// Nothing more is begun. What lay on the shelf is the caller's to hand back.
+    pub(super) fn close(&self) -> Vec<Ready> {
+        let mut ready = lock(&self.ready);
+        ready.closed = true;
+        let left: Vec<Ready> = ready.jobs.drain(..).collect();
+        self.count(|tally| tally.shelved -= left.len());
+        drop(ready);
+        self.filled.notify_all();
+        left
+    }
+
+    pub(super) fn begun(&self, serial: u64, job: Job) {
+        lock(&self.running).insert(serial, job);
+    }
+
+    /// Ends the watch over a running job. `None`: somebody else did already.
+    pub(super) fn ended(&self, serial: u64) -> Option<Job> {
+        lock(&self.running).remove(&serial)
+    }
+
+    pub(super) fn all_running(&self) -> Vec<u64> {
+        lock(&self.running).keys().copied().collect()
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Tally)) {
+        self.tally.update(|tally| {
+            change(tally);
+            Some(())
+        });
+    }
+
+    /// Goes on to a later stage; never back.
+    pub(super) fn advance(&self, stage: Stage) {
+        self.tally.update(|tally| (tally.stage < stage).then(|| tally.stage = stage));
+    }
+
+    pub(super) async fn reached(&self, stage: Stage) {
+        self.tally.when(move |tally, _| (tally.stage >= stage).then_some(())).await;
+    }
+
+    /// Waits until the worker is told to stop.
+    pub(crate) async fn draining(&self) {
+        self.reached(Stage::Draining).await;
+    }
+
+    /// How many more jobs are wanted.
+    pub(super) fn room(&self, slots: usize) -> usize {
+        let ahead = lock(&self.pace).ahead();
+        let here = self.tally.read(|tally, _| tally.shelved + tally.running);
+        (slots + ahead).saturating_sub(here)
+    }
+}

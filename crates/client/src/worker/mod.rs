@@ -1,0 +1,289 @@
+//! Workers: jobs claimed, run and reported.
+//!
+//! Nouns: a *slot* is a thread that runs one job at a time; the *shelf* holds jobs that are claimed and not yet begun;
+//! the *floor* is what claimer, slots and whoever stops them share. Renewal is the handle's own, for all jobs in one
+//! call; what jobs have to say is gathered by the handle too.
+//!
+//! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up nobody
+//! else, and none needs a particular runtime. Those that do are run [within](Worker::within) theirs.
+
+mod claim;
+mod floor;
+mod handler;
+mod pace;
+mod run;
+mod signals;
+mod slot;
+mod speak;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_core::job::{Kind, Queue};
+use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
+use fencehold_core::{BadInput, Owner};
+use fencehold_store::job::Weighted;
+use serde::de::DeserializeOwned;
+
+pub(crate) use floor::Floor;
+pub use run::{Drained, RunningWorker};
+
+use crate::blocking;
+use crate::connect::Fencehold;
+use crate::error::Error;
+use crate::job::{IntoOutcome, Job, JobError};
+use crate::lease::TTL_DEFAULT;
+use crate::time::ms;
+use handler::Handlers;
+use slot::Within;
+
+/// How many jobs at once, unless told otherwise.
+const CONCURRENCY_DEFAULT: usize = 8;
+/// How long running jobs have to end when the worker is told to stop, unless told otherwise. Less than the half minute
+/// that most supervisors give.
+const DRAIN_DEFAULT: Duration = Duration::from_secs(25);
+
+impl Fencehold {
+    /// A worker: takes jobs out of queues and has handlers run them.
+    pub fn worker(&self) -> Worker {
+        Worker {
+            owner: Ok(self.owner().clone()),
+            fencehold: self.clone(),
+            queues: Ok(Vec::new()),
+            handlers: Ok(HashMap::new()),
+            concurrency: CONCURRENCY_DEFAULT,
+            prefetch: None,
+            ttl: TTL_DEFAULT,
+            drain_within: DRAIN_DEFAULT,
+            cancel_within: None,
+            within: None,
+        }
+    }
+}
+
+/// Takes jobs out of queues and has handlers run them.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use fencehold::{Fencehold, Job, JobError};
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Send { to: String }
+///
+/// async fn send(job: Job, send: Send) -> Result<String, JobError> {
+///     let id = job.once("smtp", async |key| Ok(format!("sent to {} under {key}", send.to))).await?;
+///     Ok(id) // the job's result
+/// }
+///
+/// # async fn example() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("file:/var/lib/app/jobs").await?;
+/// fh.worker()
+///     .queue("emails", 3) // three of these
+///     .queue("reports", 1) // to one of those
+///     .concurrency(8)
+///     .ttl(Duration::from_secs(30))
+///     .handle("send", send)
+///     .run() // until SIGTERM or SIGINT
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// - A claim that is lost stops its handler: the future is dropped at its next await. A blocking handler looks at
+///   [`is_live`](blocking::Job::is_live) between its steps.
+/// - An error, a panic, a payload that does not fit, a kind that nobody handles and an attempt over its time limit are
+///   failures. A worker that dies is a crash.
+/// - Several jobs run at once, each on a thread of its own; completions are sent together and nobody waits for them.
+#[must_use = "nothing happens until `run`, `run_until` or `start` is called"]
+pub struct Worker {
+    fencehold: Fencehold,
+    owner: Result<Owner, BadInput>,
+    queues: Result<Vec<Weighted>, BadInput>,
+    handlers: Result<Handlers, BadInput>,
+    concurrency: usize,
+    prefetch: Option<usize>,
+    ttl: Duration,
+    drain_within: Duration,
+    cancel_within: Option<Duration>,
+    within: Option<Within>,
+}
+
+/// The terms of a worker, checked.
+struct Terms {
+    owner: Owner,
+    queues: Vec<Weighted>,
+    handlers: Handlers,
+    concurrency: usize,
+    prefetch: usize,
+    ttl_ms: u64,
+    drain_ms: u64,
+    cancel_ms: Option<u64>,
+    within: Option<Within>,
+}
+
+impl Worker {
+    /// A queue to take jobs from. A queue of weight 3 is given three times as many turns as one of weight 1.
+    pub fn queue(mut self, name: impl AsRef<str>, weight: u32) -> Self {
+        if let Ok(queues) = &mut self.queues {
+            match Queue::new(name.as_ref()) {
+                Ok(queue) => queues.push((queue, weight)),
+                Err(bad) => self.queues = Err(bad),
+            }
+        }
+        self
+    }
+
+    /// How many jobs run at once. Default: 8.
+    pub fn concurrency(self, concurrency: usize) -> Self {
+        Worker { concurrency, ..self }
+    }
+
+    /// At most how many jobs are claimed ahead of the slots that will run them. As many are as the pace of the work
+    /// makes useful: none where jobs take long. Default: as many as there are slots.
+    pub fn prefetch(self, most: usize) -> Self {
+        Worker { prefetch: Some(most), ..self }
+    }
+
+    /// How long a claim or a renewal lasts: how long a job stays away when this worker dies. Default: 30 s.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Worker { ttl, ..self }
+    }
+
+    /// Who works. Default: the handle's owner.
+    pub fn owner(self, owner: impl AsRef<str>) -> Self {
+        Worker { owner: Owner::new(owner.as_ref()), ..self }
+    }
+
+    /// How long running jobs have to end when the worker is told to stop; what is not done by then is handed back.
+    /// Default: 25 s.
+    pub fn drain_within(self, limit: Duration) -> Self {
+        Worker { drain_within: limit, ..self }
+    }
+
+    /// How long a handler has to come to a stop by itself once its job was called off; then it is dropped. Default: for
+    /// as long as it takes.
+    pub fn cancel_within(self, limit: Duration) -> Self {
+        Worker { cancel_within: Some(limit), ..self }
+    }
+
+    /// Has the threads of the slots run within something of yours, such as the context of a runtime:
+    ///
+    /// ```
+    /// # async fn example(fh: fencehold::Fencehold) {
+    /// let runtime = tokio::runtime::Handle::current();
+    /// let worker = fh.worker().within(move |slot| {
+    ///     let _entered = runtime.enter(); // handlers can use tokio's timers and sockets
+    ///     slot();
+    /// });
+    /// # drop(worker);
+    /// # }
+    /// ```
+    pub fn within(self, wrap: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> Self {
+        Worker { within: Some(Arc::new(wrap)), ..self }
+    }
+
+    /// Has jobs of this kind run by an async handler. It gets the payload as the type that it asks for; what it returns is
+    /// the job's result.
+    pub fn handle<P, R, F, Fut>(self, kind: impl AsRef<str>, handler: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: IntoOutcome + 'static,
+        F: Fn(Job, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, JobError>> + Send + 'static,
+    {
+        self.with_handler(kind.as_ref(), handler::asynchronous(handler))
+    }
+
+    /// Has jobs of this kind run by a blocking handler, on the thread of its slot. It cannot be stopped from outside: long
+    /// work looks at [`is_live`](blocking::Job::is_live) between its steps.
+    pub fn handle_blocking<P, R, F>(self, kind: impl AsRef<str>, handler: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: IntoOutcome + 'static,
+        F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+    {
+        self.with_handler(kind.as_ref(), handler::blocking(handler))
+    }
+
+    fn with_handler(mut self, kind: &str, handler: handler::Handler) -> Self {
+        if let Ok(handlers) = &mut self.handlers {
+            match Kind::new(kind) {
+                Ok(kind) if handlers.contains_key(&kind) => {
+                    self.handlers = Err(BadInput::new("kind", format!("{kind} has two handlers")));
+                }
+                Ok(kind) => drop(handlers.insert(kind, handler)),
+                Err(bad) => self.handlers = Err(bad),
+            }
+        }
+        self
+    }
+
+    /// Works until this process is sent SIGTERM or SIGINT, and then ends in good order: nothing new is claimed, what was
+    /// not begun is handed back, and what runs has [some time](Worker::drain_within) to end. A second signal cuts that
+    /// short. Afterwards the signals do what they did before.
+    pub async fn run(self) -> Result<Drained, Error> {
+        let mut signals = signals::Signals::listen()?;
+        let running = self.start()?;
+        running.until(signals.next()).await;
+        running.drain_until(signals.next()).await
+    }
+
+    /// Works until `stop` is done, and then ends in good order.
+    pub async fn run_until(self, stop: impl Future) -> Result<Drained, Error> {
+        let running = self.start()?;
+        running.until(stop).await;
+        running.drain().await
+    }
+
+    /// Begins to work, on threads of its own.
+    pub fn start(self) -> Result<RunningWorker, Error> {
+        let fencehold = self.fencehold.clone();
+        fencehold.hub().jobs()?;
+        let ttl_ms_min = fencehold.store().capabilities().ttl_ms_min;
+        RunningWorker::start(&fencehold, self.terms(ttl_ms_min)?)
+    }
+
+    fn terms(self, ttl_ms_min: u64) -> Result<Terms, BadInput> {
+        let (queues, ttl_ms) = (self.queues?, ms(self.ttl));
+        fencehold_core::ttl::check(ttl_ms, ttl_ms_min)?;
+        if queues.is_empty() || queues.len() > QUEUES_PER_CLAIM_MAX {
+            let problem = format!("takes from {} queues; it takes 1 to {QUEUES_PER_CLAIM_MAX}", queues.len());
+            return Err(BadInput::new("worker", problem));
+        }
+        for (queue, _) in &queues {
+            queue.check_open()?;
+        }
+        let concurrency_max = JOBS_PER_CALL_MAX / 2;
+        if self.concurrency == 0 || self.concurrency > concurrency_max {
+            let problem = format!("is {}; it takes 1 to {concurrency_max}", self.concurrency);
+            return Err(BadInput::new("concurrency", problem));
+        }
+        let handlers = self.handlers?;
+        if handlers.is_empty() {
+            return Err(BadInput::new("worker", "has no handler, so every job would fail"));
+        }
+        Ok(Terms {
+            owner: self.owner?,
+            queues,
+            handlers,
+            concurrency: self.concurrency,
+            prefetch: self.prefetch.unwrap_or(self.concurrency).min(concurrency_max),
+            ttl_ms,
+            drain_ms: ms(self.drain_within),
+            cancel_ms: self.cancel_within.map(ms),
+            within: self.within,
+        })
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("queues", &self.queues)
+            .field("kinds", &self.handlers.as_ref().map(|handlers| handlers.keys().collect::<Vec<_>>()))
+            .field("concurrency", &self.concurrency)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! How many jobs are worth claiming ahead.
+//!
+//! A job that lies on a shelf is one that nobody else can run. So only as many are claimed ahead as the slots will have
+//! begun by the time that the next claim is answered: many where jobs are short, none where they are long.
+
+/// The share of a new sample in the running means: an eighth.
+const SHARE: u64 = 8;
+/// Means are kept in this part of a millisecond.
+const PARTS: u64 = 1_024;
+
+/// The pace of the work and of the store, as running means.
+#[derive(Debug)]
+pub(super) struct Pace {
+    most: usize,
+    slots: usize,
+    work: Option<u64>,
+    trip: u64,
+    /// A job lay on the shelf for too long: claim nothing ahead until another job has ended.
+    stalled: bool,
+}
+
+impl Pace {
+    pub(super) fn new(slots: usize, most: usize) -> Self {
+        Pace { most, slots, work: None, trip: PARTS, stalled: false }
+    }
+
+    /// A job took so long, from the start of its handler to its end.
+    pub(super) fn saw_work(&mut self, work_ms: u64) {
+        self.stalled = false;
+        self.work = Some(self.work.map_or(parts(work_ms), |mean| mixed(mean, work_ms)));
+    }
+
+    /// A claim that did not have to wait for jobs was answered after so long.
+    pub(super) fn saw_trip(&mut self, trip_ms: u64) {
+        self.trip = mixed(self.trip, trip_ms);
+    }
+
+    /// A job has lain on the shelf for too long.
+    pub(super) fn stalled(&mut self) {
+        self.stalled = true;
+    }
+
+    /// How many jobs to have on the shelf.
+    pub(super) fn ahead(&self) -> usize {
+        let Some(work) = self.work.filter(|_| !self.stalled) else { return 0 };
+        let slots = u64::try_from(self.slots).unwrap_or(u64::MAX);
+        // To the nearest: running means never quite get there.
+        let begun = slots.saturating_mul(self.trip).saturating_add(work / 2) / work.max(1);
+        usize::try_from(begun).unwrap_or(usize::MAX).min(self.most)
+    }
+}
+
+/// At least a little: the clock counts whole milliseconds.
+fn parts(ms: u64) -> u64 {
+    ms.saturating_mul(PARTS).max(PARTS / 2)
+}
+
+fn mixed(mean: u64, sample_ms: u64) -> u64 {
+    let sample = parts(sample_ms).min(u64::MAX / SHARE);
+    (mean.min(u64::MAX / SHARE) * (SHARE - 1) + sample) / SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_jobs_are_claimed_ahead_and_long_ones_are_not() {
+        let mut pace = Pace::new(8, 16);
+        assert_eq!(pace.ahead(), 0, "nothing is known yet");
+        for _ in 0..100 {
+            pace.saw_work(1);
+            pace.saw_trip(2);
+        }
+        assert_eq!(pace.ahead(), 16);
+        for _ in 0..100 {
+            pace.saw_work(1_000);
+        }
+        assert_eq!(pace.ahead(), 0);
+        for _ in 0..100 {
+            pace.saw_work(0);
+            pace.saw_trip(0);
+        }
+        assert_eq!(pace.ahead(), 8, "as much as the slots take up in one trip");
+    }
+
+    #[test]
+    fn after_a_stall_nothing_is_claimed_ahead_until_a_job_has_ended() {
+        let mut pace = Pace::new(8, 16);
+        pace.saw_work(0);
+        assert!(pace.ahead() > 0);
+        pace.stalled();
+        assert_eq!(pace.ahead(), 0);
+        pace.saw_work(0);
+        assert!(pace.ahead() > 0);
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut pace = Pace::new(usize::MAX, usize::MAX);
+        for _ in 0..3 {
+            pace.saw_work(u64::MAX);
+            pace.saw_trip(u64::MAX);
+            pace.ahead();
+        }
+    }
+}

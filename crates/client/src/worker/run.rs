@@ -1,0 +1,158 @@
+//! A worker at work, and how it ends in good order.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fencehold_store::job::Word;
+
+use super::Terms;
+use super::claim::Claimer;
+use super::floor::{Floor, Stage, Tally};
+use super::pace::Pace;
+use super::slot::Slot;
+use crate::bell::block_on;
+use crate::connect::{Fencehold, no_thread};
+use crate::error::{Error, LostReason};
+use crate::renewal::Handle;
+use crate::time::{First, first};
+
+/// How long a handler that is to be dropped has to come to its next await. One that blocks its thread for longer cannot
+/// be stopped: its job is handed back, and its token keeps it from doing harm.
+const STOP_MS: u64 = 1_000;
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// How many attempts it brought to an end: completed, failed or snoozed.
+    pub finished: u64,
+    /// How many jobs it handed back, begun or not.
+    pub handed_back: u64,
+    /// How many handlers could not be stopped and still run. Their jobs are handed back.
+    pub left_running: usize,
+}
+
+/// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and handed back.
+#[must_use = "a worker stops as soon as this is dropped"]
+pub struct RunningWorker {
+    handle: Arc<Handle>,
+    floor: Arc<Floor>,
+    terms: Arc<Terms>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl RunningWorker {
+    pub(super) fn start(fencehold: &Fencehold, terms: Terms) -> Result<Self, Error> {
+        let handle = fencehold.handle();
+        let pace = Pace::new(terms.concurrency, terms.prefetch);
+        let (floor, terms) = (Arc::new(Floor::new(pace)), Arc::new(terms));
+        // Made first: if a thread cannot be started, its drop ends those that were.
+        let mut running = RunningWorker { handle, floor, terms, threads: Vec::new() };
+        for nth in 0..running.terms.concurrency {
+            let RunningWorker { handle, floor, terms, .. } = &running;
+            let within = terms.within.clone();
+            let slot =
+                Slot { handle: Arc::clone(handle), floor: Arc::clone(floor), terms: Arc::clone(terms) };
+            running.spawn(format!("fencehold-job-{nth}"), move || match within {
+                Some(within) => within(&mut || slot.run()),
+                None => slot.run(),
+            })?;
+        }
+        let RunningWorker { handle, floor, terms, .. } = &running;
+        let claimer =
+            Claimer { handle: Arc::clone(handle), floor: Arc::clone(floor), terms: Arc::clone(terms) };
+        running.spawn("fencehold-claim".to_owned(), move || block_on(claimer.run()))?;
+        Ok(running)
+    }
+
+    fn spawn(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        self.threads.push(thread.map_err(|error| no_thread(&error))?);
+        Ok(())
+    }
+
+    /// Waits until `stop` is done, or the worker cannot go on.
+    pub async fn until(&self, stop: impl Future) {
+        first(stop, self.floor.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
+    }
+
+    /// Ends in good order: nothing new is claimed, what was not begun is handed back, what runs has
+    /// [some time](crate::Worker::drain_within) to end, and what is not done by then is dropped and handed back. When this
+    /// returns, the store knows of all of it, or could not be told.
+    pub async fn drain(self) -> Result<Drained, Error> {
+        self.drain_until(std::future::pending::<()>()).await
+    }
+
+    /// Likewise, with less time if `cut_short` is done earlier.
+    pub async fn drain_until(mut self, cut_short: impl Future) -> Result<Drained, Error> {
+        let hub = &self.handle.hub;
+        let give_up_ms = hub.now_ms().saturating_add(self.terms.drain_ms);
+        self.stop_claiming();
+        let time_is_up = first(hub.timers.sleep_until(give_up_ms), cut_short);
+        if let First::Right(_) = first(self.all_ended(), time_is_up).await {
+            self.floor.advance(Stage::Stopping);
+            let give_up_ms = hub.now_ms().saturating_add(STOP_MS);
+            first(self.all_ended(), hub.timers.sleep_until(give_up_ms)).await;
+        }
+        let left_running = self.leave_behind();
+        let heard = self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
+        heard.await;
+        if left_running == 0 {
+            for thread in self.threads.drain(..) {
+                // They are about to end: nothing is left for them to do.
+                let _ = thread.join();
+            }
+        }
+        let (failure, finished, handed_back) = self.floor.tally.read(|tally, _| {
+            let Tally { failure, finished, handed_back, .. } = tally;
+            (failure.clone(), *finished, *handed_back)
+        });
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(Drained { finished, handed_back, left_running }),
+        }
+    }
+
+    /// Nothing more is claimed, and what was not begun is handed back.
+    fn stop_claiming(&self) {
+        self.floor.advance(Stage::Draining);
+        let left = self.floor.close();
+        self.floor.hand_back(&self.handle, left);
+    }
+
+    async fn all_ended(&self) {
+        let ended = |tally: &Tally, _| (tally.running == 0 && tally.claimer_gone).then_some(());
+        self.floor.tally.when(ended).await;
+    }
+
+    /// Hands back the jobs of handlers that cannot be stopped. Gives how many there are.
+    fn leave_behind(&self) -> usize {
+        let mut left = 0;
+        for serial in self.floor.all_running() {
+            if let Some(job) = self.floor.ended(serial) {
+                left += 1;
+                tracing::warn!(job = %job.id(), kind = %job.kind(), "a handler cannot be stopped: its job is handed back");
+                let holding = Arc::clone(&job.inner().holding);
+                holding.lose(LostReason::Released);
+                self.floor.say(&self.handle, job.attempt_ref(), holding, Word::HandBack);
+            }
+        }
+        left
+    }
+}
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        self.stop_claiming();
+        self.floor.advance(Stage::Stopping);
+    }
+}
+
+impl fmt::Debug for RunningWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningWorker")
+            .field("tally", &self.floor.tally)
+            .finish_non_exhaustive()
+    }
+}

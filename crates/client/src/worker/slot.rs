@@ -1,0 +1,155 @@
+//! A slot: a thread that runs one job after the other.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use fencehold_core::lease::How;
+use fencehold_store::job::Word;
+use tracing::Instrument;
+
+use super::Terms;
+use super::floor::{Floor, Ready, Stage};
+use super::handler::{Ended, Work, unknown};
+use crate::bell::{block_on, lock};
+use crate::error::LostReason;
+use crate::holding::Holding;
+use crate::job::{Job, JobError, Voice};
+use crate::renewal::Handle;
+use crate::watch::State;
+
+/// What the threads of slots run within.
+pub(super) type Within = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
+pub(super) struct Slot {
+    pub(super) handle: Arc<Handle>,
+    pub(super) floor: Arc<Floor>,
+    pub(super) terms: Arc<Terms>,
+}
+
+/// How a handler's run ended.
+enum Run {
+    /// By itself.
+    Ended(Ended),
+    /// It panicked with these words.
+    Panicked(String),
+    /// The claim was lost, and the handler was dropped.
+    Lost(LostReason),
+    /// The worker, or whoever called the job off, would not wait any longer, and the handler was dropped.
+    Dropped,
+}
+
+impl Slot {
+    /// Runs jobs until there are none.
+    pub(super) fn run(&self) {
+        while let Some(ready) = self.floor.take() {
+            self.work(ready);
+        }
+    }
+
+    fn work(&self, ready: Ready) {
+        let Ready { mut claimed, holding, since_ms } = ready;
+        // A claim that is over, or that may soon be, is no ground to begin on.
+        if holding.look().state != State::Held {
+            self.floor.hand_back(&self.handle, vec![Ready { claimed, holding, since_ms }]);
+            self.floor.count(|tally| tally.running -= 1);
+            return;
+        }
+        let payload = std::mem::take(&mut claimed.payload);
+        let voice = Voice::Store(Arc::clone(&self.handle));
+        let job = Job::new(claimed, Arc::clone(&holding), voice, Some(Arc::clone(&self.floor)));
+        self.floor.begun(holding.serial, job.clone());
+        let span = tracing::info_span!(
+            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.trace()
+        );
+        let began_ms = self.handle.hub.now_ms();
+        let run = match self.terms.handlers.get(job.kind()) {
+            None => Run::Ended(Err(unknown(job.kind(), &self.terms.handlers))),
+            Some(handler) => match catch_unwind(AssertUnwindSafe(|| handler(job.clone(), payload))) {
+                Ok(Work::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
+                Ok(Work::Call(call)) => match catch_unwind(AssertUnwindSafe(|| span.in_scope(call))) {
+                    Ok(ended) => Run::Ended(ended),
+                    Err(panic) => Run::Panicked(said(&*panic)),
+                },
+                Err(panic) => Run::Panicked(said(&*panic)),
+            },
+        };
+        let work_ms = self.handle.hub.now_ms().saturating_sub(began_ms);
+        lock(&self.floor.pace).saw_work(work_ms);
+        // Where somebody else has ended it, there is nothing to add.
+        if self.floor.ended(holding.serial).is_some() {
+            match word(run, &holding) {
+                Some(word) => self.floor.say(&self.handle, job.attempt_ref(), holding, word),
+                None => drop(lock(&self.handle.hub.book).remove(holding.serial)),
+            }
+        }
+        self.floor.count(|tally| tally.running -= 1);
+    }
+
+    /// Drives a handler to its end, unless its claim is lost or nobody waits for it any longer. Then it is dropped.
+    fn drive(&self, holding: &Holding, future: Pin<Box<dyn Future<Output = Ended> + Send + '_>>) -> Run {
+        let mut future = Some(future);
+        let mut lost = pin!(holding.lost());
+        let mut stopped = pin!(self.floor.reached(Stage::Stopping));
+        let mut overdue = pin!(self.cancelled_for_too_long(holding));
+        let run = block_on(std::future::poll_fn(|context| {
+            // Looked at before the work goes on: time may have passed.
+            holding.settle();
+            if let Poll::Ready(why) = lost.as_mut().poll(context) {
+                return Poll::Ready(Run::Lost(why));
+            }
+            if stopped.as_mut().poll(context).is_ready() || overdue.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Run::Dropped);
+            }
+            let Some(work) = future.as_mut() else { return Poll::Ready(Run::Dropped) };
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+                Ok(polled) => polled.map(Run::Ended),
+                Err(panic) => Poll::Ready(Run::Panicked(said(&*panic))),
+            }
+        }));
+        // Other people's code runs in this drop too.
+        match catch_unwind(AssertUnwindSafe(|| drop(future.take()))) {
+            Ok(()) => run,
+            Err(panic) => Run::Panicked(said(&*panic)),
+        }
+    }
+
+    /// Done when a job was called off and its handler has had its time to stop.
+    async fn cancelled_for_too_long(&self, holding: &Holding) {
+        let Some(limit_ms) = self.terms.cancel_ms else { return std::future::pending().await };
+        if !holding.called_off().await {
+            return std::future::pending().await;
+        }
+        let timers = &self.handle.hub.timers;
+        timers.sleep_until(timers.now_ms().saturating_add(limit_ms)).await;
+    }
+}
+
+/// What to say about an attempt; `None`: nothing, for it is over already and others decide.
+fn word(run: Run, holding: &Holding) -> Option<Word> {
+    match run {
+        Run::Ended(Ok(outcome)) => Some(outcome.into_word()),
+        Run::Ended(Err(error)) => error.into_word(),
+        Run::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_word(),
+        Run::Lost(LostReason::Ended { how: Some(How::AgedOut), current_token: None, .. }) => {
+            let limit_ms = holding.granted.max_age_ms.unwrap_or(0);
+            JobError::new(format!("the attempt ran over its time limit of {limit_ms} ms")).into_word()
+        }
+        // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
+        // work has stopped, so somebody else may begin at once.
+        Run::Dropped
+        | Run::Lost(
+            LostReason::NotRenewed { .. }
+            | LostReason::Ended { how: Some(How::Yielded), current_token: None, .. },
+        ) => Some(Word::HandBack),
+        Run::Lost(_) => None,
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no words".to_owned())
+}

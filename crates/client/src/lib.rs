@@ -5,6 +5,10 @@
 //! acquisition of the key, for ever, so that whatever the lease protects can refuse a holder that woke up late. An
 //! [`Election`] is a lease by another name; a semaphore is [`lease_any`](Fencehold::lease_any) of its slots.
 //!
+//! A job stands in a [`queue`](Fencehold::queue); a [`Worker`] claims it, which is a lease on the job, and has a handler
+//! run it; what the handler does [`once`](Job::once) is recorded under the attempt's token. An [`Operation`] is what a
+//! request handler does once for its idempotency key.
+//!
 //! ```
 //! use std::time::Duration;
 //! use fencehold::Fencehold;

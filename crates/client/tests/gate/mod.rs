@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod jobs;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,9 +13,9 @@ use async_trait::async_trait;
 use fencehold::Refusal;
 use fencehold::clock::{Clock, ManualClock, Stamp};
 use fencehold::store::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, LeasePage,
-    LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease, StoreError,
-    StoreStatus, Which,
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
+    LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease,
+    StoreError, StoreStatus, Which,
 };
 use fencehold::{Connect, Fencehold, Key, Lease, LeaseWatch, Owner, Reason, Snapshot, Token};
 use tokio::sync::{oneshot, watch};
@@ -28,6 +30,12 @@ pub(crate) enum Verb {
     Acquire,
     Renew,
     Release,
+    Enqueue,
+    Claim,
+    RenewClaims,
+    Report,
+    Ledger,
+    Begin,
 }
 
 /// What becomes of a call.
@@ -60,6 +68,7 @@ pub(crate) struct Gate {
     acquires: Mutex<Vec<AcquireRequest>>,
     renewals: Mutex<Vec<Vec<HoldRef>>>,
     patience: Mutex<Vec<(Verb, u64)>>,
+    work: jobs::Seen,
 }
 
 impl Gate {
@@ -73,6 +82,7 @@ impl Gate {
             acquires: Mutex::default(),
             renewals: Mutex::default(),
             patience: Mutex::default(),
+            work: jobs::Seen::default(),
         })
     }
 
@@ -184,6 +194,10 @@ impl Gate {
 impl LeaseStore for Gate {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        Some(self)
     }
 
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {

@@ -1,0 +1,205 @@
+//! Jobs are put into queues on the terms that were asked for, each once, and can be followed from outside.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod gate;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use fencehold::Error;
+use fencehold::job::{Action, Backoff, JobFilter, JobState, QueueMode, Retry};
+use gate::{Fate, Verb, World, secs, within};
+
+#[tokio::test]
+async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
+    let world = World::new().await;
+    let retry = Retry::new(Backoff::Linear, 500, 9_000);
+    let job = world
+        .fh
+        .queue("emails")
+        .job("send", &("anna", 7))
+        .priority(-3)
+        .delay(secs(40))
+        .retry(retry)
+        .max_attempts(2)
+        .max_crashes(3)
+        .time_limit(secs(50))
+        .unique("mail-7", secs(600))
+        .label("team", "a")
+        .trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let enqueued = within(job.clone().enqueue()).await.unwrap();
+    assert!(!enqueued.existed);
+    let detail = world.job(enqueued.id).await;
+    assert_eq!((detail.job.queue.as_str(), detail.job.kind.as_str()), ("emails", "send"));
+    assert_eq!(&*detail.payload, r#"["anna",7]"#);
+    let terms = detail.job.terms;
+    assert_eq!((terms.priority, terms.max_attempts, terms.max_crashes), (-3, 2, 3));
+    assert_eq!((terms.attempt_ms.unwrap().get(), terms.retry), (50_000, retry));
+    assert_eq!((detail.job.state, detail.job.due_in_ms), (JobState::Scheduled, Some(40_000)));
+    assert_eq!(detail.job.unique.unwrap().as_str(), "mail-7");
+    assert_eq!(detail.job.labels, [("team".into(), "a".into())]);
+    assert!(detail.trace.unwrap().starts_with("00-0af7"));
+
+    let again = within(job.enqueue()).await.unwrap();
+    assert_eq!((again.id, again.existed), (enqueued.id, true), "the same key is the same job");
+    let other = world.fh.queue("emails").job("send", &("ben", 8)).unique("mail-7", secs(600));
+    let conflict = within(other.enqueue()).await.unwrap_err();
+    assert!(matches!(&conflict, Error::Conflict { first, .. } if *first == enqueued.id), "{conflict}");
+    assert!(!conflict.is_retryable());
+}
+
+#[tokio::test]
+async fn a_moment_is_kept_as_it_was_given() {
+    let world = World::new().await;
+    let wall_ms = world.fh.clock().now().wall_ms;
+    let at = UNIX_EPOCH + Duration::from_millis(wall_ms + 5_000);
+    let id = within(world.fh.queue("q").job("k", &()).run_at(at).enqueue()).await.unwrap().id;
+    assert_eq!(world.job(id).await.job.due_in_ms, Some(5_000));
+    let early = world.fh.queue("q").job("k", &()).run_at(UNIX_EPOCH - secs(1)).enqueue();
+    assert_eq!(within(early).await.unwrap_err().to_string(), "run_at is before 1970");
+}
+
+#[tokio::test]
+async fn bad_input_is_told_when_the_job_is_enqueued() {
+    let world = World::new().await;
+    let queue = world.fh.queue("q");
+    let job = || queue.job("k", &());
+    let unwritable = queue.job("k", &std::collections::HashMap::from([((1, 2), 3)]));
+    for (bad, words) in [
+        (world.fh.queue("").job("k", &()), "queue must not be empty"),
+        (queue.job("", &()), "kind must not be empty"),
+        (unwritable, "payload cannot be written as JSON: key must be a string"),
+        (job().max_attempts(0), "max_attempts is 0; it takes 1 to 10000"),
+        (job().time_limit(secs(0)), "time limit of an attempt is 0; leave it out for no limit"),
+        (job().unique("", secs(1)), "unique key must not be empty"),
+        (job().trace("01"), "trace does not have four fields between hyphens"),
+    ] {
+        let error = within(bad.enqueue()).await.unwrap_err();
+        assert!(error.to_string().starts_with(words), "{error}");
+        assert!(matches!(error, Error::BadInput(_)));
+    }
+    assert!(world.gate.enqueues().is_empty(), "nothing of it has reached the store");
+}
+
+#[tokio::test]
+async fn a_bad_job_costs_the_good_ones_nothing() {
+    let world = World::new().await;
+    let queue = world.fh.queue("q");
+    let jobs =
+        [queue.job("a", &1), queue.job("", &2), queue.job("b", &"x".repeat(2 << 20)), queue.job("c", &4)];
+    let answers = within(queue.enqueue_many(jobs)).await.unwrap();
+    assert!(answers[0].is_ok() && answers[3].is_ok());
+    assert!(matches!(answers[1], Err(Error::BadInput(_))), "{:?}", answers[1]);
+    assert!(matches!(answers[2], Err(Error::BadInput(_))), "{:?}", answers[2]);
+    assert_eq!(within(queue.counts()).await.unwrap().queued, 2);
+}
+
+#[tokio::test]
+async fn many_jobs_go_in_as_few_calls_as_they_fit_into() {
+    let world = World::new().await;
+    let queue = world.fh.queue("q");
+    let jobs = (0..12_000).map(|nth| queue.job("k", &nth));
+    let answers = within(queue.enqueue_many(jobs)).await.unwrap();
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 12_000);
+    assert_eq!(world.gate.enqueues(), [10_000, 2_000]);
+    let large = "x".repeat(1 << 19);
+    let answers = within(queue.enqueue_many((0..40).map(|_| queue.job("k", &large))))
+        .await
+        .unwrap();
+    assert!(answers.iter().all(Result::is_ok));
+    assert!(world.gate.enqueues()[2..].iter().all(|jobs| *jobs <= 32), "{:?}", world.gate.enqueues());
+    assert_eq!(within(world.fh.jobs().counts()).await.unwrap().queued, 12_040);
+}
+
+#[tokio::test]
+async fn a_lost_answer_makes_no_second_job() {
+    let world = World::new().await;
+    world.gate.next(Verb::Enqueue, Fate::LoseAnswer);
+    let time = world.time.clone();
+    let (enqueued, ()) = tokio::join!(within(world.fh.queue("q").job("k", &()).enqueue()), async {
+        world.gate.arrived(Verb::Enqueue, 1).await;
+        time.pass_to_next(5_000).await;
+    });
+    assert!(enqueued.unwrap().existed);
+    assert_eq!(within(world.fh.queue("q").counts()).await.unwrap().queued, 1);
+}
+
+#[tokio::test]
+async fn a_queue_is_paused_resumed_and_drained() {
+    let world = World::new().await;
+    let queue = world.fh.queue("q");
+    assert_eq!(within(queue.view()).await.unwrap(), None);
+    let id = world.enqueue("k").await;
+    assert_eq!(within(queue.pause()).await.unwrap().mode, QueueMode::Paused);
+    let worker = world
+        .worker()
+        .handle("k", async |_job: fencehold::Job, (): ()| Ok(7))
+        .start()
+        .unwrap();
+    world.gate.arrived(Verb::Claim, 1).await;
+    assert_eq!(world.job(id).await.job.state, JobState::Queued);
+    assert_eq!(within(queue.resume()).await.unwrap().mode, QueueMode::Open);
+    assert_eq!(within(world.fh.jobs().wait::<u8>(id, secs(60))).await, Ok(7));
+    assert_eq!(within(queue.drain()).await.unwrap().mode, QueueMode::Draining);
+    let refused = within(queue.job("k", &()).enqueue()).await.unwrap_err();
+    assert!(matches!(&refused, Error::Draining { queue } if queue.as_str() == "q"), "{refused}");
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn waiting_for_a_job_ends_when_the_time_is_up() {
+    let world = World::new().await;
+    let id = world.enqueue("k").await;
+    let jobs = world.fh.jobs();
+    let time = world.time.clone();
+    let (waited, ()) = tokio::join!(within(jobs.wait::<()>(id, secs(5))), async {
+        // The handle waits for the answer a little longer than the store does.
+        time.sleeps(60_000).await;
+        time.pass(5_000);
+    });
+    let waited = waited.unwrap_err();
+    assert!(matches!(waited, Error::NotDone { state: JobState::Queued, .. }), "{waited}");
+    let nobody = fencehold::JobId::from_random(7, [7; 10]);
+    assert_eq!(within(jobs.wait::<()>(nobody, secs(5))).await, Err(Error::NoSuchJob { job: nobody }));
+    assert_eq!(within(jobs.get(nobody)).await.unwrap_err(), Error::NoSuchJob { job: nobody });
+}
+
+#[tokio::test]
+async fn jobs_are_cancelled_retried_and_deleted() {
+    let world = World::new().await;
+    let jobs = world.fh.jobs();
+    let id = world.enqueue("k").await;
+    assert_eq!(within(jobs.cancel(id, None)).await, Ok(JobState::Cancelled));
+    let ended = within(jobs.wait::<()>(id, secs(5))).await.unwrap_err();
+    assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
+    assert_eq!(within(jobs.retry(id)).await, Ok(JobState::Queued));
+    within(jobs.delete(id, false)).await.unwrap();
+    assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::NoSuchJob { job: id }));
+    for _ in 0..5 {
+        world.enqueue("k").await;
+    }
+    let filter = JobFilter { states: vec![JobState::Queued], ..JobFilter::default() };
+    let cancelled = within(jobs.act_on_all(filter, Action::Cancel { reason: None, now: false })).await;
+    assert_eq!(cancelled, Ok(5));
+    assert_eq!(within(jobs.counts()).await.unwrap().cancelled, 5);
+}
+
+#[tokio::test]
+async fn a_schedule_is_made_seen_and_removed() {
+    let world = World::new().await;
+    let nightly = world
+        .fh
+        .schedule("nightly")
+        .cron("30 3 * * *")
+        .zone("Europe/Berlin")
+        .job("q", "k", &7);
+    let view = within(nightly.clone().set()).await.unwrap();
+    assert!(view.next_wall_ms.unwrap() > world.fh.clock().now().wall_ms);
+    assert_eq!(within(world.fh.jobs().schedules()).await.unwrap(), [view]);
+    let bad = within(nightly.clone().cron("61 * * * *").set()).await.unwrap_err();
+    assert!(matches!(bad, Error::BadInput(_)), "{bad}");
+    assert_eq!(within(nightly.clone().remove()).await, Ok(true));
+    assert_eq!(within(nightly.remove()).await, Ok(false));
+    let nothing = within(world.fh.schedule("s").cron("* * * * *").set()).await.unwrap_err();
+    assert_eq!(nothing.to_string(), "schedule does not say which job to enqueue");
+}

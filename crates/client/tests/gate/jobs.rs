@@ -1,0 +1,184 @@
+//! The jobs behind the gate.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use fencehold::job::{Acted, FindingPage, FindingsRequest, JobId, ScheduleSpec, ScheduleView};
+use fencehold::job::{Enqueued, JobDetail, JobPage, JobsRequest, QueueView, Refusal, Reported, ScheduleName};
+use fencehold::store::{Call, JobStore, LeaseStore, StoreError};
+use fencehold::{Owner, Worker};
+use fencehold_store::job::{
+    ActRequest, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, LedgerAnswer, LedgerEntry, NewJob,
+    QueueOrder, RenewedJobs, Report, ResolveRequest, WaitRequest,
+};
+
+use super::{Gate, Verb, World, locked, within};
+
+/// What has come through.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    enqueues: Mutex<Vec<usize>>,
+    claims: Mutex<Vec<ClaimRequest>>,
+    renewals: Mutex<Vec<Vec<AttemptRef>>>,
+    reports: Mutex<Vec<Vec<Report>>>,
+}
+
+impl Gate {
+    /// How many jobs each call has brought.
+    pub(crate) fn enqueues(&self) -> Vec<usize> {
+        locked(&self.work.enqueues).clone()
+    }
+
+    pub(crate) fn claims(&self) -> Vec<ClaimRequest> {
+        locked(&self.work.claims).clone()
+    }
+
+    pub(crate) fn claim_renewals(&self) -> Vec<Vec<AttemptRef>> {
+        locked(&self.work.renewals).clone()
+    }
+
+    pub(crate) fn reports(&self) -> Vec<Vec<Report>> {
+        locked(&self.work.reports).clone()
+    }
+
+    fn inside(&self) -> &dyn JobStore {
+        self.inner.jobs().expect("memory: keeps jobs")
+    }
+}
+
+impl World {
+    /// A worker with one slot that claims nothing ahead and has a ttl of 10 s, on the queue `q`.
+    pub(crate) fn worker(&self) -> Worker {
+        self.fh.worker().queue("q", 1).concurrency(1).prefetch(0).ttl(super::secs(10))
+    }
+
+    /// Puts a job into the queue `q`.
+    pub(crate) async fn enqueue(&self, kind: &str) -> JobId {
+        within(self.fh.queue("q").job(kind, &()).enqueue()).await.expect("enqueued").id
+    }
+
+    pub(crate) async fn job(&self, id: JobId) -> JobDetail {
+        within(self.fh.jobs().get(id)).await.expect("a job")
+    }
+
+    /// Waits until the queue `q` stands as wanted.
+    pub(crate) async fn until_queue(&self, wanted: impl Fn(&QueueView) -> bool) -> QueueView {
+        within(async {
+            loop {
+                let view = self.fh.queue("q").view().await.expect("an answer");
+                if let Some(view) = view.filter(&wanted) {
+                    return view;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+
+    /// Waits until a job stands as wanted. The store answers in order, so this needs no time.
+    pub(crate) async fn until_job(&self, id: JobId, wanted: impl Fn(&JobDetail) -> bool) -> JobDetail {
+        within(async {
+            loop {
+                let detail = self.job(id).await;
+                if wanted(&detail) {
+                    return detail;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl JobStore for Gate {
+    async fn enqueue(
+        &self,
+        call: &Call,
+        jobs: Vec<NewJob>,
+    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+        locked(&self.work.enqueues).push(jobs.len());
+        self.pass(Verb::Enqueue, call, || self.inside().enqueue(call, jobs.clone()))
+            .await
+    }
+
+    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+        locked(&self.work.claims).push(request.clone());
+        self.pass(Verb::Claim, call, || self.inside().claim(call, request.clone()))
+            .await
+    }
+
+    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+        locked(&self.work.renewals).push(attempts.clone());
+        self.pass(Verb::RenewClaims, call, || self.inside().renew_claims(call, attempts.clone()))
+            .await
+    }
+
+    async fn report(
+        &self,
+        call: &Call,
+        reports: Vec<Report>,
+    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        locked(&self.work.reports).push(reports.clone());
+        self.pass(Verb::Report, call, || self.inside().report(call, reports.clone()))
+            .await
+    }
+
+    async fn ledger(
+        &self,
+        call: &Call,
+        entries: Vec<LedgerEntry>,
+    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        self.pass(Verb::Ledger, call, || self.inside().ledger(call, entries.clone()))
+            .await
+    }
+
+    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+        self.inside().job(call, id).await
+    }
+
+    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+        self.inside().wait_for(call, request).await
+    }
+
+    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+        self.inside().jobs(call, request).await
+    }
+
+    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+        self.inside().act(call, request).await
+    }
+
+    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+        self.inside().queues(call).await
+    }
+
+    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+        self.inside().set_queue(call, order).await
+    }
+
+    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+        self.inside().schedules(call).await
+    }
+
+    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+        self.inside().set_schedule(call, spec).await
+    }
+
+    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+        self.inside().remove_schedule(call, name, by).await
+    }
+
+    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+        self.pass(Verb::Begin, call, || self.inside().begin(call, request.clone()))
+            .await
+    }
+
+    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+        self.inside().findings(call, request).await
+    }
+
+    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+        self.inside().resolve(call, request).await
+    }
+}

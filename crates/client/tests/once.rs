@@ -1,0 +1,284 @@
+//! An effect is recorded once, whatever the number of attempts; and what is to be undone is, in reverse order.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod gate;
+
+use fencehold::job::{Backoff, EffectState, Ended, FindingsRequest, JobState, Retry, Undo};
+use fencehold::store::StoreError;
+use fencehold::{Job, JobError, OnDoubt, Worker};
+use gate::{Fate, Verb, World, secs, within};
+use tokio::sync::mpsc;
+
+/// The retry comes after exactly this.
+const RETRY_MS: u64 = 1_000;
+
+fn soon() -> Retry {
+    Retry::new(Backoff::Fixed, 1_000, 1_000).jitter_percent(0)
+}
+
+/// A handler that has one effect, tells under which key, and fails its first attempt afterwards.
+fn charging(world: &World, told: mpsc::UnboundedSender<String>, policy: Option<OnDoubt>) -> Worker {
+    world.worker().handle("charge", move |job: Job, cents: u64| {
+        let told = told.clone();
+        async move {
+            let effect = async |key: String| {
+                told.send(key.clone())?;
+                Ok(format!("receipt for {cents}"))
+            };
+            let receipt = match policy {
+                None => job.once("charge", effect).await?,
+                Some(policy) => job.once_with_intent("charge", policy, effect).await?,
+            };
+            if job.attempt() == 1 {
+                return Err(JobError::new("the mail server is away"));
+            }
+            Ok(receipt)
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_recorded_effect_gives_its_value_and_does_not_happen_again() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = charging(&world, told, None).start().unwrap();
+    let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+    let id = within(job).await.unwrap().id;
+    let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+    assert_eq!((failed.effects.len(), failed.effects[0].state), (1, EffectState::Done));
+    world.pass(RETRY_MS);
+    let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    assert_eq!(receipt, "receipt for 990");
+    within(worker.drain()).await.unwrap();
+    assert_eq!(within(telling.recv()).await.unwrap(), format!("{id}/charge"));
+    assert_eq!(telling.recv().await, None, "two attempts, one effect");
+    let detail = world.job(id).await;
+    assert_eq!(detail.effects.len(), 1);
+    assert_eq!(detail.effects[0].token, detail.attempts[0].token, "recorded by the first");
+}
+
+#[tokio::test]
+async fn an_effect_that_could_not_be_recorded_happens_again_under_the_same_key() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = charging(&world, told, None).start().unwrap();
+    let fails = StoreError::Unusable { place: "here".to_owned(), why: "the test says so".to_owned() };
+    world.gate.next(Verb::Ledger, Fate::Refuse(fails));
+    let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+    let id = within(job).await.unwrap().id;
+    world.until_job(id, |detail| detail.job.failures == 1).await;
+    world.pass(RETRY_MS);
+    let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    assert_eq!(receipt, "receipt for 990");
+    within(worker.drain()).await.unwrap();
+    let keys = [telling.recv().await.unwrap(), telling.recv().await.unwrap()];
+    assert_eq!(keys[0], keys[1], "whatever it calls can tell");
+    assert_eq!(telling.recv().await, None);
+}
+
+#[tokio::test]
+async fn a_lost_answer_of_the_ledger_is_asked_for_again() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = charging(&world, told, Some(OnDoubt::Ask)).start().unwrap();
+    world.gate.next(Verb::Ledger, Fate::LoseAnswer);
+    world.gate.next(Verb::Ledger, Fate::LoseAnswer);
+    let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+    let id = within(job).await.unwrap().id;
+    world.gate.arrived(Verb::Ledger, 1).await;
+    world.pass_to_next(5_000).await;
+    within(telling.recv()).await.unwrap();
+    world.gate.arrived(Verb::Ledger, 3).await;
+    while world.job(id).await.job.failures == 0 {
+        world.pass_to_next(5_000).await;
+    }
+    assert_eq!(world.job(id).await.effects[0].state, EffectState::Done);
+    within(worker.drain()).await.unwrap();
+    assert_eq!(telling.recv().await, None);
+}
+
+/// A handler whose effect is begun and never comes to its end in the first attempt.
+fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: OnDoubt) -> Worker {
+    world.worker().handle("charge", move |job: Job, (): ()| {
+        let told = told.clone();
+        async move {
+            let attempt = job.attempt();
+            let effect = async |_key: String| {
+                told.send(attempt)?;
+                if attempt == 1 { Err(JobError::new("no answer")) } else { Ok(attempt) }
+            };
+            job.once_with_intent("charge", policy, effect).await
+        }
+    })
+}
+
+#[tokio::test]
+async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = doubtful(&world, told, OnDoubt::Ask).start().unwrap();
+    let job = world.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
+    let id = within(job).await.unwrap().id;
+    assert_eq!(within(telling.recv()).await, Some(1));
+    let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+    assert_eq!(failed.effects[0].state, EffectState::Intended(OnDoubt::Ask));
+    world.pass(RETRY_MS);
+    let stopped = world.until_job(id, |detail| detail.job.state == JobState::Indeterminate).await;
+    assert_eq!(stopped.attempts[1].how, Ended::Indeterminate);
+    assert_eq!(stopped.job.failures, 1, "to stop is no failure");
+    let findings = within(world.fh.jobs().findings(FindingsRequest { cursor: None, limit: 10 }))
+        .await
+        .unwrap();
+    assert_eq!((findings.findings.len(), findings.findings[0].job), (1, id));
+
+    within(world.fh.jobs().resolve(id, "charge", Some(&77_u32))).await.unwrap();
+    let value: u32 = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    assert_eq!(value, 77, "as the person said");
+    within(worker.drain()).await.unwrap();
+    assert_eq!(telling.recv().await, None, "it was begun once");
+}
+
+#[tokio::test]
+async fn an_effect_that_may_be_repeated_is() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = doubtful(&world, told, OnDoubt::RunAgain).start().unwrap();
+    let job = world.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
+    let id = within(job).await.unwrap().id;
+    assert_eq!(within(telling.recv()).await, Some(1));
+    world.until_job(id, |detail| detail.job.failures == 1).await;
+    world.pass(RETRY_MS);
+    assert_eq!(within(telling.recv()).await, Some(2));
+    assert_eq!(within(world.fh.jobs().wait::<u32>(id, secs(60))).await, Ok(2));
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stale_attempt_records_nothing_and_begins_nothing() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = std::sync::Mutex::new(gone);
+    let worker = world
+        .worker()
+        .handle_blocking("charge", move |job, (): ()| {
+            let effect = |_key| {
+                told.send("begun".to_owned())?;
+                let _ = gone.lock().unwrap().recv();
+                Ok(())
+            };
+            let error = job.once("charge", effect).run().unwrap_err();
+            told.send(error.to_string())?;
+            assert!(error.is_over());
+            let error = job.once("ship", |_key| Ok(())).run().unwrap_err();
+            told.send(error.to_string())?;
+            Err::<(), _>(error)
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("charge").await;
+    assert_eq!(within(telling.recv()).await.unwrap(), "begun");
+    within(world.fh.jobs().cancel_now(id, None)).await.unwrap();
+    world.pass(3_834);
+    world.gate.arrived(Verb::RenewClaims, 1).await;
+    go.send(()).unwrap();
+    let refused = within(telling.recv()).await.unwrap();
+    assert!(refused.starts_with(&format!("the claim of job {id} under token 1 is lost")), "{refused}");
+    let refused = within(telling.recv()).await.unwrap();
+    assert!(refused.contains("is lost"), "{refused}");
+    within(worker.drain()).await.unwrap();
+    let detail = world.job(id).await;
+    assert_eq!((detail.job.state, detail.effects.len()), (JobState::Cancelled, 0));
+}
+
+#[tokio::test]
+async fn one_effect_is_under_way_once_in_an_attempt() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .handle("twice", async |job: Job, (): ()| {
+            let inner = job.clone();
+            let effect = async |_key| {
+                let error = inner.once("same", async |_key| Ok(1)).await.unwrap_err();
+                Ok(error.to_string())
+            };
+            let error: String = job.once("same", effect).await?;
+            let again: String = job.once("same", async |_key| Ok("another".to_owned())).await?;
+            Ok((error == again, error))
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("twice").await;
+    let (same, error): (bool, String) = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    assert_eq!(error, "effect same is under way already in this attempt");
+    assert!(same, "afterwards it is recorded like any other");
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("trip", async |job: Job, (): ()| -> Result<(), _> {
+            job.once("flight", async |_key| Ok(11)).undo_with("undo", "the flight").await?;
+            job.once("insurance", async |_key| Ok(12)).await?;
+            job.once("hotel", async |_key| Ok(13))
+                .undo_from("undo", |number| format!("hotel {number}"))
+                .await?;
+            Err(JobError::new("there is no car").for_good())
+        })
+        .handle("undo", move |job: Job, what: String| {
+            let told = told.clone();
+            async move {
+                let of = job.undo_of().expect("it undoes an effect");
+                Ok(told.send((of.job, of.effect.to_string(), what))?)
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("trip").await;
+    let undone = |effect: &str, what: &str| (id, effect.to_owned(), what.to_owned());
+    assert_eq!(within(telling.recv()).await.unwrap(), undone("hotel", "hotel 13"));
+    assert_eq!(within(telling.recv()).await.unwrap(), undone("flight", "the flight"));
+    let detail = world.until_job(id, |detail| detail.job.undo == Undo::Done).await;
+    assert_eq!(detail.job.state, JobState::Failed);
+    let states: Vec<_> = detail.effects.iter().map(|effect| effect.state).collect();
+    assert_eq!(states, [EffectState::Undone, EffectState::Done, EffectState::Undone]);
+    within(worker.drain()).await.unwrap();
+    assert_eq!(telling.recv().await, None, "once each");
+}
+
+#[tokio::test]
+async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .handle("bad", async |job: Job, (): ()| {
+            let mut errors = Vec::new();
+            let never = async |_key: String| -> Result<(), JobError> { panic!("it must not happen") };
+            errors.push(job.once("", never).await.unwrap_err().to_string());
+            errors.push(job.once("a", never).undo_with("", &()).await.unwrap_err().to_string());
+            errors.push(
+                job.once("a", never)
+                    .undo_with("k", &())
+                    .undo_in("")
+                    .await
+                    .unwrap_err()
+                    .to_string(),
+            );
+            errors.push(job.idempotency_key("a\n").unwrap_err().to_string());
+            Ok(errors)
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("bad").await;
+    let errors: Vec<String> = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    let [name, kind, queue, key] = errors.as_slice() else { panic!("{errors:?}") };
+    assert_eq!((name.as_str(), kind.as_str()), ("effect must not be empty", "kind must not be empty"));
+    assert_eq!(queue, "queue must not be empty");
+    assert_eq!(key, "effect has a control character at byte 1");
+    within(worker.drain()).await.unwrap();
+}

@@ -1,0 +1,150 @@
+//! What a request handler does is done once for one idempotency key.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod gate;
+
+use fencehold::job::JobState;
+use fencehold::{Begun, Error, OnDoubt, Operation};
+use gate::{Fate, Verb, World, secs, within};
+
+/// Past the latest moment at which a claim of 10 s is renewed: a third, and 15 %.
+const RENEWED_BY_MS: u64 = 3_834;
+
+async fn begin(world: &World, policy: OnDoubt, payload: &str) -> Begun<String> {
+    let operations = world.fh.operations().ttl(secs(10)).on_doubt(policy);
+    within(operations.begin("order-42", payload)).await.unwrap()
+}
+
+fn new(begun: Begun<String>) -> Operation {
+    match begun {
+        Begun::New(operation) => operation,
+        other => panic!("not new: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    assert!(operation.is_live());
+    match begin(&world, OnDoubt::RunAgain, "990").await {
+        Begun::InProgress { owner, token, expires_in, job } => {
+            assert_eq!((owner.as_str(), token, job), ("me", operation.token(), operation.id()));
+            assert_eq!(expires_in, secs(10));
+        }
+        other => panic!("{other:?}"),
+    }
+    within(operation.complete("receipt")).await.unwrap();
+    for _ in 0..2 {
+        let again = begin(&world, OnDoubt::RunAgain, "990").await;
+        assert!(matches!(&again, Begun::Done(answer) if answer == "receipt"), "{again:?}");
+    }
+    let other = begin(&world, OnDoubt::RunAgain, "1").await;
+    assert!(matches!(other, Begun::Conflict { .. }), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_failed_operation_stays_failed() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    within(operation.fail("the card is refused")).await.unwrap();
+    match begin(&world, OnDoubt::RunAgain, "990").await {
+        Begun::Failed { state, error, .. } => {
+            assert_eq!((state, error.as_deref()), (JobState::Failed, Some("the card is refused")));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::Ask, "990").await);
+    for round in 1..=10 {
+        world.pass(RENEWED_BY_MS);
+        world.gate.arrived(Verb::RenewClaims, round).await;
+        world.sleeps(RENEWED_BY_MS).await;
+    }
+    assert!(operation.is_live());
+    within(operation.complete("receipt")).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_that_is_dropped_can_be_begun_anew_where_it_may_be_repeated() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let (id, token) = (operation.id(), operation.token());
+    drop(operation);
+    let again = loop {
+        match begin(&world, OnDoubt::RunAgain, "990").await {
+            Begun::New(operation) => break operation,
+            Begun::InProgress { .. } => tokio::task::yield_now().await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(again.id(), id);
+    assert!(again.token() > token);
+    within(again.give_back()).await.unwrap();
+    let third = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    within(third.complete("receipt")).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_that_is_dropped_is_indeterminate_where_somebody_must_be_asked() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::Ask, "990").await);
+    drop(operation);
+    let at_once = begin(&world, OnDoubt::Ask, "990").await;
+    assert!(matches!(at_once, Begun::InProgress { .. }), "{at_once:?}");
+    world.pass(11_000);
+    let later = begin(&world, OnDoubt::Ask, "990").await;
+    assert!(matches!(later, Begun::Indeterminate { .. }), "{later:?}");
+}
+
+#[tokio::test]
+async fn a_holder_that_died_gives_way_to_the_next_and_can_say_nothing_more() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    world.gate.close(Verb::RenewClaims);
+    world.pass(11_000);
+    assert!(!operation.is_live());
+    let next = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    assert!(next.token() > operation.token());
+    let late = within(operation.complete("too late")).await.unwrap_err();
+    assert!(matches!(late, Error::ClaimLost { .. }) && !late.is_retryable(), "{late}");
+    within(next.complete("in time")).await.unwrap();
+    let done = begin(&world, OnDoubt::RunAgain, "990").await;
+    assert!(matches!(&done, Begun::Done(answer) if answer == "in time"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
+    let world = World::new().await;
+    world.gate.next(Verb::Begin, Fate::LoseAnswer);
+    let time = world.time.clone();
+    let (begun, ()) = tokio::join!(begin(&world, OnDoubt::Ask, "990"), async {
+        world.gate.arrived(Verb::Begin, 1).await;
+        time.pass_to_next(5_000).await;
+    });
+    let operation = new(begun);
+    assert_eq!(operation.attempt(), 1);
+    within(operation.complete("receipt")).await.unwrap();
+}
+
+#[tokio::test]
+async fn effects_of_an_operation_are_recorded_once_as_a_jobs_are() {
+    let world = World::new().await;
+    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let receipt = within(operation.once("charge", async |key| Ok(key)).into_future())
+        .await
+        .unwrap();
+    assert_eq!(receipt, format!("{}/charge", operation.id()));
+    within(operation.give_back()).await.unwrap();
+    let again = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let stored: String = within(again.once("charge", async |_| panic!("recorded")).into_future())
+        .await
+        .unwrap();
+    assert_eq!(stored, receipt);
+    within(again.complete(&stored)).await.unwrap();
+}

@@ -1,11 +1,12 @@
 //! What a holder shows at a fence.
 
+use fencehold_core::job::JobId;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
 
 use crate::guard::Lease;
 
-/// What a holder shows at a fence: which key it holds, and under which token. A job shows its id as the key.
+/// What a holder shows at a fence: which key it holds, and under which token. A job shows its id as the key, `job/ID`.
 ///
 /// A lease can be shown as it is (`fence.raise(&lease)`). Code that was only handed a key and a token, such as a command
 /// under `fencehold run`, makes its own:
@@ -32,6 +33,13 @@ impl Pass {
     /// A pass in the namespace `default`, shown by nobody in particular.
     pub fn new(key: Key, token: Token) -> Self {
         Pass { namespace: Namespace::default(), key, token, owner: None }
+    }
+
+    /// The pass of one attempt at a job.
+    #[expect(clippy::missing_panics_doc, reason = "it cannot, as the message says")]
+    pub fn for_job(job: JobId, token: Token) -> Self {
+        let key = Key::new(format!("job/{job}")).expect("an id is 36 digits and hyphens, which a key may be");
+        Pass::new(key, token)
     }
 
     /// The namespace that the key lives in. The same key in two namespaces is two keys.
@@ -100,5 +108,16 @@ impl From<&Lease> for Pass {
 impl From<&crate::blocking::Lease> for Pass {
     fn from(lease: &crate::blocking::Lease) -> Self {
         lease.pass()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_shows_its_id_as_the_key() {
+        let pass = Pass::for_job(JobId::from_bytes([0xff; 16]), Token::new(3));
+        assert_eq!(pass.to_string(), "job/ffffffff-ffff-ffff-ffff-ffffffffffff under token 3");
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Global {
     pub(crate) store: Option<String>,
     #[arg(long, global = true, value_name = "NAME", help = NAMESPACE_HELP)]
     pub(crate) namespace: Option<String>,
-    /// How to print data; env is for lease acquire
+    /// How to print data; env is for lease acquire and job claim
     #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: Format,
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help = VERBOSE_HELP)]

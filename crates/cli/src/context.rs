@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencehold_core::Namespace;
 use fencehold_store::clock::SystemClock;
-use fencehold_store::{Call, LeaseStore, StoreError};
+use fencehold_store::{Call, JobStore, LeaseStore, StoreError};
 
 use crate::args::Global;
 use crate::exit::Exit;
@@ -12,6 +12,8 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 
+/// How often a request whose outcome is unknown is sent.
+pub(crate) const SENDINGS_MAX: u32 = 3;
 const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
 
 /// What was said once for all verbs.
@@ -74,6 +76,31 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// The jobs of this store.
+    pub(crate) fn jobs(&self) -> Result<&dyn JobStore, Failure> {
+        self.leases.jobs().ok_or_else(|| {
+            let store = self.leases.capabilities().store.to_owned();
+            self.explain(StoreError::Unsupported { store, what: "keep jobs".to_owned() })
+                .with_next("Jobs live in file: and memory: stores.")
+        })
+    }
+
+    /// Asks the store of jobs something, again if the outcome is unknown: the same request gets the same answer.
+    pub(crate) async fn ask<T>(
+        &self,
+        request: impl AsyncFn(&dyn JobStore, &Call) -> Result<T, StoreError>,
+    ) -> Result<T, Failure> {
+        let jobs = self.jobs()?;
+        let mut sendings = 1;
+        loop {
+            match request(jobs, &self.call).await {
+                Ok(answer) => return Ok(answer),
+                Err(StoreError::Unknown { .. }) if sendings < SENDINGS_MAX => sendings += 1,
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
+    }
+
     /// What a store's error means to people.
     pub(crate) fn explain(&self, error: StoreError) -> Failure {
         Failure::of_store(error, &self.name)

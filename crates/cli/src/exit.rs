@@ -27,10 +27,10 @@ const MEANINGS: [(&str, &str); 10] = [
     ("2", "bad usage or bad input: it cannot succeed as it stands"),
     ("69", "the store is unavailable, or the outcome is unknown: the same can safely be tried again"),
     ("74", "the store is unusable: foreign, newer, damaged or rewound"),
-    ("75", "held by someone else"),
-    ("76", "lost: the lease was lost, revoked, ended or superseded"),
-    ("126", "run: the command cannot be executed"),
-    ("127", "run: the command was not found"),
+    ("75", "held by someone else; of jobs: none was ready, or not yet finished"),
+    ("76", "lost: the lease or the claim was lost, revoked, ended or superseded"),
+    ("126", "run, work: the command cannot be executed"),
+    ("127", "run, work: the command was not found"),
     ("other", "run: the command's own exit code; 128 + N if it died by signal N"),
 ];
 

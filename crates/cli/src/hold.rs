@@ -3,8 +3,10 @@
 
 use std::io::{IsTerminal, Read};
 
+use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Token};
 use fencehold_store::HoldRef;
+use fencehold_store::job::AttemptRef;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -14,6 +16,7 @@ pub(crate) const TOKEN_VARIABLE: &str = "FENCEHOLD_TOKEN";
 pub(crate) const TOKEN_HELP: &str = "The token that was granted [env: FENCEHOLD_TOKEN]";
 pub(crate) const KEY_VARIABLE: &str = "FENCEHOLD_KEY";
 pub(crate) const TASK_VARIABLE: &str = "FENCEHOLD_TASK";
+pub(crate) const JOB_VARIABLE: &str = "FENCEHOLD_JOB_ID";
 
 /// The longest line that is read as a hold id: enough for one, with room for blanks.
 const STDIN_BYTES_MAX: u64 = 256;
@@ -31,6 +34,25 @@ pub(crate) fn kept(key: Key, token: Option<u64>) -> Result<HoldRef, Failure> {
     Ok(HoldRef { key, hold: hold_id()?, token: self::token(token)? })
 }
 
+/// The attempt at a job that the environment and stdin name.
+pub(crate) fn attempt(job: Option<JobId>, token: Option<u64>) -> Result<AttemptRef, Failure> {
+    let job = match job {
+        Some(job) => job,
+        None => job_id()?,
+    };
+    Ok(AttemptRef { job, hold: hold_id()?, token: self::token(token)? })
+}
+
+fn job_id() -> Result<JobId, Failure> {
+    let Some(text) = std::env::var_os(JOB_VARIABLE).filter(|text| !text.is_empty()) else {
+        return Err(Failure::new(Exit::Usage, "the job is missing").with_next(format!(
+            "Set {JOB_VARIABLE}, or name the job, as `fencehold job claim` printed it."
+        )));
+    };
+    JobId::parse(&text.to_string_lossy())
+        .map_err(|error| Failure::new(Exit::Usage, format!("{JOB_VARIABLE}: {error}")))
+}
+
 fn hold_id() -> Result<HoldId, Failure> {
     if let Some(text) = std::env::var_os(HOLD_VARIABLE).filter(|text| !text.is_empty()) {
         let parsed = HoldId::parse(&text.to_string_lossy());
@@ -39,7 +61,7 @@ fn hold_id() -> Result<HoldId, Failure> {
     let stdin = std::io::stdin();
     let missing = || {
         Failure::new(Exit::Usage, "the hold id is missing").with_next(format!(
-            "Set {HOLD_VARIABLE}, or write it to stdin, as `fencehold lease acquire` printed it."
+            "Set {HOLD_VARIABLE}, or write it to stdin, as `lease acquire` or `job claim` printed it."
         ))
     };
     // Nobody types one: whoever sits there has forgotten the variable.
@@ -65,7 +87,7 @@ fn token(flag: Option<u64>) -> Result<Token, Failure> {
     }
     let Some(text) = std::env::var_os(TOKEN_VARIABLE).filter(|text| !text.is_empty()) else {
         return Err(Failure::new(Exit::Usage, "the token is missing").with_next(format!(
-            "Set {TOKEN_VARIABLE}, or give --token N, as `fencehold lease acquire` printed it."
+            "Set {TOKEN_VARIABLE}, or give --token N, as `lease acquire` or `job claim` printed it."
         )));
     };
     let number = text.to_str().and_then(|text| text.trim().parse().ok());

@@ -1,7 +1,7 @@
-//! The `fencehold` command: leases for shells, scripts and people.
+//! The `fencehold` command: leases and jobs for shells, scripts and people.
 //!
 //! Data flows one way: arguments, a verb, the library or the store, and back to stdout. Deliberately absent: rules of
-//! leases (they are `fencehold-core`'s) and renewal (the library's).
+//! leases and jobs (they are `fencehold-core`'s) and renewal (the library's).
 
 #![allow(
     clippy::disallowed_methods,
@@ -25,6 +25,7 @@ mod logging;
 mod output;
 mod place;
 mod process;
+mod shell;
 mod show;
 mod verb;
 

@@ -40,7 +40,10 @@ impl Output {
     /// Refuses the one format that fits only one verb.
     pub(crate) fn refuse_env(self) -> Result<(), Failure> {
         match self.format {
-            Format::Env => Err(Failure::new(Exit::Usage, "-o env is for `fencehold lease acquire` only")),
+            Format::Env => Err(Failure::new(
+                Exit::Usage,
+                "-o env is for `fencehold lease acquire` and `fencehold job claim` only",
+            )),
             Format::Table | Format::Json | Format::Jsonl => Ok(()),
         }
     }

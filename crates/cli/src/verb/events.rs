@@ -10,19 +10,20 @@ Examples:
   fencehold events
   fencehold events -f --prefix reports/
   fencehold events --after 1042 -o jsonl
+  fencehold events --prefix job/01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
 ";
 
 const MORE: &str = "\
 A store keeps its last events only. Renewals are not among them: they are many, and say nothing new.";
 
-/// Show what happened to leases, and follow what happens
+/// Show what happened to leases and jobs, and follow what happens
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     /// Go on with what happens from now on
     #[arg(short, long)]
     follow: bool,
-    /// Only of keys that start with this text
+    /// Only of keys that start with this text; a job's is job/ID
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     /// Only what came after this event

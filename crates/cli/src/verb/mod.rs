@@ -6,11 +6,15 @@ mod completions;
 mod doctor;
 mod events;
 mod explain;
+mod job;
 mod lease;
 mod man;
+mod queue;
 #[cfg(feature = "race")]
 mod race;
+mod reconcile;
 mod run;
+mod schedule;
 mod store;
 
 use crate::failure::Failure;
@@ -43,8 +47,12 @@ pub(crate) use verbs;
 verbs! { Verb:
     Run = run,
     Lease = lease,
+    Job = job,
+    Queue = queue,
+    Schedule = schedule,
     Events = events,
     Explain = explain,
+    Reconcile = reconcile,
     Store = store,
     Doctor = doctor,
     #[cfg(feature = "file")]

@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::error::BadInput;
 
 /// 128 bits that name one job for ever: the moment it was made, then randomness, laid out as a UUID of version 7. Ids
 /// made one after the other are near each other, which is what a store's index likes best.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId([u8; 16]);
 
 impl JobId {
@@ -113,6 +112,27 @@ impl std::str::FromStr for JobId {
     }
 }
 
+/// As people write it where people read, and as its bytes where only stores do.
+impl Serialize for JobId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for JobId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let text = String::deserialize(deserializer)?;
+            return JobId::parse(&text).map_err(serde::de::Error::custom);
+        }
+        Deserialize::deserialize(deserializer).map(JobId)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +146,14 @@ mod tests {
         for bad in ["", "7", &format!("{id}0"), &id.to_string().replace('f', "g"), "é".repeat(32).as_str()] {
             assert!(JobId::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn programs_read_an_id_as_people_do() {
+        let id = JobId::from_random(7, [3; 10]);
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(json, format!("\"{id}\""));
+        assert_eq!(serde_json::from_str::<JobId>(&json).unwrap(), id);
     }
 
     #[test]

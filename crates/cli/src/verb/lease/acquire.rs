@@ -5,13 +5,14 @@ use fencehold_core::{Key, Owner, Task, ttl};
 use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 use serde::Serialize;
 
-use crate::context::{Context, Store};
+use crate::context::{Context, SENDINGS_MAX, Store};
 use crate::duration::{parse_ms, show_exact_ms, show_ms};
 use crate::failure::Failure;
 use crate::hold::{self, HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
 use crate::identity;
 use crate::output::Format;
 use crate::process::boot_ms;
+use crate::shell;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
 
@@ -30,9 +31,6 @@ Examples:
 const MORE: &str = "\
 Nobody renews this lease but you: it ends after its ttl. For one command, `fencehold run` is simpler and safer. \
 The hold id is printed once, here. Whoever has it can end the lease.";
-
-/// How often an acquisition whose outcome is unknown is sent again. The same hold id gets the same lease.
-const SENDINGS_MAX: u32 = 3;
 
 /// Take a lease and print its token and hold id
 #[derive(Debug, clap::Args)]
@@ -103,6 +101,7 @@ impl Args {
     }
 }
 
+/// An acquisition whose outcome is unknown is sent again: the same hold id gets the same lease.
 async fn ask(store: &Store, request: AcquireRequest) -> Result<Acquired, Failure> {
     let began_ms = boot_ms();
     let mut sendings = 1;
@@ -141,15 +140,13 @@ fn print(context: &Context, taken: &Taken) -> Result<(), Failure> {
     })
 }
 
-/// Lines for `eval`. Everything is quoted: a key may hold anything a shell would obey.
+/// Lines for `eval`.
 fn shell_lines(taken: &Taken) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-    format!(
-        "{KEY_VARIABLE}={}\n{TOKEN_VARIABLE}={}\n{HOLD_VARIABLE}={}\nexport {KEY_VARIABLE} {TOKEN_VARIABLE} {HOLD_VARIABLE}\n",
-        quoted(taken.key.as_str()),
-        quoted(&taken.token.to_string()),
-        quoted(&taken.hold),
-    )
+    shell::exports(&[
+        (KEY_VARIABLE, taken.key.as_str()),
+        (TOKEN_VARIABLE, &taken.token.to_string()),
+        (HOLD_VARIABLE, &taken.hold),
+    ])
 }
 
 #[cfg(test)]

@@ -44,6 +44,13 @@ impl Zone {
         self.name
     }
 
+    /// What its clock shows at a moment, with how far it is ahead of UTC then.
+    pub fn show(&self, wall_ms: u64) -> String {
+        let moment = i64::try_from(wall_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        moment
+            .map_or_else(String::new, |moment| moment.display_with_offset(self.offset_at(moment)).to_string())
+    }
+
     /// How far the zone's clock is ahead of UTC at a moment.
     pub(super) fn offset_at(&self, moment: Timestamp) -> Offset {
         self.rules.to_offset(moment)

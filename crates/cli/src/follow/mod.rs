@@ -1,17 +1,23 @@
 //! What happened, and what happens next: events as they are read, one after the other.
 
+mod job;
+mod told;
+
+use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{Event, Fact};
 use fencehold_store::{EventsRequest, StoreError};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::Value;
 
 use crate::context::Store;
-use crate::duration::show_exact_ms;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
-use crate::show::{Cell, Colour, Palette, Table, utc_ms};
+use crate::show::{Cell, Palette, Table, utc_ms};
+
+pub(crate) use job::{ended_colour, state_colour};
+use told::Told;
+pub(crate) use told::how_colour;
 
 /// How long one request waits for the next event. Nothing depends on it.
 const WAIT_MS: u64 = 30_000;
@@ -138,106 +144,10 @@ fn sentence(event: &Event, palette: Palette) -> String {
     format!("{} {} {what}{token}{detail}", utc_ms(event.at_wall_ms), event.key)
 }
 
-/// A fact in people's words.
-struct Told {
-    what: String,
-    token: Option<u64>,
-    detail: String,
-    colour: Colour,
-}
-
-impl Told {
-    fn of(fact: &Fact) -> Self {
-        let optional = |name: &str, value: Option<&str>| {
-            value.map(|value| format!(", {name} {value}")).unwrap_or_default()
-        };
-        let task = |task: &Option<fencehold_core::Task>| optional("task", task.as_ref().map(AsRef::as_ref));
-        match fact {
-            Fact::LeaseAcquired { token, owner, task: for_task, ttl_ms } => Told {
-                what: "acquired".to_owned(),
-                token: Some(token.get()),
-                detail: format!("by {owner}{}, ttl {}", task(for_task), show_exact_ms(*ttl_ms)),
-                colour: Colour::Good,
-            },
-            Fact::LeaseEnded { token, owner, task: for_task, how, by, reason } => Told {
-                what: how.to_string(),
-                token: Some(token.get()),
-                detail: format!(
-                    "held by {owner}{}{}{}",
-                    task(for_task),
-                    optional("ended by", by.as_ref().map(AsRef::as_ref)),
-                    optional("because", reason.as_ref().map(AsRef::as_ref)),
-                ),
-                colour: how_colour(*how),
-            },
-            Fact::StaleWriteBlocked { stale_token, current_token, attempted, how } => Told {
-                what: "stale write blocked".to_owned(),
-                token: Some(stale_token.get()),
-                detail: format!(
-                    "a late {} was refused{}; the current token is {current_token}",
-                    format!("{attempted:?}").to_lowercase(),
-                    how.map(|how| format!(" (its lease was {how})")).unwrap_or_default(),
-                ),
-                colour: Colour::Warning,
-            },
-            Fact::YieldAsked { token, contender, task: for_task, priority, yield_in_ms } => Told {
-                what: "asked to yield".to_owned(),
-                token: Some(token.get()),
-                detail: format!(
-                    "by {contender}{}, priority {priority}, within {}",
-                    task(for_task),
-                    show_exact_ms(*yield_in_ms)
-                ),
-                colour: Colour::Warning,
-            },
-            Fact::YieldWithdrawn { token } => Told {
-                what: "may stay".to_owned(),
-                token: Some(token.get()),
-                detail: "the contender gave up".to_owned(),
-                colour: Colour::Plain,
-            },
-            Fact::StoreRewound { shown_token, current_token } => Told {
-                what: "STORE REWOUND".to_owned(),
-                token: Some(shown_token.get()),
-                detail: format!("it only knows {current_token}; see `fencehold store advance --help`"),
-                colour: Colour::Bad,
-            },
-            Fact::KeyCollected { token } => Told {
-                what: "forgotten".to_owned(),
-                token: Some(token.get()),
-                detail: "free for long; the next token is larger all the same".to_owned(),
-                colour: Colour::Faint,
-            },
-            Fact::RowSetAside { problem } => Told {
-                what: "row set aside".to_owned(),
-                token: None,
-                detail: problem.clone(),
-                colour: Colour::Bad,
-            },
-            other => Told {
-                what: "something newer than this version".to_owned(),
-                token: None,
-                detail: serde_json::to_string(other).unwrap_or_default(),
-                colour: Colour::Plain,
-            },
-        }
-    }
-}
-
-/// The colour of an ending: a rising share of expired is a crash report.
-pub(crate) fn how_colour(how: fencehold_core::lease::How) -> Colour {
-    use fencehold_core::lease::How;
-    match how {
-        How::Released => Colour::Plain,
-        How::Expired | How::Revoked | How::Advanced => Colour::Bad,
-        _ => Colour::Warning,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use fencehold_core::lease::How;
-    use fencehold_core::{Key, Namespace, Owner, Reason, Token};
+    use fencehold_core::{Fact, Key, Namespace, Owner, Reason, Token};
 
     use super::*;
 

@@ -1,4 +1,6 @@
-//! What went wrong, for people: what happened, to which key, who holds it, what to do next; and the exit code.
+//! What went wrong, for people: what happened, to which key or job, who holds it, what to do next; and the exit code.
+
+mod job;
 
 use fencehold_core::lease::How;
 use fencehold_core::{BadInput, Key, Refusal, Token};
@@ -6,6 +8,7 @@ use fencehold_store::StoreError;
 
 use crate::duration::show_ms;
 use crate::exit::Exit;
+use crate::shell;
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,14 +95,14 @@ impl Failure {
 
     /// A lease that was lost while it was relied on.
     pub(crate) fn lost(key: &Key, token: Token, why: &str) -> Self {
-        let next = format!("`fencehold explain {}` tells what happened.", shell_word(key.as_str()));
+        let next = format!("`fencehold explain {}` tells what happened.", shell::word(key.as_str()));
         Failure::new(Exit::Lost, format!("the lease on {key} under token {token} was lost: {why}"))
             .with_next(next)
     }
 
     /// What the rules refused, and to which key.
     pub(crate) fn refused(key: &Key, refusal: Refusal) -> Self {
-        let quoted = shell_word(key.as_str());
+        let quoted = shell::word(key.as_str());
         match refusal {
             Refusal::Held { owner, task, expires_in_ms, token } => {
                 let task = task.map(|task| format!(" for task {task}")).unwrap_or_default();
@@ -152,15 +155,6 @@ fn how_it_ended(how: How) -> String {
         How::Expired => ": it expired (not renewed in time)".to_owned(),
         other => format!(": {other}"),
     }
-}
-
-/// A text as one word of a shell line, so that advice can be copied.
-pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -1,37 +1,19 @@
-//! `fencehold explain`: why is this stuck, and what happens next?
+//! `fencehold explain KEY`: who holds it, who waits, what happens next?
 
 use std::fmt::Write as _;
 
 use fencehold_core::lease::How;
-use fencehold_core::{Event, Fact, Key};
+use fencehold_core::{Event, Key};
 use fencehold_store::{EndingView, HolderView, LeaseView};
 use serde::Serialize;
 
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
-use crate::failure::shell_word;
 use crate::follow::{self, Line};
+use crate::shell;
 use crate::show::{Colour, Palette, utc};
 use crate::verb::lease::{details, history};
 use crate::verb::{DONE, Outcome};
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold explain reports/daily
-  fencehold explain reports/daily -o json | jq -r .next
-";
-
-/// How many of the last alarms are shown.
-const ALARMS_MAX: usize = 5;
-
-/// Say why a key is held or free, who waits, and what happens next
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// Which key
-    #[arg(value_name = "KEY")]
-    key: Key,
-}
 
 /// All that can be said of a key.
 #[derive(Debug, Serialize)]
@@ -51,37 +33,18 @@ struct Explanation<'a> {
     alarms: Vec<Line<'a>>,
 }
 
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
-        store.closing(async |store| self.explain(context, store).await).await
-    }
-
-    async fn explain(self, context: &Context, store: &Store) -> Outcome {
-        let key = self.key;
-        let lease = store
-            .leases
-            .get(&store.call, key.clone())
-            .await
-            .map_err(|error| store.explain(error))?;
-        let (events, _) = follow::past(store, None, Some(key.as_str())).await?;
-        let mut alarms: Vec<&Event> =
-            events.iter().filter(|event| event.key == key && is_alarm(event)).collect();
-        alarms.drain(..alarms.len().saturating_sub(ALARMS_MAX));
-        let alarms: Vec<Event> = alarms.into_iter().cloned().collect();
-        let explanation = explanation(&key, lease.as_ref(), &alarms);
-        context
-            .output
-            .one(&explanation, |palette| text(&explanation, &alarms, palette))?;
-        Ok(DONE)
-    }
-}
-
-fn is_alarm(event: &Event) -> bool {
-    matches!(
-        event.fact,
-        Fact::StaleWriteBlocked { .. } | Fact::StoreRewound { .. } | Fact::RowSetAside { .. }
-    )
+pub(super) async fn explain(context: &Context, store: &Store, key: Key) -> Outcome {
+    let lease = store
+        .leases
+        .get(&store.call, key.clone())
+        .await
+        .map_err(|error| store.explain(error))?;
+    let alarms = super::alarms(store, &key).await?;
+    let explanation = explanation(&key, lease.as_ref(), &alarms);
+    context
+        .output
+        .one(&explanation, |palette| text(&explanation, &alarms, palette))?;
+    Ok(DONE)
 }
 
 fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Event]) -> Explanation<'a> {
@@ -141,7 +104,7 @@ fn after_held(lease: &LeaseView, holder: &HolderView) -> String {
     format!(
         "It stays held for as long as its holder renews. If the holder is gone, the lease ends in {left}, and {heir}, \
          {larger}. To end it now: fencehold lease revoke {} --reason …",
-        shell_word(lease.key.as_str())
+        shell::word(lease.key.as_str())
     )
 }
 

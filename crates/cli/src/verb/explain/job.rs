@@ -1,0 +1,207 @@
+//! `fencehold explain JOB`: attempt by attempt, how it stands, what happens next and when.
+
+use std::fmt::Write as _;
+
+use fencehold_core::job::{Ended, State, Undo};
+use fencehold_core::ledger::EffectState;
+use fencehold_core::{Event, Key};
+use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_store::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
+use serde::Serialize;
+
+use super::JOB_KEY;
+use crate::context::{Context, Store};
+use crate::duration::{show_exact_ms, show_ms};
+use crate::follow::{self, Line};
+use crate::shell;
+use crate::show::{Colour, Palette, utc};
+use crate::verb::job::{Document, attempts};
+use crate::verb::{DONE, Outcome};
+
+/// All that can be said of a job.
+#[derive(Debug, Serialize)]
+struct Explanation<'a> {
+    state: State,
+    /// In one sentence: how it stands.
+    says: String,
+    /// In one sentence: what happens next, and when.
+    next: String,
+    /// What to notice.
+    remarks: Vec<String>,
+    job: Document<'a>,
+    /// Late writes that were refused, and worse.
+    alarms: Vec<Line<'a>>,
+}
+
+pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail) -> Outcome {
+    let key = Key::new(format!("{JOB_KEY}{}", detail.job.id))?;
+    let alarms = super::alarms(store, &key).await?;
+    let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
+    let queue = queues.iter().find(|view| view.queue == detail.job.queue);
+    let explanation = Explanation {
+        state: detail.job.state,
+        says: says(&detail.job),
+        next: next(detail, queue, SystemClock.now().wall_ms),
+        remarks: remarks(detail),
+        job: Document::from(detail),
+        alarms: alarms.iter().map(Line::from).collect(),
+    };
+    context
+        .output
+        .one(&explanation, |palette| text(&explanation, detail, &alarms, palette))?;
+    Ok(DONE)
+}
+
+fn says(job: &JobView) -> String {
+    let JobView { id, kind, queue, state, .. } = job;
+    let since = utc(job.since_wall_ms);
+    match &job.runner {
+        Some(runner) => format!(
+            "Job {id} ({kind} in queue {queue}) is running: {} works on it under token {}, attempt {}, for {} so far.",
+            runner.owner,
+            job.token,
+            job.attempts,
+            show_ms(runner.age_ms)
+        ),
+        None => format!("Job {id} ({kind} in queue {queue}) is {state} since {since}, after {}.", tries(job)),
+    }
+}
+
+fn tries(job: &JobView) -> String {
+    let attempts = match job.attempts {
+        0 => return "no attempt".to_owned(),
+        1 => "1 attempt".to_owned(),
+        many => format!("{many} attempts"),
+    };
+    format!(
+        "{attempts} ({} of {} failures, {} of {} crashes)",
+        job.failures, job.terms.max_attempts, job.crashes, job.terms.max_crashes
+    )
+}
+
+fn next(detail: &JobDetail, queue: Option<&QueueView>, now_wall_ms: u64) -> String {
+    let job = &detail.job;
+    let id = job.id;
+    let retry = format!("`fencehold job retry {id}` has it start over");
+    match job.state {
+        State::Queued => queued(job, queue),
+        State::Scheduled => {
+            let due_in_ms = job.due_in_ms.unwrap_or(0);
+            let at = utc(now_wall_ms.saturating_add(due_in_ms));
+            let why = match detail.attempts.last().map(|attempt| attempt.how) {
+                Some(Ended::Crashed) => "its holder died",
+                Some(Ended::Failed | Ended::FailedLate | Ended::TimedOut) => "it failed",
+                Some(Ended::Snoozed) => "it was put off",
+                _ => "it was enqueued for then",
+            };
+            format!("It is ready in {}, at {at}, since {why}; then it is claimed.", show_ms(due_in_ms))
+        }
+        State::Running => job.runner.as_ref().map_or_else(String::new, |runner| running(job, runner)),
+        State::Completed => "Nothing: it is done. It is forgotten after its time.".to_owned(),
+        State::Failed => format!("Nothing by itself: it failed for good. {retry}.{}", undoing(job)),
+        State::Cancelled => format!("Nothing: it was called off. {retry}.{}", undoing(job)),
+        State::Quarantined => format!(
+            "Nothing by itself: it was the end of {} holders, and is kept from others. Find out why; then {retry}.",
+            job.crashes
+        ),
+        State::Indeterminate => {
+            let open = detail
+                .effects
+                .iter()
+                .find(|effect| matches!(effect.state, EffectState::Intended(_)));
+            let effect = open.map_or("EFFECT".to_owned(), |effect| shell::word(effect.name.as_str()));
+            format!(
+                "A person must look: effect {effect} was begun, and nobody knows whether it happened. Then \
+                 `fencehold reconcile {id} {effect} --happened JSON` or `--did-not-happen`."
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+fn queued(job: &JobView, queue: Option<&QueueView>) -> String {
+    let name = shell::word(job.queue.as_str());
+    match queue {
+        Some(view) if view.mode == QueueMode::Paused => format!(
+            "It waits: queue {name} is paused. `fencehold queue resume {name}` has it hand out jobs again."
+        ),
+        Some(view) if view.claimers == 0 => format!(
+            "It waits for a worker: nobody waits for jobs of queue {name} at the moment ({} are queued, {} running).",
+            view.counts.queued, view.counts.running
+        ),
+        _ => format!("The next worker that asks queue {name} and has its turn gets it."),
+    }
+}
+
+fn running(job: &JobView, runner: &RunnerView) -> String {
+    let left = show_ms(runner.remaining_ms);
+    if let Some(by) = &runner.cancel_by {
+        return format!(
+            "{by} has called it off: its holder learns at its next renewal and ends it, or the claim runs out in \
+             {left}; then it is cancelled."
+        );
+    }
+    if let Some(notice) = &runner.notice {
+        return format!(
+            "{} (priority {}) waits for its place: its holder is asked to hand it back; then it is queued again.",
+            notice.contender, notice.priority
+        );
+    }
+    let crashes_left = job.terms.max_crashes.saturating_sub(job.crashes);
+    let then = if crashes_left <= 1 { "it is quarantined" } else { "it is tried again within 5 s" };
+    let limit = job
+        .terms
+        .attempt_ms
+        .map(|ms| format!(" One attempt may take {}.", show_exact_ms(ms.get().into())))
+        .unwrap_or_default();
+    format!(
+        "It goes on for as long as its holder renews. If the holder is gone, the claim ends in {left}, and {then}.{limit}"
+    )
+}
+
+fn undoing(job: &JobView) -> &'static str {
+    match job.undo {
+        Undo::UnderWay => " Its effects are being undone, last one first.",
+        Undo::Done => " Its effects were undone.",
+        Undo::Stopped => " An effect could not be undone: see `fencehold reconcile`.",
+        _ => "",
+    }
+}
+
+fn remarks(detail: &JobDetail) -> Vec<String> {
+    let job = &detail.job;
+    let mut remarks = Vec::new();
+    if let Some(runner) = &job.runner
+        && runner.notice.is_none()
+        && runner.ttl_ms.saturating_sub(runner.remaining_ms) > runner.ttl_ms / 3 * 2
+    {
+        let silent = show_ms(runner.ttl_ms.saturating_sub(runner.remaining_ms));
+        let beat = show_exact_ms(runner.ttl_ms / 3);
+        remarks.push(format!(
+            "The holder has been silent for {silent}, although it should beat every {beat}: it may be gone."
+        ));
+    }
+    if let Some(error) = detail.attempts.iter().rev().find_map(|attempt| attempt.error.as_deref()) {
+        remarks.push(format!("The last error: {}", error.trim_end()));
+    }
+    if job.crashes > 0 {
+        remarks.push(format!("{} of its holders died, stalled or lost the store.", job.crashes));
+    }
+    remarks
+}
+
+fn text(explanation: &Explanation<'_>, detail: &JobDetail, alarms: &[Event], palette: Palette) -> String {
+    let mut text =
+        format!("{}\n\nNext: {}\n", palette.paint(&explanation.says, Colour::Strong), explanation.next);
+    for remark in &explanation.remarks {
+        let _ = writeln!(text, "Note: {}", palette.paint(remark, Colour::Warning));
+    }
+    let attempts = attempts(detail);
+    if !attempts.is_empty() {
+        let _ = write!(text, "\n{}", attempts.render(palette));
+    }
+    if !alarms.is_empty() {
+        let _ = write!(text, "\n{}", follow::table(alarms).render(palette));
+    }
+    text
+}

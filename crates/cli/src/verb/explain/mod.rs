@@ -1,0 +1,68 @@
+//! `fencehold explain`: why is this stuck, and what happens next?
+
+mod job;
+mod lease;
+
+use fencehold_core::job::JobId;
+use fencehold_core::{Event, Fact, Key};
+
+use crate::context::{Context, Store};
+use crate::failure::Failure;
+use crate::follow;
+use crate::verb::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold explain reports/daily
+  fencehold explain reports/daily -o json | jq -r .next
+  fencehold explain 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
+";
+
+/// How many of the last alarms are shown.
+const ALARMS_MAX: usize = 5;
+/// How the key of a job's events starts.
+const JOB_KEY: &str = "job/";
+
+/// Say why a key is held or free, or how a job stands; who waits, and what happens next
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Which key or job
+    #[arg(value_name = "KEY|JOB")]
+    what: Key,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store
+            .closing(async |store| {
+                // A key may look like the id of a job; then what there is decides.
+                let text = self.what.as_str();
+                let id = JobId::parse(text.strip_prefix(JOB_KEY).unwrap_or(text)).ok();
+                if let Some(id) = id
+                    && store.leases.jobs().is_some()
+                    && let Some(detail) = store.ask(async |jobs, call| jobs.job(call, id).await).await?
+                {
+                    return job::explain(context, store, &detail).await;
+                }
+                lease::explain(context, store, self.what).await
+            })
+            .await
+    }
+}
+
+/// The last late writes that were refused, and worse.
+async fn alarms(store: &Store, key: &Key) -> Result<Vec<Event>, Failure> {
+    let (mut events, _) = follow::past(store, None, Some(key.as_str())).await?;
+    events.retain(|event| event.key == *key && is_alarm(event));
+    events.drain(..events.len().saturating_sub(ALARMS_MAX));
+    Ok(events)
+}
+
+fn is_alarm(event: &Event) -> bool {
+    matches!(
+        event.fact,
+        Fact::StaleWriteBlocked { .. } | Fact::StoreRewound { .. } | Fact::RowSetAside { .. }
+    )
+}

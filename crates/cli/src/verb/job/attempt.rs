@@ -1,0 +1,65 @@
+//! A script's word about its attempt at a job: which attempt, and what is answered.
+
+use fencehold_core::job::{JobId, Reported};
+use fencehold_store::job::{Report, Word};
+use serde::Serialize;
+
+use crate::context::{Context, Store};
+use crate::duration::show_ms;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::hold;
+use crate::show::facts;
+use crate::verb::{DONE, Outcome};
+
+pub(super) const MORE: &str = "\
+The job is the one in FENCEHOLD_JOB_ID unless it is named. The hold id comes from FENCEHOLD_HOLD or from stdin; the \
+arguments of a process are there for everybody to read. Exit code 76 means that the attempt is over: stop.";
+
+/// Which attempt speaks.
+#[derive(Debug, clap::Args)]
+pub(super) struct Attempt {
+    #[arg(value_name = "JOB", help = "Which job [env: FENCEHOLD_JOB_ID]")]
+    pub(super) job: Option<JobId>,
+    #[arg(long, value_name = "N", help = hold::TOKEN_HELP)]
+    pub(super) token: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    id: JobId,
+    #[serde(flatten)]
+    reported: Reported,
+}
+
+impl Attempt {
+    /// Says it, and prints what became of the job.
+    pub(super) async fn say(self, context: &Context, word: Word) -> Outcome {
+        let store = context.open()?;
+        store.closing(async |store| self.tell(context, store, word).await).await
+    }
+
+    async fn tell(self, context: &Context, store: &Store, word: Word) -> Outcome {
+        let attempt = hold::attempt(self.job, self.token)?;
+        let id = attempt.job;
+        let reports = vec![Report { attempt, word }];
+        let answers = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?;
+        let reported = match answers.into_iter().next() {
+            Some(Ok(reported)) => reported,
+            Some(Err(refusal)) => return Err(Failure::refused_job(id, refusal)),
+            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
+        };
+        let answer = Answer { id, reported };
+        context.output.one(&answer, |palette| {
+            let mut lines = vec![("job", id.to_string()), ("state", reported.state.to_string())];
+            if let Some(ms) = reported.again_in_ms {
+                lines.push(("tried again in", show_ms(ms)));
+            }
+            if reported.late {
+                lines.push(("late", "the claim had run out, and nobody had had the job since".to_owned()));
+            }
+            facts(palette, lines)
+        })?;
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,32 @@
+//! `fencehold job complete`: the work is done.
+
+use fencehold_store::job::Word;
+
+use super::attempt::{Attempt, MORE};
+use super::terms::Payload;
+use crate::context::Context;
+use crate::verb::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  fencehold job complete --result '{\"sent\":true}'
+";
+
+/// Say that a job is done
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    attempt: Attempt,
+    /// What it gave: kept with the job
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    result: Option<Payload>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let result = self.result.map(|Payload(result)| result);
+        self.attempt.say(context, Word::Complete { result }).await
+    }
+}

@@ -1,0 +1,46 @@
+//! `fencehold job counts`: how many jobs there are in which state.
+
+use fencehold_core::job::{Queue, State};
+use fencehold_store::job::Counts;
+
+use crate::context::{Context, Store};
+use crate::show::facts;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold job counts
+  fencehold job counts --queue emails -o json | jq .queued
+";
+
+/// Count jobs by state
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only in this queue
+    #[arg(long)]
+    queue: Option<Queue>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store.closing(async |store| self.count(context, store).await).await
+    }
+
+    async fn count(self, context: &Context, store: &Store) -> Outcome {
+        let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
+        let mut all = Counts::default();
+        for mut view in queues {
+            if self.queue.as_ref().is_none_or(|queue| *queue == view.queue) {
+                for state in State::ALL {
+                    *all.of(state) += *view.counts.of(state);
+                }
+            }
+        }
+        context.output.one(&all, |palette| {
+            facts(palette, State::ALL.map(|state| (state.name(), all.clone().of(state).to_string())))
+        })?;
+        Ok(DONE)
+    }
+}

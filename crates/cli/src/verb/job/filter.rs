@@ -1,0 +1,63 @@
+//! Which jobs: filters, as the command line says them.
+
+use fencehold_core::Owner;
+use fencehold_core::job::{Kind, Queue, State};
+use fencehold_store::job::JobFilter;
+
+use super::terms::{Label, parse_label};
+use crate::context::Store;
+use crate::failure::Failure;
+
+/// Which jobs. What is not named does not matter.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Which jobs")]
+pub(super) struct FilterArgs {
+    /// Only in this queue
+    #[arg(long)]
+    queue: Option<Queue>,
+    /// Only of this kind
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, quarantined, indeterminate
+    #[arg(long, value_name = "STATE")]
+    state: Vec<State>,
+    /// Only with this label (repeatable: with all of them)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
+    label: Vec<Label>,
+    /// Only what this owner works on
+    #[arg(long)]
+    owner: Option<Owner>,
+    /// Only with this text in the payload
+    #[arg(long, value_name = "TEXT")]
+    contains: Option<String>,
+}
+
+impl FilterArgs {
+    pub(super) fn filter(self) -> JobFilter {
+        JobFilter {
+            queue: self.queue,
+            kind: self.kind,
+            states: self.state,
+            labels: self.label,
+            owner: self.owner,
+            payload_contains: self.contains,
+        }
+    }
+
+    /// Whether nothing was named.
+    pub(super) fn is_empty(&self) -> bool {
+        self.clone().filter() == JobFilter::default()
+    }
+}
+
+/// How many jobs there are at most that match: counted by queue and state alone. For a progress bar.
+pub(super) async fn at_most(store: &Store, filter: &JobFilter) -> Result<u64, Failure> {
+    let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
+    let states = if filter.states.is_empty() { &State::ALL[..] } else { &filter.states };
+    let named = |queue: &Queue| filter.queue.as_ref().is_none_or(|named| named == queue);
+    Ok(queues
+        .into_iter()
+        .filter(|view| named(&view.queue))
+        .map(|mut view| states.iter().map(|state| *view.counts.of(*state)).sum::<u64>())
+        .sum())
+}

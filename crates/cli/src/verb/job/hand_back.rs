@@ -1,0 +1,27 @@
+//! `fencehold job hand-back`: somebody else shall do it.
+
+use fencehold_store::job::Word;
+
+use super::attempt::{Attempt, MORE};
+use crate::context::Context;
+use crate::verb::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  fencehold job hand-back
+";
+
+/// Give a job back to its queue, at its old place; this counts as nothing
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    attempt: Attempt,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        self.attempt.say(context, Word::HandBack).await
+    }
+}

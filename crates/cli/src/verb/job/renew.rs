@@ -1,0 +1,74 @@
+//! `fencehold job renew`: keep a claim that a script holds.
+
+use fencehold_core::job::{JobId, JobRenewal};
+use serde::Serialize;
+
+use super::attempt::{Attempt, MORE};
+use crate::context::{Context, Store};
+use crate::duration::{show_exact_ms, show_ms};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::hold;
+use crate::show::facts;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  fencehold job renew || exit
+  # Has somebody called the job off?
+  fencehold job renew -o json | jq .cancel_requested
+";
+
+/// Keep a job for another ttl
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    attempt: Attempt,
+}
+
+#[derive(Debug, Serialize)]
+struct Kept {
+    id: JobId,
+    #[serde(flatten)]
+    renewal: JobRenewal,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store.closing(async |store| self.renew(context, store).await).await
+    }
+
+    async fn renew(self, context: &Context, store: &Store) -> Outcome {
+        let attempt = hold::attempt(self.attempt.job, self.attempt.token)?;
+        let id = attempt.job;
+        let renewed = store
+            .ask(async |jobs, call| jobs.renew_claims(call, vec![attempt.clone()]).await)
+            .await?;
+        let renewal = match renewed.answers.into_iter().next() {
+            Some(Ok(renewal)) => renewal,
+            Some(Err(refusal)) => return Err(Failure::refused_job(id, refusal)),
+            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
+        };
+        let kept = Kept { id, renewal };
+        context.output.one(&kept, |palette| {
+            let Kept { id, renewal } = &kept;
+            let mut lines = vec![
+                ("job", id.to_string()),
+                ("token", renewal.token.to_string()),
+                ("remaining", show_ms(renewal.remaining_ms)),
+            ];
+            if renewal.cancel_requested {
+                lines.push(("cancelled", "stop at a good place, and hand it back".to_owned()));
+            }
+            if let (Some(notice), Some(yield_in_ms)) = (&renewal.notice, renewal.yield_in_ms) {
+                lines.push(("yield to", notice.contender.to_string()));
+                lines.push(("yield in", show_exact_ms(yield_in_ms)));
+            }
+            facts(palette, lines)
+        })?;
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,27 @@
+//! `fencehold job retry`: have jobs start over.
+
+use fencehold_store::job::Action;
+
+use super::act::{Deed, MORE, Which};
+use crate::context::Context;
+use crate::verb::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold job retry 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
+  fencehold job retry --queue emails --state failed --state quarantined
+";
+
+/// Have jobs start over, also those that failed for good
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        self.which.act(context, Deed { action: Action::Retry, done: "retried" }).await
+    }
+}

@@ -1,0 +1,31 @@
+//! `fencehold job snooze`: put the job off.
+
+use fencehold_store::job::Word;
+
+use super::attempt::{Attempt, MORE};
+use crate::context::Context;
+use crate::duration::parse_ms;
+use crate::verb::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  fencehold job snooze --for 10m
+";
+
+/// Put a job off; this counts neither as a failure nor as a crash
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    attempt: Attempt,
+    /// For how long
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    for_ms: u64,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        self.attempt.say(context, Word::Snooze { for_ms: self.for_ms }).await
+    }
+}

@@ -1,0 +1,110 @@
+//! What is said of a job to be, by `job enqueue` and by `schedule add` alike.
+
+use std::num::NonZeroU32;
+
+use fencehold_core::BadInput;
+use fencehold_core::job::Terms;
+use fencehold_core::limits::PAYLOAD_BYTES_MAX;
+use fencehold_core::retry::Retry;
+use serde::de::IgnoredAny;
+
+use crate::duration::parse_ms;
+
+/// On which terms a job is tried.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Terms")]
+pub(crate) struct TermsArgs {
+    /// Its rank: higher is claimed first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
+    priority: i16,
+    /// How long it waits after a failure: fixed:10s, linear:5s..10m, exponential:1s..1h~20%
+    #[arg(long, value_name = "POLICY", default_value_t = Retry::default())]
+    retry: Retry,
+    /// After so many failures it has failed for good
+    #[arg(long, value_name = "N", default_value_t = Terms::default().max_attempts, allow_hyphen_values = true)]
+    max_attempts: u16,
+    /// After so many dead workers it is quarantined
+    #[arg(long, value_name = "N", default_value_t = Terms::default().max_crashes, allow_hyphen_values = true)]
+    max_crashes: u16,
+    /// How long one attempt may take; then it counts as a failure
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    time_limit: Option<u64>,
+}
+
+impl TermsArgs {
+    pub(crate) fn terms(&self) -> Result<Terms, BadInput> {
+        let attempt_ms = self.time_limit.map(attempt_ms).transpose()?;
+        let terms = Terms {
+            priority: self.priority,
+            max_attempts: self.max_attempts,
+            max_crashes: self.max_crashes,
+            attempt_ms,
+            retry: self.retry,
+        };
+        terms.check().map(|()| terms)
+    }
+}
+
+fn attempt_ms(ms: u64) -> Result<NonZeroU32, BadInput> {
+    let bad = || BadInput::new("time limit of an attempt", format!("is {ms} ms; it takes 1 ms to 30 days"));
+    u32::try_from(ms).ok().and_then(NonZeroU32::new).ok_or_else(bad)
+}
+
+/// A payload that any store takes: JSON, and not too long.
+#[derive(Clone, Debug)]
+pub(crate) struct Payload(pub(crate) Box<str>);
+
+impl std::str::FromStr for Payload {
+    type Err = String;
+
+    /// The message names no field: whoever reads a flag or a line puts its name before it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() > PAYLOAD_BYTES_MAX {
+            return Err(format!(
+                "the payload has {} bytes; the limit is {PAYLOAD_BYTES_MAX} (1 MiB)",
+                text.len()
+            ));
+        }
+        serde_json::from_str::<IgnoredAny>(text)
+            .map(|_| Payload(text.trim().into()))
+            .map_err(|error| format!("the payload is not JSON: {error}"))
+    }
+}
+
+/// A name and a value.
+pub(crate) type Label = (Box<str>, Box<str>);
+
+/// Reads `name=value`.
+pub(crate) fn parse_label(text: &str) -> Result<Label, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("a label is written NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_payload_says_what_is_wrong_with_it() {
+        let long = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX));
+        for (text, says) in [
+            ("", "not JSON"),
+            ("{\"a\":", "not JSON"),
+            ("{} {}", "not JSON"),
+            ("hello", "not JSON"),
+            (long.as_str(), "the limit is 1048576"),
+        ] {
+            let error = text.parse::<Payload>().unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        assert_eq!(&*" {\"a\": 1}\n".parse::<Payload>().unwrap().0, "{\"a\": 1}");
+    }
+
+    #[test]
+    fn a_label_is_split_at_its_first_sign() {
+        assert_eq!(parse_label("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(parse_label("=b").is_err() && parse_label("a").is_err());
+    }
+}

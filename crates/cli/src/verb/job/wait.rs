@@ -1,0 +1,84 @@
+//! `fencehold job wait`: until a job has come to its end.
+
+use fencehold_core::job::{JobId, Refusal, State};
+use fencehold_store::job::{JobDetail, WaitRequest};
+
+use super::get::Document;
+use crate::context::{Context, Store};
+use crate::duration::{parse_ms, show_exact_ms};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::process::boot_ms;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  id=$(fencehold job enqueue --queue reports --kind build --payload '{}')
+  fencehold job wait \"$id\" --timeout 5m
+";
+
+const MORE: &str = "\
+Prints the result of a completed job. Exit code 1: it failed, was cancelled, or a person must look; 75: it has not \
+come to its end in time.";
+
+/// How long one request waits. Nothing depends on it.
+const ASK_MS: u64 = 30_000;
+
+/// Wait for a job to come to its end, and print its result
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    /// Which job
+    #[arg(value_name = "JOB")]
+    job: JobId,
+    /// For how long; without this: for as long as it takes
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    timeout: Option<u64>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let store = context.open()?;
+        store.closing(async |store| self.wait(context, store).await).await
+    }
+
+    async fn wait(self, context: &Context, store: &Store) -> Outcome {
+        let began_ms = boot_ms();
+        let detail = loop {
+            let waited_ms = boot_ms().saturating_sub(began_ms);
+            let left_ms = self.timeout.map_or(ASK_MS, |timeout_ms| timeout_ms.saturating_sub(waited_ms));
+            let request = WaitRequest { id: self.job, wait_ms: left_ms.min(ASK_MS) };
+            let found = store.ask(async |jobs, call| jobs.wait_for(call, request).await).await?;
+            let detail = found.ok_or_else(|| Failure::refused_job(self.job, Refusal::Unknown))?;
+            let stuck = matches!(detail.job.state, State::Quarantined | State::Indeterminate);
+            if detail.job.state.is_final() || stuck {
+                break detail;
+            }
+            if left_ms == 0 || self.timeout.is_some_and(|ms| boot_ms().saturating_sub(began_ms) >= ms) {
+                return Err(self.too_long(&detail));
+            }
+        };
+        if detail.job.state == State::Completed {
+            context
+                .output
+                .one(&Document::from(&detail), |_| detail.result.as_deref().unwrap_or_default().to_owned())?;
+            return Ok(DONE);
+        }
+        Err(ended_otherwise(&detail))
+    }
+
+    fn too_long(&self, detail: &JobDetail) -> Failure {
+        let waited = show_exact_ms(self.timeout.unwrap_or(0));
+        let what = format!("job {} is still {} after {waited}", self.job, detail.job.state);
+        Failure::new(Exit::Held, what)
+            .with_next(format!("`fencehold explain {}` tells what it waits for.", self.job))
+    }
+}
+
+fn ended_otherwise(detail: &JobDetail) -> Failure {
+    let id = detail.job.id;
+    let error = detail.attempts.iter().rev().find_map(|attempt| attempt.error.as_deref());
+    let error = error.map(|error| format!(": {}", error.trim_end())).unwrap_or_default();
+    Failure::new(Exit::Failed, format!("job {id} is {}{error}", detail.job.state))
+        .with_next(format!("`fencehold explain {id}` tells the whole story."))
+}

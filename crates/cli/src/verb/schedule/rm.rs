@@ -1,0 +1,48 @@
+//! `fencehold schedule rm`: a schedule fires no more.
+
+use fencehold_core::Owner;
+use fencehold_core::job::ScheduleName;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::identity;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold schedule rm nightly
+";
+
+/// Remove a schedule; the jobs that it has enqueued stay
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Which one
+    #[arg(value_name = "NAME")]
+    name: ScheduleName,
+    /// Who does it [default: user@host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<Owner>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let by = self.by.map_or_else(identity::person, Ok)?;
+        let name = self.name;
+        let store = context.open()?;
+        let removed = store
+            .closing(async |store| {
+                let remove = async |jobs: &dyn fencehold_store::JobStore, call: &fencehold_store::Call| {
+                    jobs.remove_schedule(call, name.clone(), by.clone()).await
+                };
+                store.ask(remove).await
+            })
+            .await?;
+        if !removed {
+            return Err(Failure::new(Exit::Failed, format!("there is no schedule {name}"))
+                .with_next("`fencehold schedule ls` lists the schedules there are."));
+        }
+        Ok(DONE)
+    }
+}

@@ -42,7 +42,7 @@ impl Gate {
     }
 
     fn inside(&self) -> &dyn JobStore {
-        self.inner.jobs().expect("memory: keeps jobs")
+        LeaseStore::jobs(&self.inner).expect("memory: keeps jobs")
     }
 }
 

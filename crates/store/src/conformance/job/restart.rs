@@ -2,7 +2,6 @@
 
 use fencehold_core::job::{Ended, Refusal, ScheduleName, State, Undo};
 use fencehold_core::ledger::OnDoubt;
-use fencehold_core::limits::CRASH_SPREAD_MS;
 
 use super::ground::{
     RETRY_MS, assert_over, assert_stale, fresh_id, jobs_of, kind, label, queue, terms, unique,
@@ -42,9 +41,7 @@ pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
     g.arena.restart();
     assert!(g.try_work("q", "B").is_none());
     let waiting = g.line_up(g.claim_and_wait("q", "B"));
-    g.pass(g.ttl_ms());
-    g.pass(1_000);
-    g.pass(CRASH_SPREAD_MS);
+    g.crash(&work);
     let claimed = waiting.answer().expect("a claim that is answered").jobs;
     assert_eq!((claimed[0].id, claimed[0].crashes), (work.job.id, 1));
     assert!(claimed[0].token > work.job.token);

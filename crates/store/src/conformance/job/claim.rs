@@ -5,14 +5,15 @@ use std::sync::Mutex;
 
 use fencehold_core::Token;
 use fencehold_core::job::{Ended, JobId, State, Terms};
+use fencehold_core::limits::{JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 
-use super::ground::{Work, label, queue, terms, works};
+use super::ground::{Work, completed, label, queue, terms, works};
 use crate::conformance::Verdict;
 use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
 use crate::error::StoreError;
-use crate::job::{ClaimRequest, NewJob};
+use crate::job::{ClaimRequest, NewJob, Report};
 
 fn ids(works: &[Work]) -> Vec<JobId> {
     works.iter().map(|work| work.job.id).collect()
@@ -141,7 +142,7 @@ pub(super) fn a_claim_says_how_long_it_stood_in_line(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// Those who wait are served in the order in which they came, and one who only tries passes nobody.
+/// Those who wait are served in the order in which they came.
 pub(super) fn those_who_wait_are_served_in_order(g: &Ground) -> Verdict {
     g.needs_a_fair_line()?;
     let names = ["first", "second", "third"];
@@ -298,6 +299,37 @@ pub(super) fn the_same_claim_again_keeps_its_place_in_line(g: &Ground) -> Verdic
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
     g.put("q");
     assert_eq!(behind.answer().expect("a claim that is answered").jobs.len(), 1);
+    Ok(())
+}
+
+/// What is too much to hand over at once is handed over in part: the rest stays where it is.
+pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Ground) -> Verdict {
+    const JOBS: usize = 20;
+    let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
+    let put: Vec<JobId> = (0..JOBS)
+        .map(|_| g.put_with(NewJob { payload: payload.clone(), ..g.job_for("q") }))
+        .collect();
+    let mut claimed = Vec::new();
+    while claimed.len() < JOBS {
+        let works = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "B") });
+        assert!(!works.is_empty(), "at least one goes through");
+        assert!(works.iter().all(|work| work.job.payload == payload));
+        claimed.extend(ids(&works));
+    }
+    assert_eq!(claimed, put);
+    Ok(())
+}
+
+/// The largest batches go through: every job of them is claimed, renewed and done.
+pub(super) fn the_largest_batches_go_through(g: &Ground) -> Verdict {
+    let put = g.put_many("q", JOBS_PER_CALL_MAX);
+    let works = g.claim(ClaimRequest { limit: JOBS_PER_CALL_MAX, ..g.claim_for("q", "B") });
+    assert_eq!(ids(&works), put);
+    let renewed = g.renew_attempts(works.iter().map(Work::attempt).collect());
+    assert!(renewed.iter().all(Result::is_ok));
+    let reports = works.iter().map(|work| Report { attempt: work.attempt(), word: completed() });
+    assert!(g.report_all(reports.collect()).iter().all(Result::is_ok));
+    assert_eq!(g.count("q", State::Completed), JOBS_PER_CALL_MAX as u64);
     Ok(())
 }
 

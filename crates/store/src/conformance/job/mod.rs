@@ -74,6 +74,8 @@ macro_rules! job_cases {
                 the_same_claim_again_gets_only_what_it_still_has
                 the_same_claim_many_times_at_once_takes_its_jobs_once
                 the_same_claim_again_keeps_its_place_in_line
+                a_claim_of_large_jobs_is_cut_short_and_never_refused
+                the_largest_batches_go_through
                 one_job_goes_to_one_of_many
                 many_jobs_pass_through_many_hands_each_once
             }
@@ -88,6 +90,7 @@ macro_rules! job_cases {
                 a_sweep_never_ends_a_claim_that_was_renewed_in_time
                 a_stale_sweep_leaves_the_next_holder_alone
                 the_time_limit_of_an_attempt_ends_its_renewals
+                a_wall_clock_that_jumps_decides_nothing_about_a_claim
             }
             report {
                 a_completed_job_keeps_its_result
@@ -100,6 +103,7 @@ macro_rules! job_cases {
                 an_error_that_is_too_long_is_cut_off
                 a_snoozed_job_comes_back_and_nothing_is_counted
                 a_job_that_is_handed_back_stands_at_its_old_place
+                a_job_that_comes_back_stands_at_its_old_place
                 a_checkpoint_reaches_the_next_attempt
                 progress_is_shown
                 many_reports_are_answered_each_and_in_order
@@ -175,6 +179,7 @@ macro_rules! job_cases {
                 a_draining_queue_takes_no_new_jobs
                 the_counts_of_a_queue_add_up
                 a_queue_shows_how_many_wait_for_its_jobs
+                a_queue_that_only_claims_have_named_is_kept_nowhere
             }
             schedule {
                 a_schedule_fires_once_at_its_moment

@@ -111,12 +111,21 @@ pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Ground) -> Verdict {
     let both = ClaimRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], ..g.claim_and_wait("q", "B") };
     let one = g.line_up(both);
     let two = g.line_up(g.claim_and_wait("q", "C"));
-    let claimers = |name: &str| g.queue_view(name).map(|view| view.claimers);
-    assert_eq!((claimers("q"), claimers("r")), (Some(2), Some(1)));
+    let claimers = |name: &str| g.queue_view(name).map_or(0, |view| view.claimers);
+    assert_eq!((claimers("q"), claimers("r")), (2, 1));
     g.put("r");
     assert_eq!(one.answer().expect("a claim that is answered").jobs.len(), 1);
-    until("one who waits less", || (claimers("q"), claimers("r")) == (Some(1), Some(0)));
+    until("one who waits less", || (claimers("q"), claimers("r")) == (1, 0));
     drop(two);
-    until("nobody who waits", || claimers("q") == Some(0));
+    until("nobody who waits", || claimers("q") == 0);
+    Ok(())
+}
+
+/// P10: a queue that nobody but claims have ever named leaves nothing behind.
+pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Ground) -> Verdict {
+    for nth in 0..10 {
+        assert!(g.try_work(&format!("typo-{nth}"), "A").is_none());
+        assert_eq!(g.queue_view(&format!("typo-{nth}")), None);
+    }
     Ok(())
 }

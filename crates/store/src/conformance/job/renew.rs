@@ -167,3 +167,26 @@ pub(super) fn the_time_limit_of_an_attempt_ends_its_renewals(g: &Ground) -> Verd
     assert_eq!(g.work("q", "B").job.failures, 1);
     Ok(())
 }
+
+/// R20, R21: a wall clock that is set forward or back ends no claim, keeps none alive, and brings no retry forward.
+pub(super) fn a_wall_clock_that_jumps_decides_nothing_about_a_claim(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::MovesWall)?;
+    for by_ms in [3_600_000, -7_200_000] {
+        let waits = g.new_work("q", "A");
+        g.fail(&waits).expect("a live claim");
+        let work = g.new_work("q", "A");
+        g.arena.shift_wall(by_ms);
+        g.pass(1);
+        g.renew_work(&work).expect("a live claim");
+        assert_eq!(g.state(waits.job.id), State::Scheduled, "its retry waits in store time");
+        g.pass(g.ttl_ms());
+        assert_over(g.renew_work(&work), &work, Ended::Crashed);
+        g.pass(RETRY_MS);
+        let again = g.work("q", "B");
+        assert_eq!(again.job.id, waits.job.id);
+        g.complete(&again).expect("a live claim");
+        g.cancel(work.job.id, true).expect("a job that can be called off");
+    }
+    Ok(())
+}

@@ -167,6 +167,21 @@ pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Ground) -> V
     Ok(())
 }
 
+/// A job that is tried again, or was put off, stands where it stood before when its time has come.
+pub(super) fn a_job_that_comes_back_stands_at_its_old_place(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let failed = g.new_work("q", "A");
+    let snoozed = g.new_work("q", "A");
+    let put = g.put_many("q", 2);
+    g.say(&snoozed, Word::Snooze { for_ms: RETRY_MS }).expect("a live claim");
+    g.fail(&failed).expect("a live claim");
+    g.pass(RETRY_MS);
+    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "B") });
+    let order: Vec<_> = works.iter().map(|work| work.job.id).collect();
+    assert_eq!(order, [failed.job.id, snoozed.job.id, put[0], put[1]]);
+    Ok(())
+}
+
 /// Where one attempt left off, the next one goes on.
 pub(super) fn a_checkpoint_reaches_the_next_attempt(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");

@@ -14,6 +14,11 @@ pub(crate) fn caller() -> Result<Owner, BadInput> {
     Owner::new(clean(&format!("{}@{}/{parent}", user(), host())))
 }
 
+/// This process, for as long as it works: `user@host/pid`.
+pub(crate) fn ourselves() -> Result<Owner, BadInput> {
+    Owner::new(clean(&format!("{}@{}/{}", user(), host(), std::process::id())))
+}
+
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -28,6 +28,7 @@ mod process;
 mod shell;
 mod show;
 mod verb;
+mod work;
 
 use std::process::ExitCode;
 

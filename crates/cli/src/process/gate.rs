@@ -20,6 +20,18 @@ use crate::output::note;
 /// The name of this part in the arguments.
 pub(super) const PART: &str = "__start";
 
+/// What a command reads and writes.
+#[derive(Debug)]
+pub(crate) enum Streams {
+    /// What this process does.
+    Ours,
+    Given {
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    },
+}
+
 /// Leave to start. Dropping it instead ends the waiting process.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -31,6 +43,7 @@ impl Gate {
     pub(super) fn spawn(
         words: &[OsString],
         variables: &[(&str, Option<OsString>)],
+        streams: Streams,
     ) -> io::Result<(Gate, Child)> {
         let (wait, leave) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut command = Command::new(OURSELVES);
@@ -45,6 +58,9 @@ impl Gate {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
+        }
+        if let Streams::Given { stdin, stdout, stderr } = streams {
+            command.stdin(stdin).stdout(stdout).stderr(stderr);
         }
         // This one end goes along. No other process is started meanwhile that could inherit it too.
         rustix::io::fcntl_setfd(&wait, FdFlags::empty())?;

@@ -1,4 +1,4 @@
-//! A command under a lease, as a tree of processes.
+//! A command under a lease or a claim, as a tree of processes. `run` has one of them, `work` one for each job.
 //!
 //! ```text
 //! fencehold run ──┬── watchdog     in a session of its own; ends the command's group when its time is up, or run is
@@ -13,6 +13,7 @@
 //! signalled.
 
 mod gate;
+mod grace;
 mod group;
 mod inherited;
 mod signals;
@@ -20,6 +21,8 @@ mod supervise;
 mod terminal;
 mod watchdog;
 
+pub(crate) use gate::Streams;
+pub(crate) use grace::grace_ms;
 pub(crate) use signals::Signals;
 pub(crate) use supervise::{Command, Finish, Tenure, supervise};
 pub(crate) use terminal::from_the_background;
@@ -32,7 +35,7 @@ use fencehold_store::clock::{Clock as _, SystemClock};
 /// The same binary again, whatever has happened to its file since.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// The parts of this binary that only `run` starts. They are no verbs: help and completions do not know them.
+/// The parts of this binary that only `run` and `work` start. They are no verbs: help and completions do not know them.
 pub(crate) fn part(name: &std::ffi::OsStr, rest: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match name.to_str()? {
         gate::PART => Some(gate::main(rest)),

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::boot_ms;
-use super::gate::Gate;
+use super::gate::{Gate, Streams};
 use super::group::Group;
 use super::signals::Signals;
 use super::terminal::Terminal;
@@ -41,6 +41,8 @@ pub(crate) struct Command<'a> {
     pub(crate) variables: Vec<(&'static str, Option<OsString>)>,
     /// What it gets between the request to end and its end.
     pub(crate) grace_ms: u64,
+    /// What it reads and writes.
+    pub(crate) streams: Streams,
 }
 
 /// How the lease stands, as far as the command is concerned.
@@ -52,6 +54,8 @@ pub(crate) enum Tenure {
     RanOut,
     /// The lease was taken away before its time.
     Taken,
+    /// The command is not wanted any more: it gets its grace, but is gone by then.
+    Unwanted { kill_at_ms: u64 },
 }
 
 /// How it ended.
@@ -72,33 +76,37 @@ pub(crate) struct Finish {
 pub(crate) async fn supervise(
     command: Command<'_>,
     mut tenure: watch::Receiver<Tenure>,
-    signals: &mut Signals,
+    mut signals: Option<&mut Signals>,
 ) -> Result<Finish, Failure> {
     // Before there are children, so that none can end unheard.
     let mut child_news = signal(SignalKind::child()).map_err(|error| unwatchable(&error))?;
     let continued =
         signal(SignalKind::from_raw(Signal::CONT.as_raw())).map_err(|error| unwatchable(&error))?;
     let mut watchdog = Watchdog::start().await.map_err(|error| unwatchable(&error))?;
+    // Whoever gives the command its own streams keeps the terminal, too.
+    let terminal = if matches!(command.streams, Streams::Ours) { Terminal::of_stdin() } else { None };
+    let Command { words, variables, grace_ms, streams } = command;
     let (gate, child) =
-        Gate::spawn(command.words, &command.variables).map_err(|error| unstartable(&command, &error))?;
+        Gate::spawn(words, &variables, streams).map_err(|error| unstartable(words, &error))?;
     let group = Group::led_by(&child);
-    let moments = moments(*tenure.borrow_and_update(), command.grace_ms);
+    let moments = moments(*tenure.borrow_and_update(), grace_ms);
     let mut course = Course {
         group,
         child,
         watchdog: None,
         watchdogs: 1,
-        terminal: Terminal::of_stdin(),
+        terminal,
         continued,
-        grace_ms: command.grace_ms,
+        grace_ms,
         moments,
         ended: None,
         kill_at: None,
         killed_at: None,
         lost: false,
+        unwanted: false,
         unwatched: false,
     };
-    if let Err(error) = watchdog.watch(group, command.grace_ms, moments).await {
+    if let Err(error) = watchdog.watch(group, grace_ms, moments).await {
         // The gate closes for good, and the process that waits there ends by itself.
         drop(gate);
         let _ = course.child.wait();
@@ -113,7 +121,7 @@ pub(crate) async fn supervise(
     while !course.is_over() {
         let due = course.due();
         tokio::select! {
-            arrived = signals.next() => course.pass_on(arrived),
+            arrived = next_signal(&mut signals) => course.pass_on(arrived),
             _ = child_news.recv() => course.look().await,
             // If nobody follows the lease any more, what was last known stands.
             changed = tenure.changed(), if followed => match changed {
@@ -131,8 +139,8 @@ fn unwatchable(error: &io::Error) -> Failure {
     Failure::new(Exit::Failed, format!("the watchdog cannot be started ({error}), so the command was not"))
 }
 
-fn unstartable(command: &Command<'_>, error: &io::Error) -> Failure {
-    let program = command.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+fn unstartable(words: &[OsString], error: &io::Error) -> Failure {
+    let program = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let exit =
         if error.kind() == io::ErrorKind::ArgumentListTooLong { Exit::CannotRun } else { Exit::Failed };
     Failure::new(exit, format!("{program:?} cannot be started: {error}"))
@@ -146,6 +154,17 @@ fn moments(tenure: Tenure, grace_ms: u64) -> Moments {
             let now_ms = boot_ms();
             Moments { term_at_ms: now_ms, kill_at_ms: now_ms + grace_ms.min(TAKEN_GRACE_MS) }
         }
+        Tenure::Unwanted { kill_at_ms } => {
+            let now_ms = boot_ms();
+            Moments { term_at_ms: now_ms, kill_at_ms: kill_at_ms.clamp(now_ms, now_ms + grace_ms) }
+        }
+    }
+}
+
+async fn next_signal(signals: &mut Option<&mut Signals>) -> Signal {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -180,6 +199,7 @@ struct Course {
     kill_at: Option<Instant>,
     killed_at: Option<Instant>,
     lost: bool,
+    unwanted: bool,
     unwatched: bool,
 }
 
@@ -242,12 +262,16 @@ impl Course {
             tracing::warn!(%error, "the watchdog cannot be told of the lease");
         }
         match tenure {
-            Tenure::Until { .. } => {}
-            Tenure::RanOut | Tenure::Taken => {
-                self.lost = true;
-                self.end_within(self.moments.kill_at_ms - self.moments.term_at_ms);
-            }
+            Tenure::Until { .. } => return,
+            Tenure::RanOut | Tenure::Taken => self.lost = true,
+            Tenure::Unwanted { .. } => self.unwanted = true,
         }
+        self.end_within(self.moments.kill_at_ms - self.moments.term_at_ms);
+    }
+
+    /// Time was up, as the watchdog saw it. A command that was told to end before that lost nothing by it.
+    fn time_was_up(&mut self) {
+        self.lost |= !self.unwanted;
     }
 
     /// What the watchdog did, or that it is gone.
@@ -255,13 +279,13 @@ impl Course {
         match report {
             Some(Report::Ready | Report::Watching) => {}
             Some(Report::Terminated) => {
-                self.lost = true;
+                self.time_was_up();
                 // It was asked to end; that it does is our business too.
                 let left_ms = self.moments.kill_at_ms.saturating_sub(boot_ms());
                 self.kill_at.get_or_insert(Instant::now() + Duration::from_millis(left_ms));
             }
             Some(Report::Killed) => {
-                self.lost = true;
+                self.time_was_up();
                 self.kill();
             }
             None => self.replace_watchdog().await,
@@ -300,7 +324,9 @@ impl Course {
         {
             self.ended = Some(exit_code(&status));
             // We may not have run for a while, and not have heard yet what the watchdog did.
-            self.lost |= boot_ms() >= self.moments.term_at_ms;
+            if boot_ms() >= self.moments.term_at_ms {
+                self.time_was_up();
+            }
             if !self.group.running().is_empty() {
                 self.end_within(self.grace_ms);
             }

@@ -16,6 +16,7 @@ mod reconcile;
 mod run;
 mod schedule;
 mod store;
+mod work;
 
 use crate::failure::Failure;
 
@@ -46,6 +47,7 @@ pub(crate) use verbs;
 
 verbs! { Verb:
     Run = run,
+    Work = work,
     Lease = lease,
     Job = job,
     Queue = queue,

@@ -10,12 +10,12 @@ use fencehold_core::{Key, Owner, Refusal, Task, ttl};
 use tokio::sync::watch;
 
 use crate::context::{Context, Store};
-use crate::duration::{parse_ms, show_exact_ms, show_ms};
+use crate::duration::{parse_ms, show_ms};
 use crate::exit::{self, Exit, SIGNAL_BASE};
 use crate::failure::Failure;
 use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
 use crate::output::note;
-use crate::process::{Command, Finish, Signals, Tenure, boot_ms, supervise};
+use crate::process::{Command, Finish, Signals, Streams, Tenure, boot_ms, grace_ms, supervise};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
@@ -29,9 +29,6 @@ Examples:
   # What the lease protects can check the token
   fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'
 ";
-
-/// The longest default grace.
-const GRACE_MS_MAX: u64 = 10_000;
 
 /// Run a command under a lease
 #[derive(Debug, clap::Args)]
@@ -87,7 +84,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         // What no store accepts makes no store either.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        let grace_ms = self.grace_ms()?;
+        let grace_ms = grace_ms(self.grace, self.ttl)?;
         // First of all: the store starts threads, and a signal must not meet a half-taken lease.
         let mut signals = Signals::listen()
             .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be passed on: {error}")))?;
@@ -95,19 +92,6 @@ impl Args {
         store
             .closing(async |store| self.hold(context, store, grace_ms, &mut signals).await)
             .await
-    }
-
-    /// What the command gets between TERM and KILL. More than this, and TERM would come before a renewal is even due.
-    fn grace_ms(&self) -> Result<u64, Failure> {
-        let Some(grace_ms) = self.grace else { return Ok(default_grace_ms(self.ttl)) };
-        let most_ms = self.ttl / 5 * 2;
-        if grace_ms > most_ms {
-            let [grace, ttl, most] = [grace_ms, self.ttl, most_ms].map(show_exact_ms);
-            let what =
-                format!("--grace <DURATION>: {grace} is too long for a ttl of {ttl}; the limit is {most}");
-            return Err(Failure::new(Exit::Usage, what).with_next("Choose a longer --ttl."));
-        }
-        Ok(grace_ms)
     }
 
     async fn hold(self, context: &Context, store: &Store, grace_ms: u64, signals: &mut Signals) -> Outcome {
@@ -130,8 +114,9 @@ impl Args {
         };
         let (tell, tenure) = watch::channel(tenure(&lease.watch()));
         let follower = tokio::spawn(follow(lease.watch(), tell));
-        let command = Command { words: &self.command, variables: self.variables(&lease), grace_ms };
-        let finish = supervise(command, tenure, signals).await;
+        let variables = self.variables(&lease);
+        let command = Command { words: &self.command, variables, grace_ms, streams: Streams::Ours };
+        let finish = supervise(command, tenure, Some(signals)).await;
         follower.abort();
         let outcome = match finish {
             Ok(finish) if !finish.left.is_empty() => {
@@ -284,28 +269,5 @@ fn ran_out(why: &LostReason) -> bool {
         LostReason::NotRenewed { .. } => true,
         LostReason::Ended { how, .. } => matches!(how, Some(How::Expired | How::AgedOut | How::Yielded)),
         _ => false,
-    }
-}
-
-/// A quarter of the ttl, but no more than leaves room for a store that changes its owner: a renewal that falls due just
-/// as the owner stops is answered two seconds later, and the command must not be ended for that.
-fn default_grace_ms(ttl_ms: u64) -> u64 {
-    const CHANGE_OF_OWNER_MS: u64 = 2_300;
-    let renewal_due_ms = ttl_ms.saturating_mul(384) / 1_000;
-    let kill_ms = ttl::lost_after_ms(ttl_ms);
-    let room_ms = kill_ms.saturating_sub(renewal_due_ms).saturating_sub(CHANGE_OF_OWNER_MS);
-    (ttl_ms / 4).min(room_ms).max(ttl_ms / 20).min(GRACE_MS_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_grace_leaves_room_for_a_change_of_owner() {
-        assert_eq!(default_grace_ms(30_000), 7_500);
-        assert_eq!(default_grace_ms(300_000), GRACE_MS_MAX);
-        assert_eq!(default_grace_ms(5_000), 280, "due at 1.92 s, answered by 4.22 s, ended at 4.5 s");
-        assert_eq!(default_grace_ms(1_000), 50, "too short for a change of owner: what little there is");
     }
 }

@@ -20,6 +20,7 @@ mod snooze;
 mod terms;
 mod wait;
 
+pub(crate) use claim::{Source, parse_source};
 pub(crate) use get::{Document, attempts, raw};
 pub(crate) use terms::{Label, Payload, TermsArgs, parse_label};
 

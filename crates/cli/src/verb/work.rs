@@ -1,0 +1,151 @@
+//! `fencehold work`: a command for each job of a queue.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use fencehold_core::limits::{DELAY_MS_MAX, JOBS_PER_CALL_MAX, TTL_MS_MIN};
+use fencehold_core::{Owner, ttl};
+use rustix::fs::{Access, access};
+
+use super::job::{Source, parse_source};
+use crate::context::Context;
+use crate::duration::parse_ms;
+use crate::exit::{self, Exit};
+use crate::failure::Failure;
+use crate::identity;
+use crate::process::{Signals, grace_ms};
+use crate::verb::{DONE, Outcome};
+use crate::work::{Plan, SNOOZE_CODE, Shift, Voice};
+
+const EXAMPLES: &str = "\
+Examples:
+  # The payload is on stdin, what the command prints is the job's result
+  fencehold work --queue emails -- ./send-email
+
+  # Eight at a time; three of emails to one of reports while both have jobs
+  fencehold work --queue emails=3 --queue reports --concurrency 8 -- ./do-job
+
+  # Work off what is there, and stop
+  fencehold work --queue emails --until-empty -- ./send-email
+";
+
+const MORE: &str = "\
+Each job is one run of the command, with the payload on its stdin and FENCEHOLD_JOB_ID, FENCEHOLD_TOKEN, \
+FENCEHOLD_ATTEMPT, FENCEHOLD_QUEUE, FENCEHOLD_KIND, FENCEHOLD_IDEMPOTENCY_KEY (the same for every attempt) and, where \
+the job has one, TRACEPARENT in its environment. How it ends is what comes of the job:
+
+  0      completed; stdout is the result (as it is if it is JSON, else as a JSON text)
+  75     put off (--snooze), which counts as nothing
+  other  failed, with the end of stderr as the error; tried again by the job's policy
+
+The command is ended (TERM, then KILL) when its job is cancelled or must yield, and by its watchdog before the claim can \
+be given to anybody else, also if this process is stopped or killed. What it leaves behind in its process group is \
+ended too. TERM, INT, HUP or QUIT end this process: it claims no more, lets the commands go on for --drain, then ends \
+them and hands their jobs back; a second signal does that at once.
+
+A line for each job is printed on stdout; what the commands write to stderr is passed on.";
+
+/// Run a command for each job of a queue
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = more())]
+pub(crate) struct Args {
+    /// From which queue, and with which weight beside the others (repeatable)
+    #[arg(long, value_name = "QUEUE[=WEIGHT]", required = true, value_parser = parse_source)]
+    queue: Vec<Source>,
+    /// How many commands at once
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
+    concurrency: usize,
+    /// How long a claim lasts if this process dies; while it lives, it renews
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
+    ttl: u64,
+    /// What a command gets between TERM and KILL [default: up to a quarter of the ttl, 10s at most]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    grace: Option<u64>,
+    /// For how long a job is put off whose command exits with 75
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_ms, allow_hyphen_values = true)]
+    snooze: u64,
+    /// How long commands may go on after a signal to stop; then they are ended and their jobs handed back
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
+    drain: u64,
+    /// Stop when no job is ready
+    #[arg(long)]
+    until_empty: bool,
+    /// Who works [default: user@host/pid]
+    #[arg(long)]
+    owner: Option<Owner>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn more() -> String {
+    debug_assert!(MORE.contains(&format!("{SNOOZE_CODE} ")));
+    format!("{MORE}\n\n{}", exit::table())
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        // What no store accepts makes no store either.
+        ttl::check(self.ttl, TTL_MS_MIN)?;
+        let plan = self.plan()?;
+        find(&plan.words[0])?;
+        let mut signals = Signals::listen()
+            .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heard: {error}")))?;
+        let store = context.open()?;
+        let (voice, writing) = Voice::start()
+            .map_err(|error| Failure::new(Exit::Failed, format!("a thread cannot be started: {error}")))?;
+        let outcome = store
+            .closing(async |store| {
+                store.jobs()?;
+                let (leases, call) = (store.leases.clone(), store.call.clone());
+                let shift = Shift::new(plan, leases, call, store.name.clone(), context.output, voice);
+                shift.work(&mut signals).await
+            })
+            .await;
+        writing.finish();
+        outcome.map(|()| DONE)
+    }
+
+    fn plan(self) -> Result<Plan, Failure> {
+        let bad = |what: String| Failure::new(Exit::Usage, what);
+        if self.concurrency == 0 || self.concurrency > JOBS_PER_CALL_MAX {
+            return Err(bad(format!("--concurrency <N>: it takes 1 to {JOBS_PER_CALL_MAX}")));
+        }
+        if self.snooze > DELAY_MS_MAX {
+            return Err(bad("--snooze <DURATION>: the limit is 365 days".to_owned()));
+        }
+        Ok(Plan {
+            grace_ms: grace_ms(self.grace, self.ttl)?,
+            queues: self.queue,
+            concurrency: self.concurrency,
+            owner: self.owner.map_or_else(identity::ourselves, Ok)?,
+            ttl_ms: self.ttl,
+            snooze_ms: self.snooze,
+            drain_ms: self.drain,
+            until_empty: self.until_empty,
+            words: self.command.into(),
+        })
+    }
+}
+
+/// Whether the command is there at all: a slip of the pen must not cost every job an attempt.
+fn find(program: &OsStr) -> Result<(), Failure> {
+    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if program.as_bytes().contains(&b'/') {
+        let path = Path::new(program);
+        return match (path.exists(), runs(path)) {
+            (_, true) => Ok(()),
+            (true, false) => {
+                Err(Failure::new(Exit::CannotRun, format!("{} cannot be executed", path.display())))
+            }
+            (false, _) => Err(Failure::new(Exit::NotFound, format!("{} was not found", path.display()))),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|directory| runs(&directory.join(program))) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::NotFound, format!("{} was not found in PATH", program.display()))
+        .with_next("No job was claimed."))
+}

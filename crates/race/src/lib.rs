@@ -18,6 +18,8 @@ mod record;
 mod report;
 mod scenario;
 mod shelf;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod stage;
 mod trace;
 mod world;

@@ -21,6 +21,9 @@ pub mod job;
 mod lease;
 mod locality;
 mod memory;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
 mod url;
 
 pub use capability::Capabilities;

@@ -1,4 +1,4 @@
-//! The chores of proof: `proof model`.
+//! The chores of proof: the exhaustive models, and the simulation.
 
 #![allow(
     clippy::print_stdout,
@@ -8,18 +8,54 @@
 
 use std::process::ExitCode;
 
-use fencehold_race::model;
+use fencehold_race::{model, sim};
+
+const USAGE: &str = "\
+proof model [--large]            every state of the models, within bounds
+proof sim run [--seeds N]        the engine under N seeds of trouble (1000)
+proof sim replay SEED            the story of one seed
+";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let went_well = match words.as_slice() {
-        ["model"] => model::suite::run(model::suite::SMALL),
-        ["model", "--large"] => model::suite::run(model::suite::LARGE),
-        _ => {
-            eprintln!("proof model [--large]");
-            return ExitCode::from(2);
-        }
+        ["model"] => Some(model::suite::run(model::suite::SMALL)),
+        ["model", "--large"] => Some(model::suite::run(model::suite::LARGE)),
+        ["sim", "run"] => Some(simulate(1_000)),
+        ["sim", "run", "--seeds", seeds] => seeds.parse().ok().map(simulate),
+        ["sim", "replay", seed] => seed.parse().ok().map(replay),
+        _ => None,
     };
-    if went_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match went_well {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::FAILURE,
+        None => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn simulate(seeds: u64) -> bool {
+    let summary = sim::run(0, seeds);
+    print!("{summary}");
+    let missing = summary.missing();
+    if summary.broken.is_none() && !missing.is_empty() {
+        println!("never happened: {}; more seeds are needed", missing.join(", "));
+    }
+    summary.broken.is_none() && missing.is_empty()
+}
+
+fn replay(seed: u64) -> bool {
+    let (story, outcome) = sim::replay(seed);
+    print!("{story}");
+    match outcome {
+        Ok(()) => println!("seed {seed}: every promise held"),
+        Err(why) => {
+            println!("seed {seed} BROKEN: {why}");
+            return false;
+        }
+    }
+    true
 }

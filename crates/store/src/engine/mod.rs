@@ -35,6 +35,8 @@ pub(crate) use keep::KeepInMemory;
 #[cfg(feature = "file")]
 pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};
 pub(crate) use state::Engine;
+#[cfg(feature = "sim")]
+pub(crate) use state::{Granted, Reply as Said};
 #[cfg(feature = "file")]
 pub(crate) use writer::{Ended, Reply};
 pub(crate) use writer::{Handle, Writer};

@@ -224,6 +224,12 @@ impl Engine {
             .push(Answered { ticket, result: Reply::Said(result), granted: None });
     }
 
+    /// How many answers the steps since the last batch have given.
+    #[cfg(feature = "sim")]
+    pub(crate) fn answers_so_far(&self) -> usize {
+        self.batch.answers.len()
+    }
+
     /// Hands over what the steps since the last call changed and answered. The answers may go out only when the
     /// changes have been kept.
     pub(crate) fn take_batch(&mut self, keeps: bool) -> (Changes, Vec<Answered>) {

@@ -16,7 +16,7 @@ use crate::engine::{Kept, KeptLease};
 
 /// Whether the kept moments mean anything on this clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(crate) enum Trust {
     /// Same boot, and the disk never failed: deadlines hold exactly.
     Exact,
     /// The disk failed under an owner: renewals may be lost, so every live lease gets a full ttl.
@@ -316,7 +316,7 @@ fn note(kept: &mut Kept, now: Stamp, lease: &KeptLease, problem: String) {
 }
 
 /// Makes a lease's moments mean something on the clock of now.
-fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
+pub(crate) fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
     if trust == Trust::Exact {
         return;
     }

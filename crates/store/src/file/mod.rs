@@ -45,6 +45,8 @@ use crate::lease::{
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
 
+#[cfg(feature = "sim")]
+pub(crate) use self::load::{Trust, rebase};
 pub use self::tools::{CheckReport, backup, check, restore};
 
 /// How long closing waits for an attempt to take over that is no longer wanted.

@@ -1,0 +1,90 @@
+//! A disk that loses, tears and reorders what was not synced, or fails.
+//!
+//! A batch is written in pieces, and its pieces reach the disk in any order. After a power cut each piece that was not
+//! synced is there or is not; what starts from it takes the batches up to the first that is not whole, as a log with
+//! checksums does.
+
+use fencehold_store::sim::{Batch, Image, Record};
+
+use super::chance::Chance;
+
+#[derive(Default)]
+pub(super) struct Disk {
+    /// What is certainly there.
+    synced: Image,
+    /// What was written since, with the number of its pieces.
+    unsynced: Vec<(Record, usize)>,
+    /// What the next write meets.
+    pub(super) next: Meets,
+    /// The disk failed under an owner, and the next one knows.
+    pub(super) marked: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Meets {
+    #[default]
+    Nothing,
+    SyncFails,
+    Full,
+}
+
+/// The batch may or may not be on the disk: nobody may be told what it says.
+pub(super) struct Failed {
+    /// Whether it is there after all, which only the simulation knows.
+    pub(super) landed: bool,
+}
+
+impl Disk {
+    /// Keeps a batch, as durably as it asks.
+    pub(super) fn keep(&mut self, batch: &Batch, chance: &mut Chance) -> Result<(), Failed> {
+        match std::mem::take(&mut self.next) {
+            Meets::Full => {
+                self.marked = true;
+                return Err(Failed { landed: false });
+            }
+            Meets::SyncFails if batch.is_durable() => {
+                self.marked = true;
+                let landed = chance.per_mille(500);
+                if landed {
+                    self.unsynced.push((batch.record(), batch.pieces()));
+                }
+                return Err(Failed { landed });
+            }
+            // A batch that waits for no sync meets it later.
+            Meets::SyncFails => self.next = Meets::SyncFails,
+            Meets::Nothing => {}
+        }
+        self.unsynced.push((batch.record(), batch.pieces()));
+        if batch.is_durable() {
+            self.sync();
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) {
+        for (record, _) in self.unsynced.drain(..) {
+            self.synced.apply(&record);
+        }
+    }
+
+    /// The power goes: what was not synced is whole, torn or gone. Returns how many batches were lost.
+    pub(super) fn power_cut(&mut self, chance: &mut Chance) -> usize {
+        let written = self.unsynced.len();
+        let mut whole = 0;
+        let mut torn = false;
+        for (_, pieces) in &self.unsynced {
+            let there = (0..*pieces).filter(|_| chance.per_mille(800)).count();
+            torn |= there < *pieces;
+            whole += usize::from(!torn);
+        }
+        self.unsynced.truncate(whole);
+        self.next = Meets::Nothing;
+        written - whole
+    }
+
+    /// What the next owner finds: all of it, brought to the disk before anything is answered.
+    pub(super) fn open(&mut self) -> &mut Image {
+        self.sync();
+        &mut self.synced
+    }
+}

@@ -1,0 +1,88 @@
+//! One who takes keys: asks, waits, asks again, holds, renews, gives back; crashes and oversleeps when it is told to.
+
+use fencehold_core::{HoldId, Key, Owner as Name, Token};
+use fencehold_store::sim::Question;
+use fencehold_store::{AcquireRequest, HoldRef};
+
+/// How much of a term a holder trusts, in a thousand.
+const TRUSTED: u64 = 900;
+
+/// An owner and what it is about.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) name: String,
+    /// How fast its clock runs, in a thousandth of the true rate.
+    pub(super) rate: u64,
+    pub(super) paused_until_ms: u64,
+    /// Counts its lives: what was meant for an earlier one reaches nobody.
+    pub(super) life: u32,
+    pub(super) about: About,
+    /// Counts its alarms: only the newest rings.
+    pub(super) alarm: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum About {
+    Nothing,
+    Asking { request: AcquireRequest, first_sent_ms: u64, sendings: u32 },
+    Holding(Held),
+}
+
+/// A lease as its holder believes in it.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) key: Key,
+    pub(super) hold: HoldId,
+    pub(super) token: Token,
+    pub(super) ttl_ms: u64,
+    /// In true time: what its own clock makes of the term that it was told.
+    pub(super) believes_until_ms: u64,
+    pub(super) works_until_ms: u64,
+    /// It has asked to give it back, and no longer believes in it.
+    pub(super) gives_back: bool,
+}
+
+impl Held {
+    pub(super) fn as_ref(&self) -> HoldRef {
+        HoldRef { key: self.key.clone(), hold: self.hold, token: self.token }
+    }
+
+    pub(super) fn renew(&self) -> Question {
+        Question::Renew(vec![self.as_ref()])
+    }
+
+    pub(super) fn release(&self) -> Question {
+        Question::Release(vec![self.as_ref()])
+    }
+}
+
+impl Owner {
+    pub(super) fn new(nth: usize, rate: u64) -> Self {
+        Owner {
+            name: format!("owner {nth}"),
+            rate,
+            paused_until_ms: 0,
+            life: 0,
+            about: About::Nothing,
+            alarm: 0,
+        }
+    }
+
+    /// Until when, in true time, it believes in a term that it was told, counted from before it asked.
+    pub(super) fn believes_until_ms(&self, sent_ms: u64, waited_ms: u64, remaining_ms: u64) -> u64 {
+        sent_ms + (waited_ms + remaining_ms * TRUSTED / 1_000) * 1_000 / self.rate
+    }
+
+    /// Dies, and starts again knowing nothing.
+    pub(super) fn crash(&mut self) {
+        self.life += 1;
+        self.about = About::Nothing;
+    }
+}
+
+/// The terms of an acquisition.
+pub(super) fn request(keys: Vec<Key>, hold: HoldId, name: &str, ttl_ms: u64, wait_ms: u64) -> AcquireRequest {
+    let first = keys[0].clone();
+    let owner = Name::new(name).expect("a short name");
+    AcquireRequest { keys, wait_ms, ..AcquireRequest::new(first, hold, owner, ttl_ms) }
+}

@@ -15,6 +15,9 @@ pub mod clock;
 pub mod conformance;
 mod engine;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+mod etcd_url;
 #[cfg(feature = "file")]
 pub mod file;
 pub mod job;
@@ -28,6 +31,7 @@ mod url;
 
 pub use capability::Capabilities;
 pub use error::StoreError;
+pub use etcd_url::{EtcdTls, EtcdUrl};
 pub use job::JobStore;
 pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,

@@ -9,6 +9,7 @@ use fencehold_core::BadInput;
 
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::etcd_url::EtcdUrl;
 use crate::lease::LeaseStore;
 
 /// Which store, and where.
@@ -19,10 +20,12 @@ pub enum StoreUrl {
     Memory,
     /// `file:DIR`: in a directory on this machine.
     File(PathBuf),
+    /// `etcd://HOST,HOST/PREFIX`: in an etcd cluster.
+    Etcd(EtcdUrl),
 }
 
 /// Schemes of the design that this build does not have yet, so that the error can say so.
-const PLANNED: [&str; 7] = ["postgres", "s3", "gs", "az", "etcd", "http", "https"];
+const PLANNED: [&str; 6] = ["postgres", "s3", "gs", "az", "http", "https"];
 
 impl FromStr for StoreUrl {
     type Err = BadInput;
@@ -56,13 +59,15 @@ impl FromStr for StoreUrl {
                 }
                 Ok(StoreUrl::File(path.into()))
             }
+            "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
             // Nothing after the scheme is repeated: it may contain a password.
             planned if PLANNED.contains(&planned) => {
                 Err(bad(format!("has the scheme {planned}:, which this version does not have yet")))
             }
-            _ => {
-                Err(bad(format!("has the unknown scheme {:?}; there are file:DIR and memory:", clip(scheme))))
-            }
+            _ => Err(bad(format!(
+                "has the unknown scheme {:?}; there are file:DIR, etcd:// and memory:",
+                clip(scheme)
+            ))),
         }
     }
 }
@@ -77,6 +82,7 @@ impl fmt::Display for StoreUrl {
         match self {
             StoreUrl::Memory => f.write_str("memory:"),
             StoreUrl::File(path) => write!(f, "file:{}", path.display()),
+            StoreUrl::Etcd(url) => url.fmt(f),
         }
     }
 }
@@ -91,6 +97,13 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
         StoreUrl::File(_) => Err(StoreError::Unsupported {
             store: "file:".to_owned(),
             what: "be used: this build lacks the feature `file`".to_owned(),
+        }),
+        #[cfg(feature = "etcd")]
+        StoreUrl::Etcd(url) => Ok(Arc::new(crate::etcd::EtcdStore::open(url, clock)?)),
+        #[cfg(not(feature = "etcd"))]
+        StoreUrl::Etcd(_) => Err(StoreError::Unsupported {
+            store: "etcd:".to_owned(),
+            what: "be used: this build lacks the feature `etcd`".to_owned(),
         }),
     }
 }

@@ -35,7 +35,7 @@ impl Ask {
 }
 
 /// Whether a request can be granted at all.
-fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
+pub(crate) fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
     let over = |field, ms: u64, max_ms: u64| {
         if ms > max_ms {
             return Err(BadInput::new(field, format!("is {ms} ms; the limit is {max_ms} ms")));
@@ -62,7 +62,7 @@ fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
     Ok(())
 }
 
-fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
+pub(crate) fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
     if holds.len() > BATCH_MAX {
         return Err(BadInput::new(
             what,
@@ -72,14 +72,14 @@ fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
     Ok(())
 }
 
-fn check_limit(limit: usize) -> Result<(), BadInput> {
+pub(crate) fn check_limit(limit: usize) -> Result<(), BadInput> {
     if limit == 0 || limit > PAGE_MAX {
         return Err(BadInput::new("limit", format!("is {limit}; a page takes 1 to {PAGE_MAX}")));
     }
     Ok(())
 }
 
-fn check_prefix(prefix: Option<&String>) -> Result<(), BadInput> {
+pub(crate) fn check_prefix(prefix: Option<&String>) -> Result<(), BadInput> {
     let bytes = prefix.map_or(0, String::len);
     if bytes > KEY_BYTES_MAX {
         return Err(BadInput::new(

@@ -22,6 +22,8 @@ mod wheel;
 mod writer;
 
 pub(crate) use ask::{Answer, Ask};
+#[cfg(feature = "etcd")]
+pub(crate) use check::{check_acquire, check_batch, check_limit, check_prefix};
 pub(crate) use claim::Claim;
 #[cfg(feature = "file")]
 pub(crate) use claim::Unclaimed;
@@ -37,6 +39,8 @@ pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};
 pub(crate) use state::Engine;
 #[cfg(feature = "sim")]
 pub(crate) use state::{Granted, Reply as Said};
+#[cfg(feature = "etcd")]
+pub(crate) use view::view_ending;
 #[cfg(feature = "file")]
 pub(crate) use writer::{Ended, Reply};
 pub(crate) use writer::{Handle, Writer};

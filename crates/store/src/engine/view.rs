@@ -68,7 +68,7 @@ impl Engine {
     }
 }
 
-fn view_ending(ending: &Ending) -> EndingView {
+pub(crate) fn view_ending(ending: &Ending) -> EndingView {
     EndingView {
         token: ending.token,
         owner: ending.owner.clone(),

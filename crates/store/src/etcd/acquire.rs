@@ -1,0 +1,376 @@
+//! Taking a key: at once if it is free and nobody stands in line, else from a place in line.
+//!
+//! A grant is one transaction: it finds the record, the held key, the mark and the line as they were seen, or does
+//! nothing. A waiter's place must still be there by its own etcd lease, so one whose own time is up is never granted (R19).
+
+use std::num::NonZeroU64;
+
+use fencehold_core::lease::{Acquire, Command, Decision, Grant, Outcome, decide};
+use fencehold_core::{HoldHash, Key, Namespace, Refusal};
+use tokio::sync::oneshot;
+
+use super::codec::{encode, encode_record};
+use super::errand::Errand;
+use super::line::{Stand, Waited};
+use super::look::{Ahead, Gaze, KEYS_PER_LOOK, KeySight, OnLease, Sight, changed_at, delete, kept_by};
+use super::look::{nothing_in, nothing_older_in, put};
+use super::messages::TxnRequest;
+use super::names::Span;
+use super::wire::Fault;
+use super::{Core, Known, STORE};
+use crate::error::StoreError;
+use crate::lease::{AcquireRequest, Acquired};
+
+/// One acquisition under way.
+pub(super) struct Taking<'a> {
+    pub(super) core: &'a Core,
+    pub(super) errand: Errand,
+    pub(super) namespace: Namespace,
+    pub(super) request: AcquireRequest,
+    pub(super) hash: HoldHash,
+    /// Its place in line, once it has one.
+    pub(super) stand: Option<Stand>,
+    /// The etcd lease that the hold is to be on, and when it was asked for.
+    fresh: Option<Fresh>,
+}
+
+#[derive(Clone, Copy)]
+struct Fresh {
+    lease: i64,
+    age_lease: Option<i64>,
+    sent_at_ms: u64,
+    /// A grant on it was sent, and nobody knows what became of that: it must be left to end by itself.
+    unclear: bool,
+}
+
+/// What the rules say about the keys as they were seen.
+enum Verdict {
+    /// This key can be had.
+    Take(usize, Box<Decision>),
+    /// This hold id has a lease already.
+    Has(usize),
+    /// Refused, and what is to be put on record with it.
+    Refused(usize, Refusal),
+    /// Somebody holds every key, or stands ahead in line.
+    InTheWay,
+}
+
+impl<'a> Taking<'a> {
+    pub(super) fn new(core: &'a Core, errand: Errand, namespace: Namespace, request: AcquireRequest) -> Self {
+        let hash = request.hold.hash();
+        Taking { core, errand, namespace, request, hash, stand: None, fresh: None }
+    }
+
+    /// Takes a key or gives up. Whatever happens, nothing of it stays behind but a grant.
+    pub(super) async fn run(
+        mut self,
+        gone: &mut oneshot::Sender<Result<Acquired, StoreError>>,
+    ) -> Result<Acquired, StoreError> {
+        let result = self.take(gone).await;
+        if let Some(stand) = self.stand.take() {
+            stand.leave(self.core).await;
+        }
+        if result.is_err()
+            && let Some(fresh) = self.fresh.filter(|fresh| !fresh.unclear)
+        {
+            self.core.end_leases(fresh.lease, fresh.age_lease).await;
+        }
+        result
+    }
+
+    async fn take(
+        &mut self,
+        gone: &mut oneshot::Sender<Result<Acquired, StoreError>>,
+    ) -> Result<Acquired, StoreError> {
+        let mut seen: Option<Sight> = None;
+        loop {
+            let sight = match seen.take() {
+                Some(sight) => sight,
+                None => self.see().await?,
+            };
+            if sight.closed {
+                let why = "after `store advance` nobody is granted anything for as long as the longest ttl there was";
+                return Err(StoreError::Unavailable { why: why.to_owned() });
+            }
+            if self.adopt_or_yield(&sight).await? {
+                continue;
+            }
+            match self.judge(&sight) {
+                Verdict::Has(nth) => {
+                    if let Some(acquired) = self.resumed(&sight, nth).await? {
+                        return Ok(acquired);
+                    }
+                }
+                Verdict::Refused(nth, refusal) => {
+                    let key = sight.keys[nth].key.clone();
+                    self.core.note_expiry(&mut self.errand, &self.namespace, &sight, nth).await;
+                    return Err(StoreError::refused(&key, refusal));
+                }
+                Verdict::Take(nth, decision) => match self.grant(&sight, nth, &decision).await {
+                    Ok(Granted::Yes(acquired)) => return self.in_time(*acquired, &sight).await,
+                    Ok(Granted::No(later)) => seen = later,
+                    Err(Fault::LeaseGone) => self.fresh = None,
+                    Err(fault) => self.errand.bear(fault).await?,
+                },
+                Verdict::InTheWay if self.request.yield_within_ms.is_some() => {
+                    let what = "ask a holder to yield".to_owned();
+                    return Err(StoreError::Unsupported { store: STORE.to_owned(), what });
+                }
+                Verdict::InTheWay => match self.wait(&sight, gone).await? {
+                    Waited::LookAgain => {}
+                    Waited::TimeIsUp => return Err(self.held(&sight).await?),
+                    Waited::Gone => {
+                        return Err(StoreError::Unavailable { why: "the caller has gone".to_owned() });
+                    }
+                },
+            }
+        }
+    }
+
+    /// Looks at all of its keys. With more keys than one look takes in, each grant is still guarded by what was seen
+    /// of that key.
+    async fn see(&mut self) -> Result<Sight, StoreError> {
+        let keys = self.request.keys.clone();
+        let mut all: Option<Sight> = None;
+        for some in 0..keys.len().div_ceil(KEYS_PER_LOOK) {
+            let gaze = self.gaze(some);
+            let sight = self.core.see(&mut self.errand, &gaze).await?;
+            all = Some(match all {
+                None => sight,
+                // From the earliest revision on, a watch misses nothing.
+                Some(mut all) => {
+                    all.keys.extend(sight.keys);
+                    all
+                }
+            });
+        }
+        all.ok_or_else(|| self.errand.given_up("no keys"))
+    }
+
+    /// The look at one part of the keys.
+    pub(super) fn gaze(&self, part: usize) -> Gaze {
+        let from = part * KEYS_PER_LOOK;
+        let keys: Vec<Key> = self.request.keys.iter().skip(from).take(KEYS_PER_LOOK).cloned().collect();
+        let from = self.stand.as_ref().map(|stand| {
+            let since = keys.iter().map(|key| stand.since(key)).collect();
+            (stand.place.clone(), since)
+        });
+        Gaze { namespace: self.namespace.clone(), keys, who: Some(self.hash), from }
+    }
+
+    fn command(&self, sight: &Sight, at: &KeySight) -> Command {
+        let request = &self.request;
+        Command::Acquire(Acquire {
+            hash: self.hash,
+            // Whoever stands in line was never granted anything, whatever has been forgotten since. And what this call
+            // itself has sent is told apart by its etcd lease.
+            hold_age_ms: if self.stand.is_some() { 0 } else { request.hold_age_ms },
+            owner: request.owner.clone(),
+            task: request.task.clone(),
+            ttl_ms: request.ttl_ms,
+            max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
+            priority: request.priority,
+            seen_token: request
+                .seen_token
+                .filter(|_| sight.keys.first().map(|first| &first.key) == Some(&at.key)),
+        })
+    }
+
+    fn judge(&self, sight: &Sight) -> Verdict {
+        let wall_ms = self.core.wall_ms();
+        let decided = |at: &KeySight| {
+            let standing = at.standing(&sight.mark, wall_ms, 1);
+            decide(&standing, &at.record, &self.command(sight, at))
+        };
+        // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
+        if let Some(own) = sight.keys.iter().position(|at| at.record.knows(self.hash)) {
+            return match decided(&sight.keys[own]).reply {
+                Ok(Outcome::Granted(Grant { resumed: true, .. })) => Verdict::Has(own),
+                Err(refusal) => Verdict::Refused(own, refusal),
+                // A hold id that is on record is never granted afresh.
+                Ok(_) => Verdict::Refused(own, Refusal::Ended { token: None, how: None }),
+            };
+        }
+        // Where a key's history no longer reaches back so far, it may have ended there: then it gets no other either.
+        let age_ms = if self.stand.is_some() { 0 } else { self.request.hold_age_ms };
+        let forgets = |at: &KeySight| {
+            at.record
+                .may_have_forgotten(at.standing(&sight.mark, wall_ms, 1).now.store_ms, age_ms)
+        };
+        if let Some(nth) = sight.keys.iter().position(forgets) {
+            return Verdict::Refused(nth, Refusal::Ended { token: None, how: None });
+        }
+        for (nth, at) in sight.keys.iter().enumerate() {
+            let decision = decided(at);
+            match &decision.reply {
+                Err(Refusal::Held { .. }) => {}
+                Err(refusal) => return Verdict::Refused(nth, refusal.clone()),
+                Ok(_) if at.ahead == Ahead::Nobody => return Verdict::Take(nth, Box::new(decision)),
+                Ok(_) => {}
+            }
+        }
+        Verdict::InTheWay
+    }
+
+    /// The lease that this hold id has. `None`: it changed while it was looked at.
+    async fn resumed(&mut self, sight: &Sight, nth: usize) -> Result<Option<Acquired>, StoreError> {
+        let at = &sight.keys[nth];
+        let (Some(on), Some(hold)) = (at.live(), &at.record.hold) else { return Ok(None) };
+        let lasts_ms = hold
+            .max_age_ms
+            .map_or(hold.ttl_ms, |max_age_ms| hold.ttl_ms.min(max_age_ms.get()));
+        let token = at.record.counter;
+        if let Some(fresh) = self.fresh.filter(|fresh| fresh.lease == on.lease) {
+            // This call's own write, whose answer was lost: it counts from when its etcd lease was asked for.
+            let grant = Grant { token, remaining_ms: lasts_ms, resumed: false };
+            let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms);
+            return Ok(Some(Acquired { key: at.key.clone(), grant, waited_ms }));
+        }
+        let waited_ms = self.errand.so_far_ms();
+        let mut remaining_ms = self.core.left_ms(&mut self.errand, on.lease).await?.min(lasts_ms);
+        if let Some(age) = at.within_age() {
+            remaining_ms = remaining_ms.min(self.core.left_ms(&mut self.errand, age.lease).await?);
+        }
+        // Any member may have said that, also one that was cut off: it holds if the same hold is still there after it.
+        let gaze = Gaze::at(&self.namespace, &at.key);
+        let again = self.core.see(&mut self.errand, &gaze).await?;
+        let unchanged = again.keys.first().and_then(KeySight::live) == Some(on);
+        let grant = Grant { token, remaining_ms, resumed: true };
+        Ok(unchanged.then(|| Acquired { key: at.key.clone(), grant, waited_ms }))
+    }
+
+    /// Writes a grant, if all is still as it was seen.
+    async fn grant(&mut self, sight: &Sight, nth: usize, decision: &Decision) -> Result<Granted, Fault> {
+        let at = &sight.keys[nth];
+        let (Some(record), Ok(Outcome::Granted(grant))) = (&decision.record, &decision.reply) else {
+            return Ok(Granted::No(None));
+        };
+        let fresh = self.fresh_lease().await?;
+        let (names, space) = (&self.core.names, &self.namespace);
+        let mut compare = at.unchanged(names, space);
+        compare.push(changed_at(names.mark(), sight.mark_revision));
+        compare.push(changed_at(names.closed(), 0));
+        let token = grant.token.to_string().into_bytes();
+        let mut success = vec![
+            put(names.record(space, &at.key), encode_record(record, sight.mark.generation), 0),
+            put(names.held(space, &at.key), token.clone(), fresh.lease),
+        ];
+        match fresh.age_lease {
+            Some(lease) => success.push(put(names.age(space, &at.key), token, lease)),
+            None => success.push(delete(names.age(space, &at.key))),
+        }
+        let mut mark = sight.mark.clone();
+        if self.request.ttl_ms > mark.longest_ttl_ms {
+            mark.longest_ttl_ms = self.request.ttl_ms;
+            success.push(put(names.mark(), encode(&mark), 0));
+        }
+        let line = names.line(space, &at.key);
+        match &self.stand {
+            None => compare.push(nothing_in(line)),
+            Some(stand) => {
+                let own = names.in_line(space, &at.key, &stand.place, self.hash);
+                let here = names.same_place(space, &at.key, &stand.place);
+                compare.push(nothing_in(Span(line.0, here.0.clone())));
+                compare.push(nothing_older_in(here, stand.since(&at.key)));
+                compare.push(kept_by(own.clone(), stand.lease));
+                success.extend([delete(own), delete(names.waiting(space, self.hash))]);
+            }
+        }
+        // More keys than one look takes in are looked at anew.
+        let alone = self.request.keys.len() <= KEYS_PER_LOOK;
+        let gaze = self.gaze(0);
+        let failure = if alone { gaze.ops(names) } else { Vec::new() };
+        let response = self.core.wire.txn(TxnRequest { compare, success, failure }).await;
+        if let (Err(Fault::Unclear(_)), Some(fresh)) = (&response, &mut self.fresh) {
+            fresh.unclear = true;
+        }
+        let response = response?;
+        if !response.succeeded {
+            return Ok(Granted::No(if alone { Some(gaze.read(response)?) } else { None }));
+        }
+        let revision = response.header.as_ref().map_or(0, |header| header.revision);
+        let on = |lease| OnLease { token: grant.token, lease, revision };
+        let mark_revision = if mark == sight.mark { sight.mark_revision } else { revision };
+        let known = KeySight {
+            record: record.clone(),
+            record_revision: revision,
+            held: Some(on(fresh.lease)),
+            age: fresh.age_lease.map(on),
+            ahead: Ahead::Nobody,
+            ..at.clone()
+        };
+        let sight =
+            Sight { revision, mark, mark_revision, waiting: None, keys: vec![known], ..sight.clone() };
+        self.core
+            .remember(&self.namespace, Known { hash: self.hash, held: on(fresh.lease), sight });
+        let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms);
+        let acquired = Acquired { key: at.key.clone(), grant: *grant, waited_ms };
+        Ok(Granted::Yes(Box::new(acquired)))
+    }
+
+    /// An etcd lease for the hold. One that was not used is used again while it is young: the time that it has been
+    /// alive is the holder's loss, since the term counts from when it was asked for.
+    async fn fresh_lease(&mut self) -> Result<Fresh, Fault> {
+        let young_ms = self.request.ttl_ms / 10;
+        let now_ms = self.errand.now_ms();
+        if let Some(fresh) = self.fresh {
+            if now_ms.saturating_sub(fresh.sent_at_ms) <= young_ms {
+                return Ok(fresh);
+            }
+            if !fresh.unclear {
+                self.core.end_leases(fresh.lease, fresh.age_lease).await;
+            }
+            self.fresh = None;
+        }
+        let sent_at_ms = now_ms;
+        let lease = self.core.wire.lease_grant(self.request.ttl_ms).await?;
+        let mut fresh = Fresh { lease, age_lease: None, sent_at_ms, unclear: false };
+        self.fresh = Some(fresh);
+        if let Some(max_age_ms) = self.request.max_age_ms {
+            fresh.age_lease = Some(self.core.wire.lease_grant(max_age_ms).await?);
+            self.fresh = Some(fresh);
+        }
+        Ok(fresh)
+    }
+
+    /// R19: a waiter whose time was up before it could be told is not granted anything.
+    async fn in_time(&mut self, acquired: Acquired, sight: &Sight) -> Result<Acquired, StoreError> {
+        if self.stand.is_none() || !self.time_is_up() {
+            return Ok(acquired);
+        }
+        self.core
+            .abandon(&mut self.errand, &self.namespace, &acquired.key, self.hash)
+            .await;
+        self.fresh = None;
+        Err(self.held(sight).await?)
+    }
+
+    /// The refusal for somebody who cannot have any of its keys: the one that comes free first.
+    async fn held(&mut self, sight: &Sight) -> Result<StoreError, StoreError> {
+        let mut soonest: Option<(u64, &KeySight)> = None;
+        for at in &sight.keys {
+            if let Some(held) = at.live() {
+                let left_ms = self.core.left_ms(&mut self.errand, held.lease).await?;
+                if soonest.is_none_or(|(soonest_ms, _)| left_ms < soonest_ms) {
+                    soonest = Some((left_ms, at));
+                }
+            }
+        }
+        let refusal = soonest.and_then(|(left_ms, at)| {
+            let hold = at.record.hold.as_ref()?;
+            let (owner, task) = (hold.owner.clone(), hold.task.clone());
+            let expires_in_ms = left_ms.min(hold.ttl_ms);
+            let refusal = Refusal::Held { owner, task, expires_in_ms, token: at.record.counter };
+            Some(StoreError::refused(&at.key, refusal))
+        });
+        Ok(refusal.unwrap_or_else(|| StoreError::Unavailable {
+            why: "the time to wait was up before the key was free".to_owned(),
+        }))
+    }
+}
+
+enum Granted {
+    Yes(Box<Acquired>),
+    /// Something has changed; how it is now, if that is known.
+    No(Option<Sight>),
+}

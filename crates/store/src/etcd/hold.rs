@@ -1,0 +1,343 @@
+//! What a holder does with its hold: renewing it, giving it back; and ending the holds of others by force.
+
+use std::collections::HashMap;
+
+use fencehold_core::lease::{Command, Outcome, Revoked, decide};
+use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
+use futures_util::future::join_all;
+
+use super::Core;
+use super::change::Step;
+use super::errand::Errand;
+use super::look::{Gaze, KEYS_PER_LOOK, KeySight, Sight};
+use super::wire::Fault;
+use crate::error::StoreError;
+use crate::lease::{HoldRef, Renewed, RevokeRequest, RevokedLease, Which};
+
+/// How many keys are released at the same time.
+const ABREAST: usize = 32;
+
+impl Core {
+    /// Keeps etcd leases alive, and then makes sure that it counted.
+    ///
+    /// A keep-alive does not pass through consensus: a leader that was deposed and does not know it yet says yes as well.
+    /// So it counts only after a linearizable read of the held key at the same raft term that the member knew before it
+    /// passed the keep-alive on. That read was confirmed by a quorum under the leader of that term, so no later leader
+    /// existed before it, and the keep-alive reached the one whose clock decides. It is timed from before it was sent.
+    pub(super) async fn renew(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Renewed, StoreError> {
+        let mut keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut kept: HashMap<Key, Kept> = HashMap::new();
+        let mut waited_ms = u64::MAX;
+        for some in keys.chunks(KEYS_PER_LOOK) {
+            let renewed = self.renew_some(errand, namespace, some, holds).await?;
+            // The earliest sending counts for all: the holder must not believe in more than it has.
+            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(errand.asked_at_ms));
+            kept.extend(renewed.keys.into_iter().map(|kept| (kept.at.key.clone(), kept)));
+        }
+        let mut answers = Vec::with_capacity(holds.len());
+        for hold in holds {
+            let Some(Kept { sight, at, .. }) = kept.get(&hold.key) else { continue };
+            let command = Command::Renew { hash: hold.hold.hash(), token: hold.token };
+            let standing = at.standing(&sight.mark, self.wall_ms(), 1);
+            let decision = decide(&standing, &at.record, &command);
+            answers.push(match decision.reply {
+                Ok(Outcome::Renewed(renewal)) => Ok(renewal),
+                Ok(_) => Err(Refusal::NotHeld),
+                Err(refusal) => Err(refusal),
+            });
+        }
+        for Kept { sight, nth, .. } in kept.values() {
+            self.note_expiry(errand, namespace, sight, *nth).await;
+        }
+        Ok(Renewed { answers, waited_ms: if waited_ms == u64::MAX { 0 } else { waited_ms } })
+    }
+
+    /// Keep-alives for the live holds among a few keys, again until they counted.
+    async fn renew_some(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        keys: &[Key],
+        holds: &[HoldRef],
+    ) -> Result<RenewedSome, StoreError> {
+        let gaze = Gaze { namespace: namespace.clone(), keys: keys.to_vec(), who: None, from: None };
+        let proofs: Vec<(&Key, HoldHash, Token)> = holds
+            .iter()
+            .filter(|hold| keys.contains(&hold.key))
+            .map(|hold| (&hold.key, hold.hold.hash(), hold.token))
+            .collect();
+        // What this handle granted it knows without looking.
+        let mut leases: HashMap<Key, i64> = HashMap::new();
+        for (key, hash, token) in &proofs {
+            if let Some(known) = self.known(namespace, key, *hash, *token) {
+                leases.insert((*key).clone(), known.held.lease);
+            }
+        }
+        loop {
+            let sent_at_ms = errand.now_ms();
+            let ids: Vec<i64> = leases.values().copied().collect();
+            let alive = if ids.is_empty() { Ok(Vec::new()) } else { self.wire.keep_alive(&ids).await };
+            let looked = match alive {
+                Ok(alive) => self.look(&gaze).await.map(|sight| (alive, sight)),
+                Err(fault) => Err(fault),
+            };
+            let (alive, sight) = match looked {
+                Ok(looked) => looked,
+                Err(fault) => {
+                    errand.bear(fault).await?;
+                    continue;
+                }
+            };
+            let counted: Vec<i64> = alive
+                .iter()
+                .filter(|kept| {
+                    kept.ttl > 0 && kept.header.as_ref().is_some_and(|h| h.raft_term == sight.term)
+                })
+                .map(|kept| kept.id)
+                .collect();
+            let own = |at: &KeySight| {
+                proofs
+                    .iter()
+                    .any(|(key, hash, token)| **key == at.key && at.is_held_by(*hash, *token))
+            };
+            let mut again = false;
+            for at in sight.keys.iter().filter(|at| own(at)) {
+                let Some(held) = at.live() else { continue };
+                // Not this one's lease: somebody else's handle made it. Or its keep-alive did not count.
+                if leases.insert(at.key.clone(), held.lease) != Some(held.lease) {
+                    again = true;
+                } else if !counted.contains(&held.lease) {
+                    tracing::debug!(key = %at.key, "a keep-alive did not count: the raft term has changed");
+                    again = true;
+                }
+            }
+            if again {
+                if errand.is_over() {
+                    return Err(
+                        errand.given_up("keep-alives did not count: the cluster keeps changing its leader")
+                    );
+                }
+                continue;
+            }
+            let mut renewed = RenewedSome { sent_at_ms, keys: Vec::with_capacity(sight.keys.len()) };
+            for (nth, mut at) in sight.keys.clone().into_iter().enumerate() {
+                if let Some(age) = at.within_age().filter(|_| at.live().is_some()) {
+                    at.age_left_ms = Some(self.left_ms(errand, age.lease).await?.max(1));
+                }
+                renewed.keys.push(Kept { sight: sight.clone(), nth, at });
+            }
+            return Ok(renewed);
+        }
+    }
+
+    /// How long an etcd lease has left at least.
+    pub(super) async fn left_ms(&self, errand: &mut Errand, lease: i64) -> Result<u64, StoreError> {
+        loop {
+            match self.wire.time_to_live(lease).await {
+                Ok(left) => return Ok(u64::try_from(left.ttl).unwrap_or(0) * 1000),
+                Err(Fault::LeaseGone) => return Ok(0),
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// Gives many holds back, a few keys at a time.
+    pub(super) async fn release(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        let mut answers = vec![Err(Refusal::NotHeld); holds.len()];
+        // The same key twice is taken in order; different keys side by side.
+        let mut of_key: Vec<(&Key, Vec<usize>)> = Vec::new();
+        let mut at: HashMap<&Key, usize> = HashMap::new();
+        for (nth, hold) in holds.iter().enumerate() {
+            let place = *at.entry(&hold.key).or_insert_with(|| {
+                of_key.push((&hold.key, Vec::new()));
+                of_key.len() - 1
+            });
+            of_key[place].1.push(nth);
+        }
+        for some in of_key.chunks(ABREAST) {
+            let abreast = some.iter().map(|(key, nths)| {
+                let mut errand = errand.beside();
+                async move {
+                    let mut told = Vec::with_capacity(nths.len());
+                    for nth in nths {
+                        told.push((*nth, self.release_one(&mut errand, namespace, key, &holds[*nth]).await));
+                    }
+                    told
+                }
+            });
+            for (nth, answer) in join_all(abreast).await.into_iter().flatten() {
+                answers[nth] = answer?;
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn release_one(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        key: &Key,
+        hold: &HoldRef,
+    ) -> Result<Result<Token, Refusal>, StoreError> {
+        let hash = hold.hold.hash();
+        let seen = self.known(namespace, key, hash, hold.token).map(|known| known.sight);
+        self.forget(namespace, key);
+        let command = Command::Release { hash, token: hold.token };
+        let (answer, before) = self
+            .change(errand, namespace, key, seen, |sight, at, _| {
+                let standing = at.standing(&sight.mark, self.wall_ms(), 1);
+                let decision = decide(&standing, &at.record, &command);
+                let answer = match &decision.reply {
+                    Ok(Outcome::Released { token }) => Ok(*token),
+                    Ok(_) => Err(Refusal::NotHeld),
+                    Err(refusal) => Err(refusal.clone()),
+                };
+                Step::after(decision, answer)
+            })
+            .await?;
+        if before.is_held_by(hash, hold.token) {
+            self.tidy(&before).await;
+        }
+        Ok(answer)
+    }
+
+    /// Frees a key that was granted to somebody who had gone.
+    pub(super) async fn abandon(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        key: &Key,
+        hash: HoldHash,
+    ) {
+        self.forget(namespace, key);
+        let freed = self.change(errand, namespace, key, None, |sight, at, _| {
+            let standing = at.standing(&sight.mark, self.wall_ms(), 1);
+            let own = at.record.hold.as_ref().is_some_and(|hold| hold.hash == hash);
+            Step::after(decide(&standing, &at.record, &Command::Abandon { hash }), own)
+        });
+        match freed.await {
+            Ok((true, before)) => self.tidy(&before).await,
+            Ok((false, _)) => {}
+            Err(error) => {
+                tracing::warn!(%key, %error, "a lease that nobody picked up ends only with its ttl");
+            }
+        }
+    }
+
+    /// Ends holds by force.
+    pub(super) async fn revoke(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &RevokeRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        if let Which::Key { key, only_token } = &request.which {
+            let revoked = self.revoke_one(errand, namespace, key, request, *only_token, |_| true).await?;
+            let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
+            return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
+        }
+        let meant = |at: &KeySight| {
+            let hold = at.record.hold.as_ref();
+            hold.is_some_and(|hold| match &request.which {
+                Which::Key { key, .. } => *key == at.key,
+                Which::Task(task) => hold.task.as_ref() == Some(task),
+                Which::Owner(owner) => hold.owner == *owner,
+                Which::Prefix(prefix) => at.key.as_str().starts_with(prefix.as_str()),
+            })
+        };
+        let prefix = if let Which::Prefix(prefix) = &request.which { prefix.as_str() } else { "" };
+        let mut ended = Vec::new();
+        for at in self.all_of(errand, namespace, prefix).await? {
+            if !meant(&at) || at.live().is_none() {
+                continue;
+            }
+            // Refused: it ended meanwhile, or went to somebody who is not meant.
+            if let Ok(revoked) = self.revoke_one(errand, namespace, &at.key, request, None, meant).await? {
+                ended.push(RevokedLease { key: at.key, revoked });
+            }
+        }
+        Ok(ended)
+    }
+
+    async fn revoke_one(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        key: &Key,
+        request: &RevokeRequest,
+        only_token: Option<Token>,
+        meant: impl Fn(&KeySight) -> bool,
+    ) -> Result<Result<Revoked, Refusal>, StoreError> {
+        let mut only_token = only_token;
+        let mut sent: Option<Revoked> = None;
+        let (answer, before) = self
+            .change(errand, namespace, key, None, |sight, at, uncertain| {
+                // Force is never repeated on somebody who came since: the outcome of what was sent is in the record.
+                if let Some(sent) = sent.as_ref().filter(|_| uncertain) {
+                    only_token = Some(sent.token);
+                    let done = at.record.endings().iter().any(|ending| {
+                        ending.token == sent.token
+                            && ending.by.as_ref() == Some(&request.by)
+                            && ending.reason.as_ref() == Some(&request.reason)
+                    });
+                    if done {
+                        return Step::Answer(Ok(sent.clone()));
+                    }
+                }
+                if at.record.hold.is_some() && !meant(at) {
+                    return Step::Answer(Err(Refusal::NotHeld));
+                }
+                let (by, reason) = (request.by.clone(), request.reason.clone());
+                let standing = at.standing(&sight.mark, self.wall_ms(), 1);
+                let command = Command::Revoke { by, reason, only_token };
+                let decision = decide(&standing, &at.record, &command);
+                let answer = match &decision.reply {
+                    Ok(Outcome::Revoked(revoked)) => {
+                        sent = Some(revoked.clone());
+                        Ok(revoked.clone())
+                    }
+                    Ok(_) => Err(Refusal::NotHeld),
+                    Err(refusal) => Err(refusal.clone()),
+                };
+                Step::after(decision, answer)
+            })
+            .await?;
+        if answer.is_ok() {
+            self.tidy(&before).await;
+        }
+        Ok(answer)
+    }
+}
+
+/// A key whose keep-alive counted, as it was seen after that.
+struct Kept {
+    sight: Sight,
+    /// Which of the sight's keys.
+    nth: usize,
+    at: KeySight,
+}
+
+struct RenewedSome {
+    sent_at_ms: u64,
+    keys: Vec<Kept>,
+}
+
+impl KeySight {
+    /// Whether this hold id and token are those on record.
+    fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
+        let hold = self.record.hold.as_ref();
+        self.record.counter == token && hold.is_some_and(|hold| hold.hash == hash)
+    }
+}

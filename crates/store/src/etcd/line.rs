@@ -1,0 +1,237 @@
+//! Standing in line: a key of one's own for every line, all on one etcd lease that only a living waiter keeps alive.
+//!
+//! Whoever is first watches the held key; everybody else watches only the one before them, so that a key that comes
+//! free wakes one waiter and not all of them. Who comes first is told by etcd's revisions, never by a clock.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fencehold_core::Key;
+use fencehold_core::limits::WAITERS_PER_KEY_MAX;
+use tokio::sync::oneshot;
+
+use super::Core;
+use super::acquire::Taking;
+use super::codec::{Waiting, encode};
+use super::look::{Ahead, Sight, Stood, changed_at, first, get, put};
+use super::messages::{Compare, OpResponse, TxnRequest};
+use super::names::{Place, Span};
+use super::wire::Fault;
+use crate::error::StoreError;
+use crate::lease::Acquired;
+
+/// How long a place in line outlives its waiter.
+const WAITER_TTL_MS: u64 = 10_000;
+/// How often a waiter keeps its place, and looks for itself, should the watch have gone blind.
+const BEAT: Duration = Duration::from_secs(3);
+/// How many keys one registration takes: etcd allows 128 operations in a transaction.
+const KEYS_PER_WRITE: usize = 60;
+
+/// A place in line, as its waiter knows it.
+pub(super) struct Stand {
+    /// What keeps it.
+    pub(super) lease: i64,
+    pub(super) place: Place,
+    since: HashMap<Key, i64>,
+}
+
+/// What became of waiting for a while.
+pub(super) enum Waited {
+    LookAgain,
+    TimeIsUp,
+    /// Nobody waits for the answer any more.
+    Gone,
+}
+
+impl Stand {
+    /// The revision at which it came to stand in line for a key.
+    pub(super) fn since(&self, key: &Key) -> i64 {
+        self.since.get(key).copied().unwrap_or(i64::MAX)
+    }
+
+    /// Leaves every line at once.
+    pub(super) async fn leave(self, core: &Core) {
+        let _ = core.wire.lease_revoke(self.lease).await;
+    }
+}
+
+impl Taking<'_> {
+    /// Whether its time to stand in line is up.
+    pub(super) fn time_is_up(&self) -> bool {
+        self.errand.so_far_ms() >= self.request.wait_ms
+    }
+
+    /// Makes sure that what is in line under this hold id is this call's own. An earlier sending's place is taken over,
+    /// and a later sending has taken over ours. True: something changed, so look again.
+    pub(super) async fn adopt_or_yield(&mut self, sight: &Sight) -> Result<bool, StoreError> {
+        match (&sight.waiting, &self.stand) {
+            (None, None) => Ok(false),
+            (Some(stood), Some(stand)) if stood.lease == stand.lease => Ok(false),
+            (Some(_), Some(_)) => {
+                let why = "the same request was sent again, and the later one stands in line".to_owned();
+                Err(StoreError::Unavailable { why })
+            }
+            // Its etcd lease ended while it was cut off: the place is lost, and only a new one can be had.
+            (None, Some(_)) => {
+                self.stand = None;
+                Ok(true)
+            }
+            (Some(stood), None) => {
+                let stood = stood.clone();
+                self.adopt(stood).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn adopt(&mut self, stood: Stood) -> Result<(), StoreError> {
+        let guard = changed_at(self.core.names.waiting(&self.namespace, self.hash), stood.revision);
+        if self.stand_in_line(stood.waiting, guard).await? {
+            let _ = self.core.wire.lease_revoke(stood.lease).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until it may be worth looking again.
+    pub(super) async fn wait(
+        &mut self,
+        sight: &Sight,
+        gone: &mut oneshot::Sender<Result<Acquired, StoreError>>,
+    ) -> Result<Waited, StoreError> {
+        let (names, space) = (&self.core.names, &self.namespace);
+        let mut spans = vec![exactly(names.mark())];
+        let lasts = if self.time_is_up() {
+            // A try never passes those in line: a key that is free is theirs, and who takes it is about to be seen.
+            let passing_on: Vec<_> = sight.keys.iter().filter(|at| at.live().is_none()).collect();
+            if self.request.wait_ms > 0 || passing_on.is_empty() {
+                return Ok(Waited::TimeIsUp);
+            }
+            if self.errand.is_over() {
+                return Err(self.errand.given_up("the key is free, and the first in line has not taken it"));
+            }
+            for at in passing_on {
+                spans.extend([exactly(names.held(space, &at.key)), names.line(space, &at.key)]);
+            }
+            BEAT
+        } else {
+            let Some(stand) = &self.stand else {
+                self.come_to_stand(sight).await?;
+                return Ok(Waited::LookAgain);
+            };
+            match self.core.wire.keep_alive(&[stand.lease]).await {
+                Ok(kept) if kept.iter().all(|kept| kept.ttl > 0) => {}
+                Ok(_) => {
+                    self.stand = None;
+                    return Ok(Waited::LookAgain);
+                }
+                Err(fault) => {
+                    self.errand.bear(fault).await?;
+                    return Ok(Waited::LookAgain);
+                }
+            }
+            spans.push(exactly(names.waiting(space, self.hash)));
+            for at in &sight.keys {
+                match &at.ahead {
+                    Ahead::Somebody(name) => spans.push(exactly(name.clone())),
+                    Ahead::Nobody => spans
+                        .extend([exactly(names.held(space, &at.key)), exactly(names.age(space, &at.key))]),
+                }
+            }
+            let left_ms = self.request.wait_ms.saturating_sub(self.errand.so_far_ms());
+            BEAT.min(Duration::from_millis(left_ms))
+        };
+        let mut watch = match self.core.wire.watch(spans, sight.revision).await {
+            Ok(watch) => watch,
+            Err(fault) => {
+                self.errand.bear(fault).await?;
+                return Ok(Waited::LookAgain);
+            }
+        };
+        let mut closing = self.core.closing.clone();
+        tokio::select! {
+            _ = tokio::time::timeout(lasts, watch.changed()) => Ok(Waited::LookAgain),
+            () = gone.closed() => Ok(Waited::Gone),
+            _ = closing.wait_for(|closing| *closing) => {
+                Err(StoreError::Unavailable { why: "this store was closed".to_owned() })
+            }
+        }
+    }
+
+    /// Takes a place at the end of every line.
+    async fn come_to_stand(&mut self, sight: &Sight) -> Result<(), StoreError> {
+        if let Some(at) = sight.keys.iter().find(|at| at.in_line >= WAITERS_PER_KEY_MAX as u64) {
+            let what = format!("{}: requests in line for this key", at.key);
+            return Err(StoreError::Full { what, limit: WAITERS_PER_KEY_MAX as u64 });
+        }
+        let waiting = Waiting {
+            place: Place::new(self.request.priority, self.request.waited_before_ms),
+            owner: self.request.owner.clone(),
+            keys: self.request.keys.clone(),
+        };
+        let nobody_yet = changed_at(self.core.names.waiting(&self.namespace, self.hash), 0);
+        self.stand_in_line(waiting, nobody_yet).await?;
+        Ok(())
+    }
+
+    /// Puts this hold id's keys into every line, on an etcd lease of this call's own. A key that is there already stays
+    /// where it is in line. False: somebody else with the same hold id was quicker, or it is not known.
+    async fn stand_in_line(&mut self, waiting: Waiting, guard: Compare) -> Result<bool, StoreError> {
+        let lease = match self.core.wire.lease_grant(WAITER_TTL_MS).await {
+            Ok(lease) => lease,
+            Err(fault) => {
+                self.errand.bear(fault).await?;
+                return Ok(false);
+            }
+        };
+        match self.register(&waiting, guard, lease).await {
+            Ok(Some(since)) => {
+                self.stand = Some(Stand { lease, place: waiting.place, since });
+                Ok(true)
+            }
+            Ok(None) => {
+                let _ = self.core.wire.lease_revoke(lease).await;
+                Ok(false)
+            }
+            // If it was carried out after all, the next look finds this hold id in line and takes its place over.
+            Err(fault) => {
+                self.errand.bear(fault).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    async fn register(
+        &self,
+        waiting: &Waiting,
+        guard: Compare,
+        lease: i64,
+    ) -> Result<Option<HashMap<Key, i64>>, Fault> {
+        let (names, space) = (&self.core.names, &self.namespace);
+        let own = names.waiting(space, self.hash);
+        let mut guard = guard;
+        let mut since = HashMap::new();
+        for some in waiting.keys.chunks(KEYS_PER_WRITE) {
+            let mut success = vec![put(own.clone(), encode(waiting), lease)];
+            for key in some {
+                let name = names.in_line(space, key, &waiting.place, self.hash);
+                success.extend([put(name.clone(), Vec::new(), lease), get(name)]);
+            }
+            let request = TxnRequest { compare: vec![guard], success, failure: Vec::new() };
+            let response = self.core.wire.txn(request).await?;
+            if !response.succeeded {
+                return Ok(None);
+            }
+            let came = response.responses.into_iter().filter_map(|op| match op.response {
+                Some(OpResponse::Range(range)) => first(range),
+                _ => None,
+            });
+            since.extend(some.iter().cloned().zip(came.map(|kv| kv.create_revision)));
+            guard = super::look::kept_by(own.clone(), lease);
+        }
+        Ok(Some(since))
+    }
+}
+
+fn exactly(key: Vec<u8>) -> Span {
+    Span(key, Vec::new())
+}

@@ -1,0 +1,306 @@
+//! Looking at keys: everything that a decision needs, read in one linearizable transaction.
+//!
+//! Nouns: a [`Sight`] is what one look showed; a [`KeySight`] is its part about one key, with the revisions that a write
+//! built on it must still find. Whether a hold is live is for etcd to say: the key that means 'held' is there or not.
+
+use fencehold_core::lease::{Command, Record, Standing, Term, decide};
+use fencehold_core::{HoldHash, Key, Namespace, Stamp, Token};
+
+use super::codec::{self, Mark, Waiting};
+use super::messages::{
+    Against, BY_CREATION, Compare, DESCENDING, DeleteRangeRequest, KeyValue, Op, OpResponse, PutRequest,
+    RangeRequest, RangeResponse, RequestOp, TxnResponse,
+};
+use super::names::{Names, Place, Span};
+use super::wire::Fault;
+
+/// How many keys one look takes in: etcd allows 128 operations in a transaction.
+pub(super) const KEYS_PER_LOOK: usize = 20;
+
+/// What is to be looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Gaze {
+    pub(super) namespace: Namespace,
+    pub(super) keys: Vec<Key>,
+    /// Whose place in line to look for.
+    pub(super) who: Option<HoldHash>,
+    /// The place in line that is looked from, and for each key the revision at which it was taken.
+    pub(super) from: Option<(Place, Vec<i64>)>,
+}
+
+/// What one look showed.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    pub(super) revision: i64,
+    pub(super) term: u64,
+    pub(super) mark: Mark,
+    pub(super) mark_revision: i64,
+    /// Whether nobody is granted anything at the moment.
+    pub(super) closed: bool,
+    /// The waiter that has this hold id already, and the etcd lease and revision that it is there by.
+    pub(super) waiting: Option<Stood>,
+    pub(super) keys: Vec<KeySight>,
+}
+
+/// A place in line, and what keeps it.
+#[derive(Clone, Debug)]
+pub(super) struct Stood {
+    pub(super) waiting: Waiting,
+    pub(super) lease: i64,
+    pub(super) revision: i64,
+}
+
+/// What one look showed of one key.
+#[derive(Clone, Debug)]
+pub(super) struct KeySight {
+    pub(super) key: Key,
+    /// As it stands now: lifted, if the store was advanced since it was written.
+    pub(super) record: Record,
+    /// 0: there is none.
+    pub(super) record_revision: i64,
+    pub(super) held: Option<OnLease>,
+    pub(super) age: Option<OnLease>,
+    /// What is left of its `max_age`, where etcd was asked.
+    pub(super) age_left_ms: Option<u64>,
+    pub(super) ahead: Ahead,
+    /// How many stand in line; 0 where it was not counted.
+    pub(super) in_line: u64,
+}
+
+/// A key that is there by an etcd lease, for the hold under this token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OnLease {
+    pub(super) token: Token,
+    pub(super) lease: i64,
+    pub(super) revision: i64,
+}
+
+/// Who stands in line before the one who looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    Nobody,
+    /// The name of one of them: the nearest, if it can be told.
+    Somebody(Vec<u8>),
+}
+
+impl Gaze {
+    /// A look at one key by somebody who does not want it.
+    pub(super) fn at(namespace: &Namespace, key: &Key) -> Self {
+        Gaze { namespace: namespace.clone(), keys: vec![key.clone()], who: None, from: None }
+    }
+
+    /// The operations of this look, in the order in which [`Gaze::read`] takes their answers.
+    pub(super) fn ops(&self, names: &Names) -> Vec<RequestOp> {
+        let mut ops = vec![get(names.mark()), get(names.closed())];
+        if let Some(who) = self.who {
+            ops.push(get(names.waiting(&self.namespace, who)));
+        }
+        for (nth, key) in self.keys.iter().enumerate() {
+            let space = &self.namespace;
+            ops.extend([names.record(space, key), names.held(space, key), names.age(space, key)].map(get));
+            let Span(line, line_end) = names.line(space, key);
+            match &self.from {
+                None => ops.push(range(RangeRequest {
+                    key: line,
+                    range_end: line_end,
+                    limit: 1,
+                    keys_only: true,
+                    ..RangeRequest::default()
+                })),
+                Some((place, since)) => {
+                    let Span(here, here_end) = names.same_place(space, key, place);
+                    ops.push(range(RangeRequest {
+                        key: line,
+                        range_end: here.clone(),
+                        limit: 1,
+                        keys_only: true,
+                        ..RangeRequest::default()
+                    }));
+                    ops.push(range(RangeRequest {
+                        key: here,
+                        range_end: here_end,
+                        limit: 1,
+                        sort_order: DESCENDING,
+                        sort_target: BY_CREATION,
+                        keys_only: true,
+                        max_create_revision: since.get(nth).map_or(i64::MAX, |since| since - 1),
+                        ..RangeRequest::default()
+                    }));
+                }
+            }
+        }
+        ops
+    }
+
+    /// Reads the answers to [`Gaze::ops`].
+    pub(super) fn read(&self, response: TxnResponse) -> Result<Sight, Fault> {
+        let header = response.header.unwrap_or_default();
+        let mut answers = response.responses.into_iter().map(|op| match op.response {
+            Some(OpResponse::Range(range)) => range,
+            _ => RangeResponse::default(),
+        });
+        let mut next = || answers.next().unwrap_or_default();
+        let (mark, mark_revision) = match first(next()) {
+            Some(kv) => (Mark::decode(&kv.value).map_err(|why| damaged(&kv, &why))?, kv.mod_revision),
+            None => (Mark::fresh(), 0),
+        };
+        let closed = first(next()).is_some();
+        let waiting = match self.who.and_then(|_| first(next())) {
+            Some(kv) => {
+                let waiting = codec::read(&kv.value).map_err(|why| damaged(&kv, &why))?;
+                Some(Stood { waiting, lease: kv.lease, revision: kv.mod_revision })
+            }
+            None => None,
+        };
+        let mut keys = Vec::with_capacity(self.keys.len());
+        for key in &self.keys {
+            let (record, held, age, line) = (first(next()), first(next()), first(next()), next());
+            let in_line = u64::try_from(line.count).unwrap_or(0);
+            let nearest = self.from.as_ref().and_then(|_| first(next()));
+            let ahead = nearest
+                .or_else(|| first(line))
+                .map_or(Ahead::Nobody, |kv| Ahead::Somebody(kv.key));
+            let (record, record_revision) = record_of(record, &mark)?;
+            let (held, age) = (held.and_then(on_lease), age.and_then(on_lease));
+            let (key, age_left_ms) = (key.clone(), None);
+            keys.push(KeySight { key, record, record_revision, held, age, age_left_ms, ahead, in_line });
+        }
+        let (revision, term) = (header.revision, header.raft_term);
+        Ok(Sight { revision, term, mark, mark_revision, closed, waiting, keys })
+    }
+}
+
+impl KeySight {
+    /// The key that means 'held', if it means the hold on record.
+    pub(super) fn live(&self) -> Option<OnLease> {
+        let hold = self.record.hold.as_ref()?;
+        let in_age = hold.max_age_ms.is_none() || self.within_age().is_some();
+        self.held.filter(|on| on.token == self.record.counter && in_age)
+    }
+
+    /// The key that means 'within its `max_age`', if it means the hold on record.
+    pub(super) fn within_age(&self) -> Option<OnLease> {
+        self.age.filter(|age| age.token == self.record.counter)
+    }
+
+    /// How the key stands. What remains to a live hold is known only to etcd, and asked for where somebody is told: here
+    /// it is `live_ms`.
+    pub(super) fn standing(&self, mark: &Mark, wall_ms: u64, live_ms: u64) -> Standing {
+        let term = match (&self.record.hold, self.live()) {
+            (None, _) => Term::Free,
+            (Some(_), Some(_)) => Term::Live { remaining_ms: live_ms.max(1) },
+            (Some(_), None) => Term::Over { since_ms: 0 },
+        };
+        Standing { now: self.now(wall_ms), floor: mark.floor, term }
+    }
+
+    /// Store time is the asker's wall clock, but never before anything on record; and a hold is within its `max_age`
+    /// exactly while etcd says so.
+    fn now(&self, wall_ms: u64) -> Stamp {
+        let endings = self.record.endings().iter().map(|ending| ending.at.store_ms);
+        let since = self.record.hold.as_ref().map(|hold| hold.since.store_ms);
+        let mut store_ms = endings.chain(since).fold(wall_ms, u64::max);
+        if let Some(hold) = &self.record.hold
+            && let Some(max_age_ms) = hold.max_age_ms
+        {
+            let aged_at_ms = hold.since.store_ms.saturating_add(max_age_ms.get());
+            match (self.held, self.within_age()) {
+                (_, Some(_)) => {
+                    let latest_ms = aged_at_ms.saturating_sub(self.age_left_ms.unwrap_or(1));
+                    store_ms = if self.age_left_ms.is_some() { latest_ms } else { store_ms.min(latest_ms) };
+                }
+                (Some(held), None) if held.token == self.record.counter => {
+                    store_ms = store_ms.max(aged_at_ms);
+                }
+                _ => {}
+            }
+        }
+        Stamp { store_ms, wall_ms }
+    }
+
+    /// What a write built on this sight must still find.
+    pub(super) fn unchanged(&self, names: &Names, namespace: &Namespace) -> Vec<Compare> {
+        let revision = |on: Option<OnLease>| on.map_or(0, |on| on.revision);
+        vec![
+            changed_at(names.record(namespace, &self.key), self.record_revision),
+            changed_at(names.held(namespace, &self.key), revision(self.held)),
+            changed_at(names.age(namespace, &self.key), revision(self.age)),
+        ]
+    }
+}
+
+/// A record as it stands, and the revision that wrote it.
+pub(super) fn record_of(kv: Option<KeyValue>, mark: &Mark) -> Result<(Record, i64), Fault> {
+    let Some(kv) = kv else { return Ok((Record::default(), 0)) };
+    let (record, generation) = codec::decode_record(&kv.value).map_err(|why| damaged(&kv, &why))?;
+    Ok((lifted(record, generation, mark), kv.mod_revision))
+}
+
+/// A record of an earlier generation: `store advance` has ended its hold and lifted its counter to the floor.
+fn lifted(record: Record, generation: u64, mark: &Mark) -> Record {
+    let Some(by) = mark.advanced_by.clone().filter(|_| generation < mark.generation) else { return record };
+    let term = if record.hold.is_some() { Term::Over { since_ms: 0 } } else { Term::Free };
+    let standing = Standing { now: mark.advanced_at, floor: mark.floor, term };
+    decide(&standing, &record, &Command::Advance { lift: 0, by })
+        .record
+        .unwrap_or(record)
+}
+
+fn on_lease(kv: KeyValue) -> Option<OnLease> {
+    let token = std::str::from_utf8(&kv.value).ok()?.parse().ok()?;
+    Some(OnLease { token: Token::new(token), lease: kv.lease, revision: kv.mod_revision })
+}
+
+pub(super) fn first(range: RangeResponse) -> Option<KeyValue> {
+    range.kvs.into_iter().next()
+}
+
+/// What lies there was not written by this program, or by a later one.
+fn damaged(kv: &KeyValue, why: &str) -> Fault {
+    Fault::Refused(format!("{}: {why}", String::from_utf8_lossy(&kv.key).replace('\0', " ")))
+}
+
+pub(super) fn get(key: Vec<u8>) -> RequestOp {
+    range(RangeRequest { key, ..RangeRequest::default() })
+}
+
+pub(super) fn range(range: RangeRequest) -> RequestOp {
+    RequestOp { request: Some(Op::Range(range)) }
+}
+
+/// How many there are.
+pub(super) fn count(Span(key, range_end): Span) -> RequestOp {
+    range(RangeRequest { key, range_end, count_only: true, ..RangeRequest::default() })
+}
+
+/// Puts a key; on an etcd lease unless that is 0.
+pub(super) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> RequestOp {
+    RequestOp { request: Some(Op::Put(PutRequest { key, value, lease })) }
+}
+
+pub(super) fn delete(key: Vec<u8>) -> RequestOp {
+    RequestOp { request: Some(Op::Delete(DeleteRangeRequest { key })) }
+}
+
+/// The key was last changed by this revision; 0: it is not there.
+pub(super) fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
+    let against = Some(Against::ModRevision(revision));
+    Compare { result: 0, target: 2, key, against, range_end: Vec::new() }
+}
+
+/// Nothing is there.
+pub(super) fn nothing_in(Span(key, range_end): Span) -> Compare {
+    let against = Some(Against::CreateRevision(0));
+    Compare { result: 0, target: 1, key, against, range_end }
+}
+
+/// Everything that is there was made by this revision or later.
+pub(super) fn nothing_older_in(Span(key, range_end): Span, revision: i64) -> Compare {
+    let against = Some(Against::CreateRevision(revision - 1));
+    Compare { result: 1, target: 1, key, against, range_end }
+}
+
+/// The key is there, by this etcd lease.
+pub(super) fn kept_by(key: Vec<u8>, lease: i64) -> Compare {
+    Compare { result: 0, target: 4, key, against: Some(Against::Lease(lease)), range_end: Vec::new() }
+}

@@ -1,0 +1,75 @@
+//! What a test does instead of waiting: it has etcd leases end before their time. Compiled only with the feature `gates`.
+
+use fencehold_core::{Key, Namespace, Owner};
+
+use super::codec::{self, Waiting};
+use super::errand::Errand;
+use super::look::{Gaze, first, get, range};
+use super::messages::RangeRequest;
+use super::names::Span;
+use super::{Core, EtcdStore};
+use crate::error::StoreError;
+use crate::lease::Call;
+
+/// Whose etcd lease is to end.
+enum Target {
+    Hold(Key),
+    Waiter(Owner),
+    Closed,
+}
+
+impl EtcdStore {
+    /// Does to the hold on a key what etcd does when its time is up.
+    pub async fn run_out(&self, call: &Call, key: Key) -> Result<(), StoreError> {
+        self.end(call, Target::Hold(key)).await
+    }
+
+    /// Does to everybody of this name who stands in line what etcd does to one who has died.
+    pub async fn end_waiting(&self, call: &Call, owner: Owner) -> Result<(), StoreError> {
+        self.end(call, Target::Waiter(owner)).await
+    }
+
+    /// Opens a store again that `advance` has closed.
+    pub async fn reopen(&self, call: &Call) -> Result<(), StoreError> {
+        self.end(call, Target::Closed).await
+    }
+
+    async fn end(&self, call: &Call, target: Target) -> Result<(), StoreError> {
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.end(errand, &space, target).await)
+            .await
+    }
+}
+
+impl Core {
+    async fn end(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        target: Target,
+    ) -> Result<(), StoreError> {
+        let leases: Vec<i64> = match target {
+            Target::Hold(key) => {
+                let sight = self.see(errand, &Gaze::at(namespace, &key)).await?;
+                sight.keys.iter().filter_map(|at| at.held).map(|held| held.lease).collect()
+            }
+            Target::Waiter(owner) => {
+                let Span(key, range_end) = self.names.all_waiting();
+                let all = vec![range(RangeRequest { key, range_end, ..RangeRequest::default() })];
+                let all = self.read(errand, all).await?.into_iter().flat_map(|range| range.kvs);
+                let of_owner = |value: &[u8]| codec::read(value).is_ok_and(|it: Waiting| it.owner == owner);
+                all.filter(|kv| of_owner(&kv.value)).map(|kv| kv.lease).collect()
+            }
+            Target::Closed => {
+                let closed = self.read(errand, vec![get(self.names.closed())]).await?;
+                closed.into_iter().filter_map(first).map(|kv| kv.lease).collect()
+            }
+        };
+        for lease in leases {
+            while let Err(fault) = self.wire.lease_revoke(lease).await {
+                errand.bear(fault).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Looking around: one key, pages of keys, and how much there is.
+
+use fencehold_core::{Key, Namespace};
+use futures_util::future::join_all;
+
+use super::Core;
+use super::errand::Errand;
+use super::look::{Gaze, KEYS_PER_LOOK, KeySight, count, range};
+use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
+use super::names::Span;
+use crate::engine::view_ending;
+use crate::error::StoreError;
+use crate::lease::{HolderView, LeasePage, LeaseView, ListRequest, StoreStatus};
+
+/// How many records are read at once when all are wanted.
+const RECORDS_AT_ONCE: usize = 500;
+
+impl Core {
+    pub(super) async fn get(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        key: &Key,
+    ) -> Result<Option<LeaseView>, StoreError> {
+        let sight = self.see(errand, &Gaze::at(namespace, key)).await?;
+        match sight.keys.into_iter().find(|at| at.record_revision > 0) {
+            Some(at) => Ok(Some(self.view(errand, &at).await?)),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn list(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &ListRequest,
+    ) -> Result<LeasePage, StoreError> {
+        let prefix = request.prefix.as_deref().unwrap_or("");
+        let span = self.names.records(namespace, prefix);
+        let (keys, next) = self.page(errand, span, request.cursor.unwrap_or(0), request.limit).await?;
+        let mut shown = self.sights(errand, namespace, &keys).await?;
+        shown.retain(|at| is_asked_for(at, request));
+        let views = shown.iter().map(|at| {
+            let mut errand = errand.beside();
+            async move { self.view(&mut errand, at).await }
+        });
+        let leases = join_all(views).await.into_iter().collect::<Result<_, _>>()?;
+        Ok(LeasePage { leases, next })
+    }
+
+    /// One page of the keys that have a record, in the order in which they were first held: that order never changes, and
+    /// the revision that made a record is its cursor.
+    async fn page(
+        &self,
+        errand: &mut Errand,
+        Span(key, range_end): Span,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<(Namespace, Key)>, Option<u64>), StoreError> {
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let page = self.read(
+            errand,
+            vec![range(RangeRequest {
+                key,
+                range_end,
+                limit: i64::try_from(limit).unwrap_or(i64::MAX),
+                sort_order: ASCENDING,
+                sort_target: BY_CREATION,
+                keys_only: true,
+                min_create_revision: after.saturating_add(1),
+                ..RangeRequest::default()
+            })],
+        );
+        let page = page.await?.into_iter().next().unwrap_or_default();
+        let last = page.kvs.last().and_then(|kv| u64::try_from(kv.create_revision).ok());
+        let next = last.filter(|_| page.kvs.len() >= limit);
+        Ok((page.kvs.iter().filter_map(|kv| self.names.key_of(&kv.key)).collect(), next))
+    }
+
+    /// Every key with a record in a namespace, as it stands.
+    pub(super) async fn all_of(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        prefix: &str,
+    ) -> Result<Vec<KeySight>, StoreError> {
+        let mut all = Vec::new();
+        let mut after = 0;
+        loop {
+            let span = self.names.records(namespace, prefix);
+            let (keys, next) = self.page(errand, span, after, RECORDS_AT_ONCE).await?;
+            all.extend(self.sights(errand, namespace, &keys).await?);
+            match next {
+                Some(next) => after = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Every key with a record in every namespace.
+    pub(super) async fn everywhere(&self, errand: &mut Errand) -> Result<Vec<(Namespace, Key)>, StoreError> {
+        let mut all = Vec::new();
+        let mut after = 0;
+        loop {
+            let (keys, next) = self.page(errand, self.names.all_records(), after, RECORDS_AT_ONCE).await?;
+            all.extend(keys);
+            match next {
+                Some(next) => after = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
+    pub(super) async fn sights(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        keys: &[(Namespace, Key)],
+    ) -> Result<Vec<KeySight>, StoreError> {
+        let mut sights = Vec::with_capacity(keys.len());
+        for some in keys.chunks(KEYS_PER_LOOK) {
+            let keys = some.iter().map(|(_, key)| key.clone()).collect();
+            let gaze = Gaze { namespace: namespace.clone(), keys, who: None, from: None };
+            sights.extend(self.see(errand, &gaze).await?.keys);
+        }
+        Ok(sights)
+    }
+
+    async fn view(&self, errand: &mut Errand, at: &KeySight) -> Result<LeaseView, StoreError> {
+        let mut holder = None;
+        if let (Some(hold), Some(held)) = (&at.record.hold, at.live()) {
+            let left_ms = self.left_ms(errand, held.lease).await?;
+            let age_ms = self.wall_ms().saturating_sub(hold.since.wall_ms);
+            holder = Some(HolderView {
+                owner: hold.owner.clone(),
+                task: hold.task.clone(),
+                ttl_ms: hold.ttl_ms,
+                max_age_ms: hold.max_age_ms.map(std::num::NonZeroU64::get),
+                priority: hold.priority,
+                age_ms,
+                since_wall_ms: hold.since.wall_ms,
+                remaining_ms: left_ms.min(hold.ttl_ms),
+                renewed_ms_ago: None,
+                notice: None,
+                yield_in_ms: None,
+            });
+        }
+        Ok(LeaseView {
+            key: at.key.clone(),
+            token: at.record.counter,
+            holder,
+            waiters: at.in_line,
+            endings: at.record.endings().iter().map(view_ending).collect(),
+        })
+    }
+
+    pub(super) async fn status(&self, errand: &mut Errand) -> Result<StoreStatus, StoreError> {
+        let counts = vec![
+            count(self.names.all_records()),
+            count(self.names.all_held()),
+            count(self.names.all_waiting()),
+        ];
+        let counted = self.read(errand, counts).await?;
+        let nth = |nth: usize| counted.get(nth).map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
+        let store = super::STORE.to_owned();
+        Ok(StoreStatus { store, keys: nth(0), held: nth(1), waiters: nth(2), ..StoreStatus::default() })
+    }
+
+    /// Reads ranges in one transaction.
+    pub(super) async fn read(
+        &self,
+        errand: &mut Errand,
+        success: Vec<super::messages::RequestOp>,
+    ) -> Result<Vec<RangeResponse>, StoreError> {
+        loop {
+            let request = TxnRequest { success: success.clone(), ..TxnRequest::default() };
+            match self.wire.txn(request).await {
+                Ok(response) => {
+                    let ranges = response.responses.into_iter().filter_map(|op| match op.response {
+                        Some(OpResponse::Range(range)) => Some(range),
+                        _ => None,
+                    });
+                    return Ok(ranges.collect());
+                }
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+}
+
+fn is_asked_for(at: &KeySight, request: &ListRequest) -> bool {
+    let hold = at.record.hold.as_ref().filter(|_| at.live().is_some());
+    let owner = request.owner.as_ref();
+    let task = request.task.as_ref();
+    (hold.is_some() || request.include_free)
+        && owner.is_none_or(|owner| hold.is_some_and(|hold| hold.owner == *owner))
+        && task.is_none_or(|task| hold.is_some_and(|hold| hold.task.as_ref() == Some(task)))
+}

@@ -1,0 +1,415 @@
+//! The way to the cluster: one request to one member, with a time limit; after a failure the next member is asked.
+//!
+//! Deliberately absent: retries. Whoever asks knows whether it may ask again, and what a lost answer means.
+
+use std::path::Path;
+#[cfg(feature = "gates")]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _, stream};
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, ConnectError, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+#[cfg(feature = "gates")]
+use super::gate::Gate;
+use super::gate::Request;
+use super::messages::{
+    AuthenticateRequest, AuthenticateResponse, Done, LeaseGrantRequest, LeaseGrantResponse, LeaseId,
+    LeaseTtl, StatusResponse, TxnRequest, TxnResponse, WatchCreateRequest, WatchOp, WatchRequest,
+    WatchResponse,
+};
+use super::names::Span;
+use crate::error::StoreError;
+use crate::etcd_url::{EtcdTls, EtcdUrl};
+
+/// How long one member has for one answer. An election takes about as long, so that the next try finds its result.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// How often an open connection is tested. etcd takes more than one ping in five seconds for abuse.
+const PING_EVERY: Duration = Duration::from_secs(10);
+/// A page of records at their largest is below this.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Why a request has no answer.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// Nothing was done. It may be tried again.
+    Unreached(String),
+    /// It was sent, and may have been carried out, now or later.
+    Unclear(String),
+    /// The etcd lease that a key was to be put on, or that was named, is gone. Nothing was done.
+    LeaseGone,
+    /// Trying again would not help.
+    Refused(String),
+}
+
+struct Member {
+    name: String,
+    channel: Channel,
+}
+
+struct Login {
+    user: String,
+    password: String,
+}
+
+/// The members of a cluster, and which of them is asked.
+pub(super) struct Wire {
+    members: Vec<Member>,
+    current: AtomicUsize,
+    login: Option<Login>,
+    /// What the cluster gave for user and password.
+    pass: Mutex<Option<MetadataValue<Ascii>>>,
+    #[cfg(feature = "gates")]
+    gate: Option<Arc<dyn Gate>>,
+}
+
+impl Wire {
+    /// Connects when the first request leaves. Must be called within a runtime.
+    pub(super) fn new(
+        url: &EtcdUrl,
+        #[cfg(feature = "gates")] gate: Option<Arc<dyn Gate>>,
+    ) -> Result<Self, StoreError> {
+        let unusable = |why: String| StoreError::Unusable { place: url.to_string(), why };
+        let tls = url.tls.as_ref().map(tls_config).transpose().map_err(unusable)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let member = |name: &String| {
+            let mut endpoint = Endpoint::from_shared(format!("{scheme}://{name}"))?
+                .connect_timeout(CONNECT_WITHIN)
+                .http2_keep_alive_interval(PING_EVERY)
+                .keep_alive_timeout(CONNECT_WITHIN);
+            if let Some(tls) = &tls {
+                endpoint = endpoint.tls_config(tls.clone())?;
+            }
+            Ok(Member { name: name.clone(), channel: endpoint.connect_lazy() })
+        };
+        let members = url.members.iter().map(member).collect::<Result<_, tonic::transport::Error>>();
+        let login = url.user.clone().zip(url.password.clone());
+        Ok(Wire {
+            members: members.map_err(|error| unusable(because(&error)))?,
+            current: AtomicUsize::new(0),
+            login: login.map(|(user, password)| Login { user, password }),
+            pass: Mutex::new(None),
+            #[cfg(feature = "gates")]
+            gate,
+        })
+    }
+
+    /// A transaction. Linearizable, also if it only reads.
+    pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Fault> {
+        let kind = if request.compare.is_empty() { Request::Read } else { Request::Write };
+        self.unary(kind, "/etcdserverpb.KV/Txn", request).await
+    }
+
+    /// Makes an etcd lease of at least this length, and gives its number.
+    pub(super) async fn lease_grant(&self, ttl_ms: u64) -> Result<i64, Fault> {
+        let ttl = i64::try_from(ttl_ms.div_ceil(1000)).unwrap_or(i64::MAX);
+        let request = LeaseGrantRequest { ttl };
+        let granted: LeaseGrantResponse = self
+            .unary(Request::LeaseGrant, "/etcdserverpb.Lease/LeaseGrant", request)
+            .await?;
+        if granted.ttl < ttl {
+            return Err(Fault::Refused(format!(
+                "a lease of {ttl} s was asked for, and {} s given",
+                granted.ttl
+            )));
+        }
+        Ok(granted.id)
+    }
+
+    /// Ends an etcd lease and removes what was put on it. One that is gone already is fine.
+    pub(super) async fn lease_revoke(&self, id: i64) -> Result<(), Fault> {
+        let revoked: Result<Done, _> = self
+            .unary(Request::LeaseRevoke, "/etcdserverpb.Lease/LeaseRevoke", LeaseId { id })
+            .await;
+        match revoked {
+            Ok(_) | Err(Fault::LeaseGone) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub(super) async fn time_to_live(&self, id: i64) -> Result<LeaseTtl, Fault> {
+        let asked = LeaseId { id };
+        let answer: LeaseTtl = self
+            .unary(Request::TimeToLive, "/etcdserverpb.Lease/LeaseTimeToLive", asked)
+            .await?;
+        Ok(answer)
+    }
+
+    /// Keeps etcd leases alive: one answer for each, in order. What that is worth, the caller must find out: a leader
+    /// that was deposed says yes as well.
+    pub(super) async fn keep_alive(&self, ids: &[i64]) -> Result<Vec<LeaseTtl>, Fault> {
+        let asked: Vec<_> = ids.iter().map(|id| LeaseId { id: *id }).collect();
+        self.at_a_member(Request::KeepAlive, async |member| {
+            let path = "/etcdserverpb.Lease/LeaseKeepAlive";
+            let mut answers: Streaming<LeaseTtl> =
+                self.stream(member, path, stream::iter(asked.clone())).await?;
+            let mut kept = Vec::with_capacity(ids.len());
+            while kept.len() < ids.len() {
+                kept.push(answers.message().await?.ok_or_else(|| Status::unavailable("cut short"))?);
+            }
+            Ok(kept)
+        })
+        .await
+    }
+
+    /// Watches for the first change of any of these after a revision.
+    pub(super) async fn watch(&self, spans: Vec<Span>, after: i64) -> Result<Watch, Fault> {
+        let create = |Span(key, range_end): Span| {
+            let create = WatchCreateRequest { key, range_end, start_revision: after.saturating_add(1) };
+            WatchRequest { request: Some(WatchOp::Create(create)) }
+        };
+        let asked: Vec<_> = spans.into_iter().map(create).collect();
+        let changes = self
+            .at_a_member(Request::Watch, async |member| {
+                // The way there stays open: closing it would end the watch.
+                let asked = stream::iter(asked.clone()).chain(stream::pending());
+                self.stream(member, "/etcdserverpb.Watch/Watch", asked).await
+            })
+            .await?;
+        Ok(Watch(changes))
+    }
+
+    /// The version of every member that answers.
+    pub(super) async fn versions(&self) -> Result<Vec<(String, String)>, Fault> {
+        let mut versions = Vec::new();
+        let mut missing = None;
+        for _ in &self.members {
+            let name = self.member().1.name.clone();
+            let status: Result<StatusResponse, Fault> =
+                self.unary(Request::Status, "/etcdserverpb.Maintenance/Status", Done {}).await;
+            match status {
+                Ok(status) => {
+                    versions.push((name, status.version));
+                    self.go_on_from(self.member().0);
+                }
+                Err(fault) => missing = Some(fault),
+            }
+        }
+        if versions.is_empty() { Err(missing.unwrap_or(Fault::LeaseGone)) } else { Ok(versions) }
+    }
+
+    fn member(&self) -> (usize, &Member) {
+        let nth = self.current.load(Ordering::Relaxed);
+        (nth, &self.members[nth % self.members.len()])
+    }
+
+    /// The next request goes to the next member, unless somebody has seen to that already.
+    fn go_on_from(&self, nth: usize) {
+        let next = (nth + 1) % self.members.len();
+        let _ = self.current.compare_exchange(nth, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    async fn unary<Q, A>(&self, kind: Request, path: &'static str, message: Q) -> Result<A, Fault>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        self.at_a_member(kind, async |member| {
+            let mut grpc = grpc(member).await?;
+            let request = self.dressed(tonic::Request::new(message.clone()));
+            let answer = grpc
+                .unary(request, PathAndQuery::from_static(path), ProstCodec::default())
+                .await?;
+            Ok(answer.into_inner())
+        })
+        .await
+    }
+
+    async fn stream<Q, A>(
+        &self,
+        member: &Member,
+        path: &'static str,
+        messages: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<Streaming<A>, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = grpc(member).await?;
+        let request = self.dressed(tonic::Request::new(messages));
+        let answer = grpc
+            .streaming(request, PathAndQuery::from_static(path), ProstCodec::default())
+            .await?;
+        Ok(answer.into_inner())
+    }
+
+    /// Sends one request to the current member; after a failure, the next one goes to another.
+    async fn at_a_member<A>(
+        &self,
+        kind: Request,
+        send: impl AsyncFn(&Member) -> Result<A, Status>,
+    ) -> Result<A, Fault> {
+        self.log_in().await?;
+        #[cfg(feature = "gates")]
+        if let Some(gate) = &self.gate {
+            gate.before(kind).await;
+        }
+        let (nth, member) = self.member();
+        let answer = match tokio::time::timeout(ANSWER_WITHIN, send(member)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::unavailable(format!("no answer within {} ms", ANSWER_WITHIN.as_millis()))),
+        };
+        #[cfg(feature = "gates")]
+        let answer = match &self.gate {
+            Some(gate) if gate.loses(kind) => Err(Status::unavailable("the answer was lost by a gate")),
+            _ => answer,
+        };
+        answer.map_err(|status| {
+            let fault = self.fault(kind, &member.name, &status);
+            if matches!(fault, Fault::Unreached(_) | Fault::Unclear(_)) {
+                self.go_on_from(nth);
+            }
+            fault
+        })
+    }
+
+    fn fault(&self, kind: Request, member: &str, status: &Status) -> Fault {
+        let why = format!("{member}: {}", told(status));
+        match status.code() {
+            Code::NotFound => Fault::LeaseGone,
+            Code::Unauthenticated if self.login.is_some() => {
+                // What it gave us has run out. The next request logs in anew.
+                *self.pass.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                Fault::Unreached(why)
+            }
+            Code::InvalidArgument if why.contains("user name is empty") => {
+                Fault::Refused(format!("{why}: the cluster wants a user, as in etcd://USER:PASSWORD@…"))
+            }
+            Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::Unimplemented => {
+                Fault::Refused(why)
+            }
+            // A full disk or a flood is refused before anything is done.
+            Code::ResourceExhausted => Fault::Unreached(why),
+            _ if matches!(kind, Request::Write | Request::LeaseGrant | Request::LeaseRevoke)
+                && !never_sent(status) =>
+            {
+                Fault::Unclear(why)
+            }
+            _ => Fault::Unreached(why),
+        }
+    }
+
+    /// Shows user and password, if there are any and they were not shown before.
+    async fn log_in(&self) -> Result<(), Fault> {
+        let Some(Login { user, password }) = &self.login else { return Ok(()) };
+        if self.pass().is_some() {
+            return Ok(());
+        }
+        let (nth, member) = self.member();
+        let request = AuthenticateRequest { name: user.clone(), password: password.clone() };
+        let path = PathAndQuery::from_static("/etcdserverpb.Auth/Authenticate");
+        let send = async {
+            let mut grpc = grpc(member).await?;
+            let answer: tonic::Response<AuthenticateResponse> =
+                grpc.unary(tonic::Request::new(request), path, ProstCodec::default()).await?;
+            Ok(answer.into_inner().token)
+        };
+        let token = match tokio::time::timeout(ANSWER_WITHIN, send).await {
+            Ok(Ok(token)) => token,
+            Ok(Err(status)) => {
+                self.go_on_from(nth);
+                return Err(self.fault(Request::Authenticate, &member.name, &status));
+            }
+            Err(_) => {
+                self.go_on_from(nth);
+                return Err(Fault::Unreached(format!("{}: no answer to the login", member.name)));
+            }
+        };
+        let pass = token.parse().map_err(|_| Fault::Refused("its pass is not ASCII".to_owned()))?;
+        *self.pass.lock().unwrap_or_else(PoisonError::into_inner) = Some(pass);
+        Ok(())
+    }
+
+    fn pass(&self) -> Option<MetadataValue<Ascii>> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A request with what every request carries: our pass, and the wish that a member without a leader says so at
+    /// once instead of keeping us.
+    fn dressed<T>(&self, mut request: tonic::Request<T>) -> tonic::Request<T> {
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        if let Some(pass) = self.pass() {
+            request.metadata_mut().insert("token", pass);
+        }
+        request
+    }
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.members.iter().map(|member| &member.name).collect();
+        f.debug_struct("Wire").field("members", &names).finish_non_exhaustive()
+    }
+}
+
+/// Changes, as a member tells them.
+pub(super) struct Watch(Streaming<WatchResponse>);
+
+impl Watch {
+    /// Returns when something has changed, or when this watch will not tell any more.
+    pub(super) async fn changed(&mut self) {
+        while let Ok(Some(told)) = self.0.message().await {
+            if told.canceled || !told.events.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+async fn grpc(member: &Member) -> Result<Grpc<Channel>, Status> {
+    let mut grpc = Grpc::new(member.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    Ok(grpc)
+}
+
+/// Whether a request failed before it left.
+fn never_sent(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// What went wrong, in as few words as there are.
+fn told(status: &Status) -> String {
+    match std::error::Error::source(status) {
+        Some(source) => because(source),
+        None => status.message().trim_start_matches("etcdserver: ").to_owned(),
+    }
+}
+
+/// The innermost cause: what stands around it is layers of the transport.
+fn because(mut error: &dyn std::error::Error) -> String {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn tls_config(tls: &EtcdTls) -> Result<ClientTlsConfig, String> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+    };
+    let mut config = ClientTlsConfig::new();
+    config = match &tls.ca {
+        Some(ca) => config.ca_certificate(Certificate::from_pem(read(ca)?)),
+        None => config.with_native_roots(),
+    };
+    if let Some((certificate, key)) = &tls.identity {
+        config = config.identity(Identity::from_pem(read(certificate)?, read(key)?));
+    }
+    Ok(config)
+}

@@ -15,6 +15,12 @@ pub(crate) fn job_id(wall_ms: u64) -> Result<JobId, Error> {
     bits().map(|bits| JobId::from_random(wall_ms, bits))
 }
 
+/// A text that nobody else writes.
+#[cfg(feature = "object")]
+pub(crate) fn nonce() -> Result<String, Error> {
+    bits().map(|bits| format!("{:032x}", u128::from_be_bytes(bits)))
+}
+
 #[expect(clippy::disallowed_methods, reason = "the library is where randomness enters")]
 fn bits<const N: usize>() -> Result<[u8; N], Error> {
     let mut bits = [0; N];

@@ -24,6 +24,8 @@ pub mod job;
 mod lease;
 mod locality;
 mod memory;
+#[cfg(feature = "object")]
+pub mod object;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;

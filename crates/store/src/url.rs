@@ -22,10 +22,13 @@ pub enum StoreUrl {
     File(PathBuf),
     /// `etcd://HOST,HOST/PREFIX`: in an etcd cluster.
     Etcd(EtcdUrl),
+    /// `s3://`, `gs://`, `az://`: in object storage.
+    #[cfg(feature = "object")]
+    Object(Box<crate::object::ObjectPlace>),
 }
 
 /// Schemes of the design that this build does not have yet, so that the error can say so.
-const PLANNED: [&str; 6] = ["postgres", "s3", "gs", "az", "http", "https"];
+const PLANNED: [&str; 3] = ["postgres", "http", "https"];
 
 impl FromStr for StoreUrl {
     type Err = BadInput;
@@ -60,12 +63,26 @@ impl FromStr for StoreUrl {
                 Ok(StoreUrl::File(path.into()))
             }
             "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
+            #[cfg(feature = "object")]
+            "s3" | "gs" | "az" => {
+                use crate::object::{ObjectPlace, Scheme};
+                let spoken = match scheme {
+                    "s3" => Scheme::S3,
+                    "gs" => Scheme::Gs,
+                    _ => Scheme::Az,
+                };
+                ObjectPlace::parse(spoken, place, options).map(|place| StoreUrl::Object(Box::new(place)))
+            }
+            #[cfg(not(feature = "object"))]
+            "s3" | "gs" | "az" => {
+                Err(bad(format!("has the scheme {scheme}:, and this build lacks the feature `object`")))
+            }
             // Nothing after the scheme is repeated: it may contain a password.
             planned if PLANNED.contains(&planned) => {
                 Err(bad(format!("has the scheme {planned}:, which this version does not have yet")))
             }
             _ => Err(bad(format!(
-                "has the unknown scheme {:?}; there are file:DIR, etcd:// and memory:",
+                "has the unknown scheme {:?}; there are file:DIR, memory:, s3://, gs://, az:// and etcd://",
                 clip(scheme)
             ))),
         }
@@ -83,6 +100,8 @@ impl fmt::Display for StoreUrl {
             StoreUrl::Memory => f.write_str("memory:"),
             StoreUrl::File(path) => write!(f, "file:{}", path.display()),
             StoreUrl::Etcd(url) => url.fmt(f),
+            #[cfg(feature = "object")]
+            StoreUrl::Object(place) => place.fmt(f),
         }
     }
 }
@@ -105,6 +124,10 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
             store: "etcd:".to_owned(),
             what: "be used: this build lacks the feature `etcd`".to_owned(),
         }),
+        #[cfg(feature = "object")]
+        StoreUrl::Object(place) => {
+            Ok(Arc::new(crate::object::ObjectStore::open(place, clock, crate::object::Seed::draw()?)?))
+        }
     }
 }
 

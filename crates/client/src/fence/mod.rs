@@ -8,6 +8,7 @@
 //! refused even if the new one has not written yet.
 //!
 //! - [`FencedFile`]: a file that is replaced, or appended to exactly once.
+//! - `FencedObject` (feature `object`): an object in a bucket, which carries the token itself.
 //! - `fence::http` (feature `http`): a `tower` layer that checks the requests of a service, and one that sends them.
 //!
 //! Deliberately absent: asking the lease's store. A fence must hold when the store cannot be reached, and a holder that
@@ -18,9 +19,13 @@ pub mod file;
 #[cfg(feature = "http")]
 pub mod http;
 mod mark;
+#[cfg(feature = "object")]
+mod object;
 mod pass;
 
 pub use error::FenceError;
 pub use file::FencedFile;
 pub use mark::Mark;
+#[cfg(feature = "object")]
+pub use object::FencedObject;
 pub use pass::Pass;

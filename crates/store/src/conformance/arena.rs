@@ -29,6 +29,11 @@ pub trait Arena: Send + Sync {
         30_000
     }
 
+    /// How often a race is run. Less where every step is a request to a server.
+    fn rounds(&self) -> usize {
+        20
+    }
+
     /// Lets store time pass. Only with [`Power::MovesTime`].
     fn pass(&self, ms: u64);
 
@@ -42,6 +47,16 @@ pub trait Arena: Send + Sync {
         if let Some(holder) = view.and_then(|view| view.holder) {
             self.pass(holder.remaining_ms);
         }
+    }
+
+    /// How long after its last grant or renewal a lease of this ttl is over for one who has watched it since.
+    fn over_after_ms(&self, ttl_ms: u64) -> u64 {
+        ttl_ms
+    }
+
+    /// Lets the time pass for which `advance` has closed the store, however that store counts it.
+    fn open_again(&self, closed_for_ms: u64) {
+        self.pass(closed_for_ms);
     }
 
     /// Sets the wall clock forward or back and leaves store time alone. Only with [`Power::MovesWall`].
@@ -81,11 +96,14 @@ pub enum Power {
     TellsEvents,
     /// `advance` works.
     Advances,
+    /// The store has a clock of its own: a lease runs out by it, watched or not, that is noted without anybody asking,
+    /// and all handles agree on when something happened.
+    OwnClock,
 }
 
 impl Power {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 8] = [
+    pub const ALL: [Power; 9] = [
         Power::MovesTime,
         Power::StandsStill,
         Power::MovesWall,
@@ -94,6 +112,7 @@ impl Power {
         Power::NoticesLeaving,
         Power::TellsEvents,
         Power::Advances,
+        Power::OwnClock,
     ];
 
     pub(super) fn lacking(self) -> &'static str {
@@ -106,6 +125,7 @@ impl Power {
             Power::NoticesLeaving => "it does not notice that a caller has gone",
             Power::TellsEvents => "it tells no events",
             Power::Advances => "it cannot be advanced",
+            Power::OwnClock => "it has no clock of its own",
         }
     }
 }

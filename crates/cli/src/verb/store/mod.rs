@@ -5,6 +5,8 @@ mod advance;
 mod backup;
 #[cfg(feature = "file")]
 mod check;
+#[cfg(feature = "object")]
+mod probe;
 #[cfg(feature = "file")]
 mod restore;
 mod status;
@@ -46,6 +48,8 @@ impl Args {
 verbs! { Verb:
     Status = status,
     Advance = advance,
+    #[cfg(feature = "object")]
+    Probe = probe,
     #[cfg(feature = "file")]
     Backup = backup,
     #[cfg(feature = "file")]

@@ -40,7 +40,7 @@ pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Ground) -> Verdi
         assert_held_by(g.try_take("k", "B"), &a);
         g.pass(1);
     } else {
-        g.pass(g.ttl_ms());
+        g.pass(g.arena.over_after_ms(g.ttl_ms()));
     }
     g.take("k", "B");
     assert_lost(g.renew(&a), &a, How::Expired);
@@ -67,6 +67,7 @@ pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verd
 /// is answered and a key can be had.
 pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
+    g.needs(Power::OwnClock)?;
     let survivor = g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 4, ..g.ask("survivor", "A") });
     let dying: Vec<Held> = (0..MANY).map(|nth| g.take(&format!("dying/{nth:04}"), "A")).collect();
     g.pass(g.ttl_ms());

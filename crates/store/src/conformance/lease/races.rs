@@ -13,11 +13,10 @@ use super::super::ground::{Ground, Held, assert_held_by, assert_lost, key, keys,
 use crate::lease::{AcquireRequest, Which};
 
 const CONTENDERS: usize = 12;
-const ROUNDS: usize = 20;
 
 /// R02: many reclaim the same dead lease: exactly one wins, and every loser sees the winner.
 pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let dead = g.take_and_run_out(&name, "A");
         let answers = at_once(CONTENDERS, |nth| g.try_take(&name, &format!("contender-{nth}")));
@@ -35,7 +34,7 @@ pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Ground) -> Verdict {
 
 /// R02: a key that was never held is taken exactly once.
 pub(super) fn a_new_key_is_taken_exactly_once(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let answers = at_once(CONTENDERS, |nth| g.try_take(&name, &format!("contender-{nth}")));
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
@@ -45,7 +44,7 @@ pub(super) fn a_new_key_is_taken_exactly_once(g: &Ground) -> Verdict {
 
 /// R13: the same request sent many times at once gets one lease.
 pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let request = AcquireRequest { hold_age_ms: 1, ..g.ask(&format!("k/{round}"), "A") };
         let held = at_once(CONTENDERS, |_| g.take_with(request.clone()));
         assert!(held.iter().all(|again| again.token == held[0].token));
@@ -56,7 +55,7 @@ pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Ground) -> 
 
 /// R04, R11: renewals and a revocation at once: whatever the order, the lease is over afterwards.
 pub(super) fn a_revocation_beats_renewals_under_way(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         at_once(4, |nth| {
@@ -74,7 +73,7 @@ pub(super) fn a_revocation_beats_renewals_under_way(g: &Ground) -> Verdict {
 
 /// R12: a release and the holder's own heartbeats at once: it stays released.
 pub(super) fn a_release_beats_heartbeats_under_way(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         at_once(4, |nth| {
@@ -92,7 +91,7 @@ pub(super) fn a_release_beats_heartbeats_under_way(g: &Ground) -> Verdict {
 
 /// R01: a stale release and a newcomer at once: the newcomer keeps what it got.
 pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let a = g.take_and_run_out(&name, "A");
         let taken = at_once(2, |nth| {
@@ -111,7 +110,7 @@ pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Ground) -> Verdict {
 
 /// P9: two operators revoke at once: the hold ends once, and each token is consumed once.
 pub(super) fn two_revocations_at_once_end_one_hold(g: &Ground) -> Verdict {
-    for round in 0..ROUNDS {
+    for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         let which = || Which::Key { key: key(&name), only_token: Some(a.token) };
@@ -126,7 +125,7 @@ pub(super) fn two_revocations_at_once_end_one_hold(g: &Ground) -> Verdict {
 pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::NoticesLeaving)?;
-    for round in 0..2 * ROUNDS {
+    for round in 0..2 * g.arena.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         let waiting = Mutex::new(Some(g.stand_in_line(g.ask_to_wait(&name, "B"))));
@@ -157,7 +156,7 @@ pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Ground) -> Verd
     let inside = [const { AtomicU64::new(0) }; 2];
     let newest = [const { AtomicU64::new(0) }; 2];
     at_once(CONTENDERS, |nth| {
-        for _ in 0..ROUNDS {
+        for _ in 0..g.arena.rounds() {
             let any = AcquireRequest {
                 keys: keys(&["k/0", "k/1"]),
                 ..g.ask_to_wait("k/0", &format!("hand-{nth}"))

@@ -55,7 +55,7 @@ pub(super) fn a_lease_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
         g.pass(1_000);
         assert!(waiting.answer().expect("a key that came free").token > a.token);
     } else {
-        g.pass(g.ttl_ms() + 1_000);
+        g.pass(g.arena.over_after_ms(g.ttl_ms()) + 1_000);
         assert!(g.take("k", "B").token > a.token);
     }
     Ok(())
@@ -65,6 +65,7 @@ pub(super) fn a_lease_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
 pub(super) fn a_lease_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::MovesTime)?;
+    g.needs(Power::OwnClock)?;
     let a = g.take("k", "A");
     g.arena.restart();
     g.pass(g.ttl_ms());
@@ -186,13 +187,13 @@ pub(super) fn an_advance_holds_over_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Advances)?;
     g.needs(Power::MovesTime)?;
     let a = g.take("k", "A");
-    g.advance(1_000).expect("an advance");
+    let advanced = g.advance(1_000).expect("an advance");
     g.arena.restart();
     match g.acquire(g.ask("k", "B")) {
         Err(StoreError::Unavailable { .. }) => {}
         other => panic!("granted too early: {other:?}"),
     }
-    g.pass(g.ttl_ms());
+    g.arena.open_again(advanced.closed_for_ms);
     assert!(g.take("k", "B").token.get() > a.token.get() + 1_000);
     assert!(g.take("never-heard-of", "B").token.get() > 1_000);
     assert!(g.in_namespace("never-heard-of").take("k", "B").token.get() > 1_000);

@@ -121,8 +121,8 @@ pub(super) fn after_an_advance_no_token_comes_twice(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let a = g.take("known", "A");
     g.release(&a).expect("a live lease");
-    g.advance(1_000).expect("an advance");
-    g.pass(g.ttl_ms());
+    let advanced = g.advance(1_000).expect("an advance");
+    g.arena.open_again(advanced.closed_for_ms);
     let elsewhere = g.in_namespace("never-heard-of");
     for (world, name) in [(g, "known"), (g, "unknown"), (&elsewhere, "unknown")] {
         let token = world.take(name, "B").token;
@@ -136,8 +136,8 @@ pub(super) fn a_hold_id_that_advance_ended_stays_ended(g: &Ground) -> Verdict {
     g.needs(Power::Advances)?;
     g.needs(Power::MovesTime)?;
     let a = g.take("k", "A");
-    g.advance(10).expect("an advance");
-    g.pass(g.ttl_ms());
+    let advanced = g.advance(10).expect("an advance");
+    g.arena.open_again(advanced.closed_for_ms);
     let again = AcquireRequest { hold_age_ms: g.ttl_ms(), ..a.request.clone() };
     assert_ended(g.try_with(again), &a, How::Advanced);
     Ok(())
@@ -183,8 +183,8 @@ pub(super) fn at_the_cap_nothing_is_granted_and_nothing_wraps(g: &Ground) -> Ver
     g.needs(Power::MovesTime)?;
     let first = g.take("k", "A");
     g.release(&first).expect("a live lease");
-    g.advance(TOKEN_MAX - 3 - first.token.get()).expect("an advance");
-    g.pass(g.ttl_ms());
+    let advanced = g.advance(TOKEN_MAX - 3 - first.token.get()).expect("an advance");
+    g.arena.open_again(advanced.closed_for_ms);
     let last = loop {
         let held = g.take("k", "A");
         assert!(held.token.get() < TOKEN_MAX);

@@ -1,0 +1,160 @@
+//! An object that lets no stale holder write, on the three clouds.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
+#![allow(dead_code, unreachable_pub, reason = "what the servers can do is used elsewhere too")]
+
+#[path = "../../store/tests/object/gcs.rs"]
+mod gcs;
+#[path = "../../store/tests/object/servers.rs"]
+mod servers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold::clock::ManualClock;
+use fencehold::fence::{FenceError, FencedObject, Pass};
+use fencehold::store::LeaseStore;
+use fencehold::{Fencehold, Key, Owner, Token};
+use fencehold_store::object::{Cas as _, ObjectPlace, ObjectStore, Seed, Storage, over_after_ms};
+use servers::Server;
+
+const CLOUDS: [Server; 3] = [Server::Moto, Server::Gcs, Server::Azurite];
+
+/// An object beside the leases of a test.
+fn beside(place: &ObjectPlace) -> ObjectPlace {
+    let mut object = place.clone();
+    object.prefix = format!("{}/report", place.prefix);
+    object
+}
+
+fn pass(token: u64, owner: &str) -> Pass {
+    Pass::new(Key::new("reports/daily").unwrap(), Token::new(token)).shown_by(Owner::new(owner).unwrap())
+}
+
+fn assert_stale(answer: Result<(), FenceError>, shown_token: u64, highest_token: u64, by: &str) {
+    match answer {
+        Err(FenceError::Stale { shown, highest, raised_by, .. }) => {
+            assert_eq!((shown.get(), highest.get()), (shown_token, highest_token));
+            assert_eq!(raised_by.as_ref().map(Owner::as_str), Some(by));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A token below the highest is refused, and what is there stays.
+#[tokio::test]
+async fn a_stale_holder_is_refused_and_changes_nothing() {
+    for server in CLOUDS {
+        let object = FencedObject::open_place(beside(&server.place())).await.unwrap();
+        assert_eq!(object.read().await.unwrap(), None);
+        object.write(pass(33, "A"), "by A\n").await.unwrap();
+        object.write(pass(34, "B"), "by B\n").await.unwrap();
+        assert_stale(object.write(pass(33, "A"), "late\n").await, 33, 34, "B");
+        assert_stale(object.raise(pass(33, "A")).await, 33, 34, "B");
+        assert_eq!(object.read().await.unwrap().as_deref(), Some(&b"by B\n"[..]), "{server:?}");
+        object.write(pass(34, "B"), "again\n").await.expect("the same token is its own");
+        assert_eq!(object.mark().await.unwrap().unwrap().1.token, Token::new(34));
+    }
+}
+
+/// R18: A (33) is paused, B (34) holds and has not written; raised at acquisition, the fence refuses A all the same, and
+/// keeps the content that was there.
+#[tokio::test]
+async fn a_raised_fence_refuses_the_holder_before_although_nothing_new_was_written() {
+    for server in CLOUDS {
+        let object = FencedObject::open_place(beside(&server.place())).await.unwrap();
+        object.raise(pass(32, "A")).await.unwrap();
+        assert_eq!(object.read().await.unwrap(), None, "{server:?}: raised is not written");
+        object.write(pass(33, "A"), "by A\n").await.unwrap();
+        object.raise(pass(34, "B")).await.unwrap();
+        assert_stale(object.write(pass(33, "A"), "late\n").await, 33, 34, "B");
+        assert_eq!(object.read().await.unwrap().as_deref(), Some(&b"by A\n"[..]), "{server:?}");
+    }
+}
+
+/// Whatever the order in which many write at once, what is left is the highest's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_that_write_at_once_the_highest_is_left() {
+    for server in CLOUDS {
+        let object = FencedObject::open_place(beside(&server.place())).await.unwrap();
+        let writes: Vec<_> = (1..=8)
+            .map(|token| {
+                let object = object.clone();
+                tokio::spawn(async move {
+                    let answer = object.write(pass(token, "any"), format!("{token}")).await;
+                    assert!(matches!(answer, Ok(()) | Err(FenceError::Stale { .. })), "{answer:?}");
+                })
+            })
+            .collect();
+        for write in writes {
+            write.await.unwrap();
+        }
+        assert_eq!(object.read().await.unwrap().as_deref(), Some(&b"8"[..]), "{server:?}");
+    }
+}
+
+/// An object is fenced for one key; and one that was written past a fence is left alone.
+#[tokio::test]
+async fn another_key_and_an_unfenced_object_are_refused_untouched() {
+    let place = Server::Moto.place();
+    let object = FencedObject::open_place(beside(&place)).await.unwrap();
+    object.write(pass(5, "A"), "x").await.unwrap();
+    let other = object
+        .write(Pass::new(Key::new("other").unwrap(), Token::new(9)), "y")
+        .await
+        .unwrap_err();
+    assert!(other.to_string().contains("fenced for the key reports/daily, not for other"), "{other}");
+    let plain = Storage::open(&place).unwrap();
+    plain.create("plain", b"hello".to_vec(), Duration::from_secs(10)).await.unwrap();
+    let mut bare = place.clone();
+    bare.prefix = format!("{}/plain", place.prefix);
+    let refused = FencedObject::open_place(bare)
+        .await
+        .unwrap()
+        .write(pass(1, "A"), "z")
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("not written through a fence"), "{refused}");
+}
+
+/// A holder that does not run for longer than its ttl loses its lease to one who has watched; when it wakes, its late
+/// write is refused by the object, whatever it believes.
+#[tokio::test]
+async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() {
+    for server in CLOUDS {
+        let place = server.place();
+        // Each on a machine of its own: neither boot-time clocks nor wall clocks agree.
+        let (holders, contenders) = (ManualClock::new(), ManualClock::new());
+        contenders.pass(77_000_000);
+        contenders.set_wall(1_800_000_000_000 + 3_600_000);
+        let connect = async |clock: &ManualClock, name: &str| {
+            let clock = Arc::new(clock.clone());
+            let store = ObjectStore::open(&place, clock.clone(), Seed::draw().unwrap()).unwrap();
+            let store: Arc<dyn LeaseStore> = Arc::new(store);
+            Fencehold::builder()
+                .store(store)
+                .clock(clock)
+                .owner(name)
+                .connect()
+                .await
+                .unwrap()
+        };
+        let (a, b) = (connect(&holders, "A").await, connect(&contenders, "B").await);
+        let object = FencedObject::open_place(beside(&place)).await.unwrap();
+        let ttl = Duration::from_secs(30);
+        let lease = a.lease("reports/daily").ttl(ttl).acquire().await.unwrap();
+        object.write(&lease, "by A\n").await.unwrap();
+        // A's clock stands still: it is stopped. B watches on its own.
+        assert!(b.lease("reports/daily").ttl(ttl).try_acquire().await.is_err());
+        contenders.pass(over_after_ms(30_000) - 1);
+        assert!(b.lease("reports/daily").ttl(ttl).try_acquire().await.is_err(), "{server:?}: too early");
+        contenders.pass(1);
+        let newer = b.lease("reports/daily").ttl(ttl).try_acquire().await.unwrap();
+        object.raise(&newer).await.unwrap();
+        let late = object.write(&lease, "late\n").await;
+        assert!(matches!(late, Err(FenceError::Stale { .. })), "{server:?}: {late:?}");
+        assert_eq!(object.read().await.unwrap().as_deref(), Some(&b"by A\n"[..]));
+        drop(lease);
+        newer.release().await.unwrap();
+    }
+}

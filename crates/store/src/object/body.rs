@@ -1,0 +1,324 @@
+//! What is in the object of one key: JSON, for people who look into the bucket too.
+//!
+//! No machine can read another's boot-time clock, so moments are kept as ages: how long before this write something was.
+//! Whoever reads it counts back from the moment at which it first saw this writing, which makes everything look a
+//! little younger than it is and nothing older. Times of day are for people only.
+//!
+//! Never rename or reuse a field: add one, or raise the version.
+
+use std::num::NonZeroU64;
+
+use fencehold_core::lease::{Ending, History, Hold, How, Record};
+use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Stamp, Task, Token};
+use serde::{Deserialize, Serialize};
+
+const VERSION: u8 = 1;
+
+/// What is kept of one key, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Body {
+    /// The version of this format.
+    fencehold: u8,
+    pub(super) namespace: Namespace,
+    pub(super) key: Key,
+    /// The newest token ever given or consumed.
+    token: Token,
+    hold: Option<KeptHold>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    endings: Vec<KeptEnding>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forgotten_age_ms: Option<u64>,
+    /// After `store advance`: nobody is granted the key until this writing was seen for that long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) closed_ms: Option<u64>,
+    /// The longest ttl that was ever granted.
+    #[serde(default)]
+    pub(super) longest_ttl_ms: u64,
+    /// Grows by one with every write.
+    pub(super) seq: u64,
+    /// No two writes have the same, so that a writer recognises its own, and no renewal writes the bytes that were
+    /// there before.
+    pub(super) nonce: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptHold {
+    /// Recognises the hold id; does not reveal it.
+    hash: String,
+    owner: Owner,
+    task: Option<Task>,
+    ttl_ms: u64,
+    /// How long this writing lasts: the ttl, or what `max_age` leaves of it.
+    lasts_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_age_ms: Option<NonZeroU64>,
+    #[serde(default)]
+    priority: i16,
+    age_ms: u64,
+    since_wall_ms: u64,
+    /// For people: nothing is decided by it.
+    expires_at_wall_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptEnding {
+    token: Token,
+    hash: String,
+    owner: Owner,
+    task: Option<Task>,
+    how: How,
+    age_ms: u64,
+    at_wall_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Owner>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+}
+
+/// What a write adds to the record itself.
+pub(super) struct Writing {
+    pub(super) now: Stamp,
+    /// How long the hold lasts from now, if there is one.
+    pub(super) lasts_ms: u64,
+    pub(super) closed_ms: Option<u64>,
+    pub(super) nonce: String,
+}
+
+impl Body {
+    /// The next writing of a key's object.
+    pub(super) fn next(
+        before: Option<&Body>,
+        namespace: &Namespace,
+        key: &Key,
+        record: &Record,
+        writing: Writing,
+    ) -> Self {
+        let Writing { now, lasts_ms, closed_ms, nonce } = writing;
+        let age_ms = |at: Stamp| now.store_ms.saturating_sub(at.store_ms);
+        let hold = record.hold.as_ref().map(|hold| KeptHold {
+            hash: to_hex(hold.hash),
+            owner: hold.owner.clone(),
+            task: hold.task.clone(),
+            ttl_ms: hold.ttl_ms,
+            lasts_ms,
+            max_age_ms: hold.max_age_ms,
+            priority: hold.priority,
+            age_ms: age_ms(hold.since),
+            since_wall_ms: hold.since.wall_ms,
+            expires_at_wall_ms: now.wall_ms.saturating_add(lasts_ms),
+        });
+        let endings = record.endings().iter().map(|ending| KeptEnding {
+            token: ending.token,
+            hash: to_hex(ending.hash),
+            owner: ending.owner.clone(),
+            task: ending.task.clone(),
+            how: ending.how,
+            age_ms: age_ms(ending.at),
+            at_wall_ms: ending.at.wall_ms,
+            by: ending.by.clone(),
+            reason: ending.reason.clone(),
+        });
+        let forgotten_at_ms = record.history.as_ref().and_then(|history| history.forgotten_at_ms);
+        let longest_ttl_ms = record.hold.as_ref().map_or(0, |hold| hold.ttl_ms);
+        Body {
+            fencehold: VERSION,
+            namespace: namespace.clone(),
+            key: key.clone(),
+            token: record.counter,
+            hold,
+            endings: endings.collect(),
+            forgotten_age_ms: forgotten_at_ms.map(|at_ms| now.store_ms.saturating_sub(at_ms)),
+            closed_ms,
+            longest_ttl_ms: before.map_or(0, |before| before.longest_ttl_ms).max(longest_ttl_ms),
+            seq: before.map_or(0, |before| before.seq).saturating_add(1),
+            nonce,
+        }
+    }
+
+    /// The bytes of the object.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Plain data with text for keys: serialising it into memory cannot fail.
+        serde_json::to_vec_pretty(self).unwrap_or_default()
+    }
+
+    /// Reads an object, or says what is wrong with it.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            fencehold: u8,
+        }
+        let Versioned { fencehold } = serde_json::from_slice(bytes)
+            .map_err(|error| format!("it is not one of Fencehold's: {error}"))?;
+        if fencehold != VERSION {
+            return Err(format!("it has the unknown version {fencehold}"));
+        }
+        serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+    }
+
+    /// How long the hold of this writing lasts.
+    pub(super) fn lasts_ms(&self) -> Option<u64> {
+        self.hold.as_ref().map(|hold| hold.lasts_ms)
+    }
+
+    /// The ttl of the hold.
+    pub(super) fn ttl_ms(&self) -> Option<u64> {
+        self.hold.as_ref().map(|hold| hold.ttl_ms)
+    }
+
+    /// The record, its moments counted back from `base_ms` on the reader's own clock.
+    pub(super) fn record(&self, base_ms: u64) -> Result<Record, String> {
+        let before = |age_ms: u64| base_ms.saturating_sub(age_ms);
+        let hold = self.hold.as_ref().map(|kept| {
+            Ok::<_, String>(Hold {
+                hash: from_hex(&kept.hash)?,
+                owner: kept.owner.clone(),
+                task: kept.task.clone(),
+                ttl_ms: kept.ttl_ms,
+                max_age_ms: kept.max_age_ms,
+                since: Stamp { store_ms: before(kept.age_ms), wall_ms: kept.since_wall_ms },
+                priority: kept.priority,
+                notice: None,
+            })
+        });
+        let endings = self.endings.iter().map(|kept| {
+            Ok::<_, String>(Ending {
+                token: kept.token,
+                hash: from_hex(&kept.hash)?,
+                owner: kept.owner.clone(),
+                task: kept.task.clone(),
+                how: kept.how,
+                at: Stamp { store_ms: before(kept.age_ms), wall_ms: kept.at_wall_ms },
+                by: kept.by.clone(),
+                reason: kept.reason.clone(),
+            })
+        });
+        let endings = endings.collect::<Result<Vec<_>, _>>()?;
+        let forgotten_at_ms = self.forgotten_age_ms.map(before);
+        let history = (!endings.is_empty() || forgotten_at_ms.is_some())
+            .then(|| Box::new(History { endings, forgotten_at_ms }));
+        Ok(Record { counter: self.token, hold: hold.transpose()?, history })
+    }
+}
+
+/// What `store advance` leaves for keys that it has never heard of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Floor {
+    fencehold: u8,
+    /// Every token given from now on is larger.
+    #[serde(rename = "floor")]
+    pub(super) token: Token,
+    /// Nobody is granted a new key until this writing was seen for that long.
+    pub(super) closed_ms: u64,
+    pub(super) nonce: String,
+}
+
+impl Floor {
+    pub(super) fn new(token: Token, closed_ms: u64, nonce: String) -> Self {
+        Floor { fencehold: VERSION, token, closed_ms, nonce }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Numbers and a text: serialising them into memory cannot fail.
+        serde_json::to_vec_pretty(self).unwrap_or_default()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+    }
+}
+
+fn to_hex(hash: HoldHash) -> String {
+    use std::fmt::Write as _;
+    hash.as_bytes().iter().fold(String::with_capacity(32), |mut text, byte| {
+        // Writing into a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hex(text: &str) -> Result<HoldHash, String> {
+    let bad = || "it is damaged: a hash is not 32 hexadecimal digits".to_owned();
+    let digits = text.as_bytes();
+    if digits.len() != 32 {
+        return Err(bad());
+    }
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).map_err(|_| bad())?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| bad())?;
+    }
+    Ok(HoldHash::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> (Record, Body) {
+        let owner = Owner::new("host/7").unwrap();
+        let now = Stamp { store_ms: 1_000_000, wall_ms: 5_000 };
+        let endings = How::ALL.iter().zip(1..).map(|(how, nth)| Ending {
+            token: Token::new(nth),
+            hash: HoldHash::from_bytes([0x9f; 16]),
+            owner: owner.clone(),
+            task: Task::new("run-1").ok(),
+            how: *how,
+            at: Stamp { store_ms: 900_000 + nth, wall_ms: 7 },
+            by: Some(owner.clone()),
+            reason: Reason::new("stuck").ok(),
+        });
+        let record = Record {
+            counter: Token::new(9),
+            hold: Some(Hold {
+                hash: HoldHash::from_bytes([3; 16]),
+                owner: owner.clone(),
+                task: None,
+                ttl_ms: 30_000,
+                max_age_ms: NonZeroU64::new(99_000),
+                since: Stamp { store_ms: 999_000, wall_ms: 4_000 },
+                priority: -4,
+                notice: None,
+            }),
+            history: Some(Box::new(History { endings: endings.collect(), forgotten_at_ms: Some(800_000) })),
+        };
+        let writing = Writing { now, lasts_ms: 29_000, closed_ms: None, nonce: "n-1".to_owned() };
+        let body = Body::next(None, &Namespace::default(), &Key::new("k").unwrap(), &record, writing);
+        (record, body)
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_kept() {
+        let (record, body) = full();
+        let read = Body::decode(&body.encode()).unwrap();
+        assert_eq!(read, body);
+        assert_eq!(read.record(1_000_000), Ok(record));
+        assert_eq!((read.lasts_ms(), read.longest_ttl_ms, read.seq), (Some(29_000), 30_000, 1));
+    }
+
+    #[test]
+    fn another_machine_counts_from_when_it_first_saw_it() {
+        let (_, body) = full();
+        let record = body.record(77_000).unwrap();
+        assert_eq!(record.hold.unwrap().since.store_ms, 76_000, "held for a second when it was written");
+        assert_eq!(
+            record.history.unwrap().forgotten_at_ms,
+            Some(0),
+            "never before the clock's own beginning"
+        );
+    }
+
+    #[test]
+    fn damaged_bytes_give_an_error_and_never_a_panic() {
+        let good = full().1.encode();
+        for cut in 0..good.len() {
+            assert!(Body::decode(&good[..cut]).is_err());
+        }
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x15;
+            let _ = Body::decode(&bad).and_then(|body| body.record(5));
+        }
+        assert!(Body::decode(br#"{"fencehold":2}"#).unwrap_err().contains("unknown version 2"));
+        assert!(Body::decode(b"hello").unwrap_err().contains("not one of Fencehold's"));
+    }
+}

@@ -1,0 +1,245 @@
+//! Changing one key: read, decide, write on the condition that nothing came between, and find out what became of it.
+//!
+//! An *attempt* is a write whose outcome is not known. It is settled by its nonce: whoever reads that nonce knows that
+//! the attempt was carried out. While the object still is what the attempt was based on, the attempt may yet arrive, so
+//! it is never taken for lost: the write is sent again on the same condition, and at most one of the two can succeed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
+use fencehold_core::{Fact, Key, Namespace, Refusal, Stamp, Token};
+
+use super::body::{Body, Writing};
+use super::cas::{CasError, Written};
+use super::inner::Inner;
+use super::name;
+use super::observe::{Seen, closed};
+use crate::error::StoreError;
+
+/// How often others may come first, or answers be lost, before the caller is told.
+const ROUNDS_MAX: u32 = 64;
+/// The pause after an answer that was lost: doubled each time, up to the cap.
+const PAUSE_MS: u64 = 50;
+const PAUSE_MS_MAX: u64 = 2_000;
+
+/// One key, and how long one request about it may take.
+pub(super) struct Spot<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) key: &'a Key,
+    pub(super) name: String,
+    pub(super) limit: Duration,
+    /// Whether something was sent whose outcome is not known (yet).
+    pub(super) unsure: &'a AtomicBool,
+}
+
+impl<'a> Spot<'a> {
+    pub(super) fn new(
+        namespace: &'a Namespace,
+        key: &'a Key,
+        limit: Duration,
+        unsure: &'a AtomicBool,
+    ) -> Result<Self, StoreError> {
+        Ok(Spot { namespace, key, name: name::of(namespace, key)?, limit, unsure })
+    }
+}
+
+/// Where a change starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// From what is there now.
+    Read,
+    /// From what this handle saw last: one request less for whoever wrote last, and the same answer for anybody else.
+    Last,
+}
+
+/// What to do about a record.
+pub(super) enum Next {
+    /// Let the rules decide this.
+    Ask(Command),
+    /// It is done already.
+    Answer(Result<Outcome, Refusal>),
+}
+
+/// What came of it.
+pub(super) struct Changed {
+    pub(super) reply: Result<Outcome, Refusal>,
+    /// The moment before the write that counts was sent; where nothing had to be written, of the decision.
+    pub(super) at_ms: u64,
+    /// What the decision was based on.
+    pub(super) seen: Option<Seen>,
+}
+
+struct Attempt {
+    body: Body,
+    changed: Changed,
+}
+
+impl Inner {
+    /// Changes one key. `next` is asked anew whenever the record turns out to be another; the flag says whether an
+    /// earlier attempt may have been carried out, and overwritten since.
+    pub(super) async fn change(
+        &self,
+        spot: &Spot<'_>,
+        start: Start,
+        mut next: impl FnMut(&Record, bool) -> Next + Send,
+    ) -> Result<Changed, StoreError> {
+        let mut attempts: Vec<Attempt> = Vec::new();
+        let mut last_why = String::new();
+        let mut cached = start == Start::Last;
+        for round in 0..ROUNDS_MAX {
+            let known = if std::mem::take(&mut cached) { self.seen.last(&spot.name) } else { None };
+            let remembered = known.is_some();
+            let seen = match known {
+                Some(seen) => Some(seen),
+                None => match self.look(&spot.name, spot.limit).await {
+                    Ok(seen) => seen,
+                    Err(error) if attempts.is_empty() => return Err(error),
+                    Err(error) => {
+                        last_why = error.to_string();
+                        self.pause(round).await;
+                        continue;
+                    }
+                },
+            };
+            if let Some(seen) = &seen
+                && let Some(at) = attempts.iter().position(|attempt| attempt.body.nonce == seen.body.nonce)
+            {
+                let Attempt { body, changed } = attempts.swap_remove(at);
+                self.seen.wrote(&spot.name, seen.version.clone(), body, changed.at_ms);
+                spot.unsure.store(false, Ordering::SeqCst);
+                return Ok(changed);
+            }
+            let floor = match &seen {
+                Some(_) => Token::NONE,
+                None => self.floor_of_new_keys(spot.limit).await?,
+            };
+            self.pace(seen.as_ref()).await;
+            let now = self.clock.now();
+            let record = self.record_of(spot.key, seen.as_ref())?;
+            let command = match next(&record, !attempts.is_empty()) {
+                Next::Ask(command) => command,
+                Next::Answer(reply) => return Ok(Changed { reply, at_ms: now.store_ms, seen }),
+            };
+            let term = seen.as_ref().map_or(Term::Free, |seen| seen.term(now));
+            let decision = decide(&Standing { now, floor, term }, &record, &command);
+            let writes = decision.record.is_some() || decision.deadline != Change::Keep;
+            if remembered && !writes {
+                // What is remembered may be long past: only a write, which is checked where it lands, may rely on it.
+                continue;
+            }
+            self.alarm(spot.key, &decision);
+            let granted = matches!(&decision.reply, Ok(Outcome::Granted(grant)) if !grant.resumed);
+            if granted && let Some(ms) = seen.as_ref().and_then(|seen| seen.closed_in_ms(now)) {
+                return Err(closed(ms));
+            }
+            let changed = Changed { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
+            if !writes {
+                spot.unsure.store(false, Ordering::SeqCst);
+                return Ok(changed);
+            }
+            let body = self.next_body(spot, seen.as_ref(), &record, &command, &decision, now);
+            spot.unsure.store(true, Ordering::SeqCst);
+            let bytes = body.encode();
+            let written = match &seen {
+                Some(seen) => self.cas.swap(&spot.name, &seen.version, bytes, spot.limit).await,
+                None => self.cas.create(&spot.name, bytes, spot.limit).await,
+            };
+            match written {
+                Ok(Written::Won(version)) => {
+                    self.seen.wrote(&spot.name, version, body, now.store_ms);
+                    spot.unsure.store(false, Ordering::SeqCst);
+                    return Ok(changed);
+                }
+                Ok(Written::Lost) => spot.unsure.store(!attempts.is_empty(), Ordering::SeqCst),
+                Ok(Written::Unknown { why }) => {
+                    tracing::debug!(key = %spot.key, why, "the outcome of a write is not known: reading it back");
+                    last_why = why;
+                    attempts.push(Attempt { body, changed });
+                    self.pause(round).await;
+                }
+                Err(error) if attempts.is_empty() => {
+                    spot.unsure.store(false, Ordering::SeqCst);
+                    return Err(error.into_store_error(&self.place));
+                }
+                Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
+                    last_why = why;
+                    self.pause(round).await;
+                }
+            }
+        }
+        if attempts.is_empty() {
+            let why = format!("{}: others changed it {ROUNDS_MAX} times in a row", spot.key);
+            return Err(StoreError::Unavailable { why });
+        }
+        Err(StoreError::Unknown { why: format!("{}: {last_why}", spot.key) })
+    }
+
+    fn next_body(
+        &self,
+        spot: &Spot<'_>,
+        seen: Option<&Seen>,
+        record: &Record,
+        command: &Command,
+        decision: &Decision,
+        now: Stamp,
+    ) -> Body {
+        let before = seen.map(|seen| &seen.body);
+        let lasts_ms = match decision.deadline {
+            Change::LastsMs(ms) => ms,
+            Change::Keep => before.and_then(Body::lasts_ms).unwrap_or(0),
+            Change::Clear => 0,
+        };
+        let longest_ttl_ms = before.map_or(0, |before| before.longest_ttl_ms);
+        let closed_ms = match command {
+            Command::Advance { .. } => Some(longest_ttl_ms.max(self.longest_ttl_ms())),
+            // A grant opens it again.
+            _ if matches!(decision.deadline, Change::LastsMs(_)) => None,
+            _ => before.and_then(|before| before.closed_ms),
+        };
+        let writing = Writing { now, lasts_ms, closed_ms, nonce: self.nonces.next() };
+        Body::next(before, spot.namespace, spot.key, decision.record.as_ref().unwrap_or(record), writing)
+    }
+
+    /// There are no events here; what must not go unnoticed is logged.
+    fn alarm(&self, key: &Key, decision: &Decision) {
+        for fact in &decision.facts {
+            match fact {
+                Fact::StoreRewound { shown_token, current_token } => tracing::error!(
+                    store = self.place, %key, shown = shown_token.get(), current = current_token.get(),
+                    "a token was shown that this store never gave: it was rewound; see `fencehold store advance`"
+                ),
+                Fact::StaleWriteBlocked { stale_token, current_token, .. } => tracing::info!(
+                    store = self.place, %key, stale = stale_token.get(), current = current_token.get(),
+                    "a holder whose hold is over was refused"
+                ),
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves an object alone for a moment after writing it: clouds take about one write a second of each.
+    async fn pace(&self, seen: Option<&Seen>) {
+        let Some(wrote_ms) = seen.filter(|seen| seen.own).map(|seen| seen.base_ms) else { return };
+        let until_ms = wrote_ms.saturating_add(self.options.write_gap_ms);
+        // A clock that is moved by hand says nothing about when the cloud will take the next write.
+        if let Some(wait) = self.clock.real_time_until(until_ms) {
+            sleep(wait).await;
+        }
+    }
+
+    async fn pause(&self, round: u32) {
+        let ms = PAUSE_MS.saturating_mul(1 << round.min(10)).min(PAUSE_MS_MAX);
+        sleep(Duration::from_millis(ms)).await;
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "spares the cloud's time, not the lease's: nothing is decided by it"
+)]
+async fn sleep(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}

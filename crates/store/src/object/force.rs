@@ -1,0 +1,164 @@
+//! Ending holds by force, and lifting all counters after the bucket was rewound.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use fencehold_core::lease::{Command, How, Outcome, Record, Revoked};
+use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
+
+use super::body::Floor;
+use super::cas::Written;
+use super::change::{Next, Spot, Start};
+use super::inner::{Inner, LIMIT};
+use super::name;
+use super::observe::{Seen, over_after_ms};
+use crate::error::StoreError;
+use crate::lease::{Advanced, RevokeRequest, RevokedLease, Which};
+
+/// How often another advance may come first.
+const ROUNDS_MAX: usize = 16;
+
+impl Inner {
+    pub(super) async fn revoke(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        request: &RevokeRequest,
+        unsure: &AtomicBool,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        if let Which::Key { key, only_token } = &request.which {
+            let revoked = self.revoke_one(namespace, key, *only_token, request, unsure).await?;
+            let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
+            return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
+        }
+        let mut ended = Vec::new();
+        let names = self.names(&name::folder(namespace)).await?;
+        for seen in self.look_at(names).await? {
+            let key = &seen.body.key;
+            let record = self.record_of(key, Some(&seen))?;
+            let view = self.view(&seen, &record);
+            let Some(holder) = view.holder else { continue };
+            let meant = match &request.which {
+                Which::Task(task) => holder.task.as_ref() == Some(task),
+                Which::Owner(owner) => holder.owner == *owner,
+                Which::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
+                Which::Key { .. } => false,
+            };
+            if !meant {
+                continue;
+            }
+            // Only the hold that was chosen: whoever comes after it was not meant.
+            if let Ok(revoked) = self.revoke_one(namespace, key, Some(view.token), request, unsure).await? {
+                ended.push(RevokedLease { key: key.clone(), revoked });
+            }
+        }
+        Ok(ended)
+    }
+
+    async fn revoke_one(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+        mut only_token: Option<Token>,
+        request: &RevokeRequest,
+        unsure: &AtomicBool,
+    ) -> Result<Result<Revoked, Refusal>, StoreError> {
+        let spot = Spot::new(namespace, key, LIMIT, unsure)?;
+        let mut tried: Option<Revoked> = None;
+        let changed = self
+            .change(&spot, Start::Read, |record, unsure| {
+                if unsure && let Some(done) = tried.take().filter(|tried| was_revoked(record, tried, request))
+                {
+                    return Next::Answer(Ok(Outcome::Revoked(done)));
+                }
+                if let Some(hold) = &record.hold {
+                    let (token, owner, task) = (record.counter, hold.owner.clone(), hold.task.clone());
+                    let consumed = token.lifted(1).unwrap_or(token);
+                    tried = Some(Revoked { token, consumed, owner, task });
+                    // Sent again, it is meant for the hold that it was meant for at first.
+                    only_token.get_or_insert(token);
+                }
+                let (by, reason) = (request.by.clone(), request.reason.clone());
+                Next::Ask(Command::Revoke { by, reason, only_token })
+            })
+            .await?;
+        Ok(match changed.reply {
+            Ok(Outcome::Revoked(revoked)) => Ok(revoked),
+            Ok(_) => Err(Refusal::NotHeld),
+            Err(refusal) => Err(refusal),
+        })
+    }
+
+    pub(super) async fn advance(
+        self: &Arc<Self>,
+        by: &Owner,
+        lift: u64,
+        unsure: &AtomicBool,
+    ) -> Result<Advanced, StoreError> {
+        if lift == 0 {
+            return Err(BadInput::new("lift", "must be more than 0").into());
+        }
+        let all = self.look_at(self.names(name::LEASES).await?).await?;
+        let before = self.look_at_floor(LIMIT).await?;
+        let floor = before.as_ref().map_or(Token::NONE, |before| before.body.token);
+        let exhausted = |key: &Key| StoreError::refused(key, Refusal::TokensExhausted);
+        for seen in &all {
+            let record = self.record_of(&seen.body.key, Some(seen))?;
+            record.counter.lifted(lift).ok_or_else(|| exhausted(&seen.body.key))?;
+            self.note_longest_ttl_ms(seen.body.longest_ttl_ms.max(seen.body.closed_ms.unwrap_or(0)));
+        }
+        self.note_longest_ttl_ms(before.as_ref().map_or(0, |before| before.body.closed_ms));
+        let lifted = floor.lifted(lift).ok_or_else(|| StoreError::Full {
+            what: "the tokens of new keys".to_owned(),
+            limit: fencehold_core::limits::TOKEN_MAX,
+        })?;
+        // New keys first: one that is made while the others are lifted starts above the floor.
+        self.raise_floor(before, lifted).await?;
+        let mut advanced = Advanced {
+            keys: all.len() as u64,
+            ended: 0,
+            closed_for_ms: over_after_ms(self.longest_ttl_ms()),
+        };
+        for seen in all {
+            let spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, unsure)?;
+            let mut held = false;
+            self.change(&spot, Start::Read, |record, unsure| {
+                // One attempt may have ended it already.
+                held |= !unsure && record.hold.is_some();
+                Next::Ask(Command::Advance { lift, by: by.clone() })
+            })
+            .await?;
+            advanced.ended += u64::from(held);
+        }
+        Ok(advanced)
+    }
+
+    async fn raise_floor(&self, mut before: Option<Seen<Floor>>, floor: Token) -> Result<(), StoreError> {
+        for _ in 0..ROUNDS_MAX {
+            let raised = Floor::new(floor, self.longest_ttl_ms(), self.nonces.next());
+            let bytes = raised.encode();
+            let written = match &before {
+                Some(before) => self.cas.swap(name::FLOOR, &before.version, bytes, LIMIT).await,
+                None => self.cas.create(name::FLOOR, bytes, LIMIT).await,
+            };
+            if let Written::Won(_) = written.map_err(|error| error.into_store_error(&self.place))? {
+                self.look_at_floor(LIMIT).await?;
+                return Ok(());
+            }
+            before = self.look_at_floor(LIMIT).await?;
+            if before.as_ref().is_some_and(|seen| seen.body.token >= floor) {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Unavailable { why: "others advance this store too".to_owned() })
+    }
+}
+
+/// Whether a revocation whose answer was lost is on record.
+fn was_revoked(record: &Record, tried: &Revoked, request: &RevokeRequest) -> bool {
+    record.endings().iter().any(|ending| {
+        ending.token == tried.token
+            && ending.how == How::Revoked
+            && ending.by.as_ref() == Some(&request.by)
+            && ending.reason.as_ref() == Some(&request.reason)
+    })
+}

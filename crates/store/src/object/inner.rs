@@ -1,0 +1,150 @@
+//! What all calls of a handle share, and reading.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fencehold_core::lease::Record;
+use fencehold_core::{Key, Token};
+
+use super::body::{Body, Floor};
+use super::cas::{Cas, Version};
+use super::name;
+use super::observe::{Observations, Seen, closed, closed_in_ms};
+use super::{ObjectOptions, Seed};
+use crate::capability::Capabilities;
+use crate::clock::Clock;
+use crate::error::StoreError;
+
+/// How long one request may take where no ttl says so.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+/// One request gets this part of a ttl, so that there is time for more than one.
+const LIMIT_PART: u64 = 6;
+/// No request gets less: a short ttl makes no network faster.
+const LIMIT_MS_MIN: u64 = 250;
+
+/// What all calls of a handle share.
+pub(super) struct Inner {
+    pub(super) cas: Arc<dyn Cas>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) can: Capabilities,
+    /// Its URL, without anything secret.
+    pub(super) place: String,
+    pub(super) options: ObjectOptions,
+    pub(super) seen: Observations,
+    pub(super) nonces: Nonces,
+    pub(super) closed: AtomicBool,
+    /// The floor as it was last read, and since when.
+    floor: std::sync::Mutex<Option<Seen<Floor>>>,
+    longest_ttl_ms: AtomicU64,
+}
+
+impl Inner {
+    pub(super) fn new(
+        cas: Arc<dyn Cas>,
+        clock: Arc<dyn Clock>,
+        can: Capabilities,
+        place: String,
+        options: ObjectOptions,
+        seed: Seed,
+    ) -> Self {
+        Inner {
+            cas,
+            clock,
+            can,
+            place,
+            options,
+            seen: Observations::default(),
+            nonces: Nonces { seed, next: AtomicU64::new(0) },
+            closed: AtomicBool::new(false),
+            floor: std::sync::Mutex::default(),
+            longest_ttl_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// How long one request about a lease of this ttl may take.
+    pub(super) fn limit(ttl_ms: u64) -> Duration {
+        Duration::from_millis((ttl_ms / LIMIT_PART).max(LIMIT_MS_MIN)).min(LIMIT)
+    }
+
+    /// Reads one object, and remembers since when it is what it is.
+    pub(super) async fn look(&self, name: &str, limit: Duration) -> Result<Option<Seen>, StoreError> {
+        let began = self.seen.begin();
+        let read = self.cas.read(name, limit).await;
+        let Some(object) = read.map_err(|error| error.into_store_error(&self.place))? else {
+            self.seen.absent(name, began);
+            return Ok(None);
+        };
+        let body = Body::decode(&object.body).map_err(|problem| self.unreadable(name, &problem))?;
+        // Only now: it may have been written at any moment before the answer arrived.
+        let now_ms = self.clock.now().store_ms;
+        Ok(Some(self.seen.saw(name, began, (object.version, body), now_ms)))
+    }
+
+    pub(super) fn record_of(&self, key: &Key, seen: Option<&Seen>) -> Result<Record, StoreError> {
+        let Some(seen) = seen else { return Ok(Record::default()) };
+        if seen.body.key != *key {
+            let problem = format!("it is the object of another key, {}", seen.body.key);
+            return Err(self.unreadable(key.as_str(), &problem));
+        }
+        seen.record().map_err(|problem| self.unreadable(key.as_str(), &problem))
+    }
+
+    fn unreadable(&self, what: &str, problem: &str) -> StoreError {
+        StoreError::Unusable { place: self.place.clone(), why: format!("{what} cannot be read: {problem}") }
+    }
+
+    /// The floor that `store advance` has left for keys without a record; refused while it keeps them closed.
+    pub(super) async fn floor_of_new_keys(&self, limit: Duration) -> Result<Token, StoreError> {
+        let Some(seen) = self.look_at_floor(limit).await? else { return Ok(Token::NONE) };
+        match closed_in_ms(seen.base_ms, seen.body.closed_ms, self.clock.now()) {
+            Some(ms) => Err(closed(ms)),
+            None => Ok(seen.body.token),
+        }
+    }
+
+    /// Reads the floor, and remembers since when it is what it is.
+    pub(super) async fn look_at_floor(&self, limit: Duration) -> Result<Option<Seen<Floor>>, StoreError> {
+        let read = self.cas.read(name::FLOOR, limit).await;
+        let Some(object) = read.map_err(|error| error.into_store_error(&self.place))? else {
+            return Ok(None);
+        };
+        let body = Floor::decode(&object.body).map_err(|problem| self.unreadable(name::FLOOR, &problem))?;
+        Ok(Some(self.saw_floor(object.version, body)))
+    }
+
+    fn saw_floor(&self, version: Version, body: Floor) -> Seen<Floor> {
+        let mut known = self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = known.as_ref()
+            && known.version == version
+            && known.body.nonce == body.nonce
+        {
+            return known.clone();
+        }
+        let base_ms = self.clock.now().store_ms;
+        known.insert(Seen { version, body, base_ms, own: false, noted: 0 }).clone()
+    }
+
+    /// The longest ttl that an advance has come across.
+    pub(super) fn longest_ttl_ms(&self) -> u64 {
+        self.longest_ttl_ms.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn note_longest_ttl_ms(&self, ttl_ms: u64) {
+        self.longest_ttl_ms.fetch_max(ttl_ms, Ordering::SeqCst);
+    }
+}
+
+/// Numbers that nobody else uses: a random seed, and a count.
+#[derive(Debug)]
+pub(super) struct Nonces {
+    seed: Seed,
+    next: AtomicU64,
+}
+
+impl Nonces {
+    pub(super) fn next(&self) -> String {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:032x}-{next}", u128::from_be_bytes(self.seed.0))
+    }
+}

@@ -1,0 +1,152 @@
+//! Looking around.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use fencehold_core::lease::{Ending, Record, Term};
+use fencehold_core::{Key, Namespace};
+use tokio::task::JoinSet;
+
+use super::inner::{Inner, LIMIT};
+use super::name;
+use super::observe::Seen;
+use super::take::AT_ONCE;
+use crate::engine::{check_limit, check_prefix};
+use crate::error::StoreError;
+use crate::lease::{EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreStatus};
+
+impl Inner {
+    pub(super) async fn get(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+    ) -> Result<Option<LeaseView>, StoreError> {
+        let seen = self.look(&name::of(namespace, key)?, LIMIT).await?;
+        let record = self.record_of(key, seen.as_ref())?;
+        Ok(seen.map(|seen| self.view(&seen, &record)))
+    }
+
+    /// A page of a list: names are listed whole each time, in the order of [`name::place`], and only as many objects
+    /// are read as the page has room for.
+    pub(super) async fn list(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        request: &ListRequest,
+    ) -> Result<LeasePage, StoreError> {
+        check_limit(request.limit)?;
+        check_prefix(request.prefix.as_ref())?;
+        let prefix = request.prefix.as_deref().unwrap_or_default();
+        let names = self.names(&name::folder(namespace)).await?;
+        let from = request.cursor.unwrap_or(0);
+        let mut due: BTreeMap<u64, String> = names
+            .into_iter()
+            .filter(|name| name::has_prefix(name, namespace, prefix))
+            .map(|name| (name::place(&name), name))
+            .filter(|(place, _)| *place >= from)
+            .collect();
+        let rest = due.keys().nth(request.limit).copied().map(|next| (next, due.split_off(&next)));
+        let next = rest.map(|(next, _)| next);
+        let seen = self.look_at(due.into_values().collect()).await?;
+        let mut leases = Vec::new();
+        for seen in seen {
+            let record = self.record_of(&seen.body.key, Some(&seen))?;
+            let view = self.view(&seen, &record);
+            if matches(&view, request) {
+                leases.push(view);
+            }
+        }
+        Ok(LeasePage { leases, next })
+    }
+
+    pub(super) async fn status(self: &Arc<Self>) -> Result<StoreStatus, StoreError> {
+        let seen = self.look_at(self.names(name::LEASES).await?).await?;
+        let now = self.clock.now();
+        let held = seen.iter().filter(|seen| matches!(seen.term(now), Term::Live { .. })).count();
+        Ok(StoreStatus {
+            store: self.can.store.to_owned(),
+            keys: seen.len() as u64,
+            held: held as u64,
+            ..StoreStatus::default()
+        })
+    }
+
+    pub(super) async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        self.cas
+            .list(folder, LIMIT)
+            .await
+            .map_err(|error| error.into_store_error(&self.place))
+    }
+
+    /// Reads many objects, many at once.
+    pub(super) async fn look_at(self: &Arc<Self>, names: Vec<String>) -> Result<Vec<Seen>, StoreError> {
+        let mut waiting = names.into_iter();
+        let mut under_way = JoinSet::new();
+        let mut seen = Vec::new();
+        loop {
+            while under_way.len() < AT_ONCE
+                && let Some(name) = waiting.next()
+            {
+                let inner = Arc::clone(self);
+                under_way.spawn(async move { inner.look(&name, LIMIT).await });
+            }
+            match under_way.join_next().await {
+                None => return Ok(seen),
+                Some(Ok(found)) => seen.extend(found?),
+                Some(Err(_)) => return Err(StoreError::Unavailable { why: "the call broke off".to_owned() }),
+            }
+        }
+    }
+
+    pub(super) fn view(&self, seen: &Seen, record: &Record) -> LeaseView {
+        let now = self.clock.now();
+        let holder = match (seen.term(now), &record.hold) {
+            (Term::Live { remaining_ms }, Some(hold)) => Some(HolderView {
+                owner: hold.owner.clone(),
+                task: hold.task.clone(),
+                ttl_ms: hold.ttl_ms,
+                max_age_ms: hold.max_age_ms.map(NonZeroU64::get),
+                priority: hold.priority,
+                age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
+                since_wall_ms: hold.since.wall_ms,
+                renewed_ms_ago: seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms)),
+                remaining_ms,
+                notice: None,
+                yield_in_ms: None,
+            }),
+            _ => None,
+        };
+        LeaseView {
+            key: seen.body.key.clone(),
+            token: record.counter,
+            holder,
+            waiters: 0,
+            endings: record.endings().iter().map(view_ending).collect(),
+        }
+    }
+}
+
+fn view_ending(ending: &Ending) -> EndingView {
+    EndingView {
+        token: ending.token,
+        owner: ending.owner.clone(),
+        task: ending.task.clone(),
+        how: ending.how,
+        at_wall_ms: ending.at.wall_ms,
+        by: ending.by.clone(),
+        reason: ending.reason.clone(),
+    }
+}
+
+fn matches(view: &LeaseView, request: &ListRequest) -> bool {
+    let holder = view.holder.as_ref();
+    let owner = request
+        .owner
+        .as_ref()
+        .is_none_or(|owner| holder.is_some_and(|holder| holder.owner == *owner));
+    let task = request
+        .task
+        .as_ref()
+        .is_none_or(|task| holder.is_some_and(|holder| holder.task.as_ref() == Some(task)));
+    (holder.is_some() || request.include_free) && owner && task
+}

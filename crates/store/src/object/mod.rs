@@ -1,0 +1,288 @@
+//! `s3://`, `gs://`, `az://`: leases in object storage, with no server at all.
+//!
+//! Nouns: a [`Cas`] is storage that writes on a condition; a *writing* is one version of an object; the *body* is what
+//! is in it: the record of one key, a fresh nonce and a sequence number. An *observation* is since when a handle has seen
+//! the same writing. A *change* reads, lets the rules decide, and writes on the condition that the writing is still the
+//! one that was read; an *attempt* is a write whose outcome is not known.
+//!
+//! - The token is a counter in the body: no cloud's version numbers are promised to grow.
+//! - Release writes 'free' and keeps the counter. No lease's object is ever deleted.
+//! - A contender takes over when it has seen the same writing for [`over_after_ms`] of what it lasts.
+//!
+//! Deliberately absent: waiting in line, preemption and events, which would need somebody who is always there; retries
+//! of conditional writes that know nothing of their content.
+
+mod body;
+mod cas;
+mod change;
+mod cloud;
+mod force;
+#[cfg(feature = "gates")]
+mod gate;
+mod inner;
+mod look;
+mod name;
+mod observe;
+mod place;
+mod probe;
+mod runtime;
+mod storage;
+mod take;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencehold_core::{Key, Owner, Refusal, Token};
+
+pub use cas::{Cas, CasError, Object, Version, Written};
+pub use cloud::Cloud;
+#[cfg(feature = "gates")]
+pub use gate::{Fate, Gate, Request};
+use inner::Inner;
+pub use observe::over_after_ms;
+pub use place::{ObjectPlace, Scheme};
+pub use probe::{Check, ProbeReport, Verdict, probe};
+use runtime::Runtime;
+pub use storage::{Storage, probe_place};
+
+use crate::capability::Capabilities;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::lease::{
+    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
+    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
+};
+
+/// How long a call may go on after its caller's patience, to say what is known.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How a store in object storage is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObjectOptions {
+    /// The shortest ttl. Lower it only for tests and for storage of your own close by.
+    pub ttl_ms_min: u64,
+    /// How long an object is left alone after this handle has written it. Google Cloud Storage takes about one write a
+    /// second of one object.
+    pub write_gap_ms: u64,
+    /// Whether opening proves that the storage keeps its conditions.
+    pub probe: bool,
+}
+
+impl Default for ObjectOptions {
+    fn default() -> Self {
+        ObjectOptions { ttl_ms_min: 15_000, write_gap_ms: 1_000, probe: true }
+    }
+}
+
+/// 128 random bits that no other handle has: what makes its nonces its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed(pub [u8; 16]);
+
+impl Seed {
+    /// Draws one.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whoever opens a store by its URL has no randomness to give"
+    )]
+    pub fn draw() -> Result<Self, StoreError> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits)
+            .map_err(|error| StoreError::Unavailable { why: format!("no randomness can be had: {error}") })?;
+        Ok(Seed(bits))
+    }
+}
+
+/// Leases in object storage.
+pub struct ObjectStore {
+    inner: Arc<Inner>,
+    runtime: Arc<Runtime>,
+}
+
+impl fmt::Debug for ObjectStore {
+    /// Where it is, and nothing of what it has seen: hashes of hold ids are among that.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectStore")
+            .field("place", &self.inner.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ObjectStore {
+    /// Opens the store that a place names, with credentials as that cloud's tools find them. Unless the place says
+    /// otherwise, the storage is probed first: one that lets two writers win is refused. Once a process is enough.
+    pub fn open(place: &ObjectPlace, clock: Arc<dyn Clock>, seed: Seed) -> Result<Self, StoreError> {
+        let runtime = Runtime::start()?;
+        let cloud = Arc::new(Cloud::open(place)?);
+        if place.options.probe {
+            let (cas, place) = (Arc::clone(&cloud), place.clone());
+            runtime.run_blocking(async move { probe::once(&*cas, &place, seed).await })?;
+        }
+        Ok(Self::on(cloud, place, clock, seed, runtime))
+    }
+
+    /// Opens a store on storage that is there already, without probing it.
+    pub fn open_on(
+        cas: Arc<dyn Cas>,
+        place: &ObjectPlace,
+        clock: Arc<dyn Clock>,
+        seed: Seed,
+    ) -> Result<Self, StoreError> {
+        Ok(Self::on(cas, place, clock, seed, Runtime::start()?))
+    }
+
+    fn on(
+        cas: Arc<dyn Cas>,
+        place: &ObjectPlace,
+        clock: Arc<dyn Clock>,
+        seed: Seed,
+        runtime: Arc<Runtime>,
+    ) -> Self {
+        let can = Capabilities {
+            store: place.scheme.name(),
+            fair: false,
+            waits: false,
+            preempts: false,
+            durable: true,
+            jobs: false,
+            ttl_ms_min: place.options.ttl_ms_min,
+        };
+        let inner = Inner::new(cas, clock, can, place.to_string(), place.options, seed);
+        ObjectStore { inner: Arc::new(inner), runtime }
+    }
+
+    /// Runs a call on the store's own thread, for as long as its caller's patience lasts.
+    async fn run<T, F>(
+        &self,
+        call: &Call,
+        act: impl FnOnce(Arc<Inner>, Arc<AtomicBool>) -> F,
+        orphaned: impl FnOnce(Arc<Inner>, T) -> Orphan + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        if self.inner.closed.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable { why: "this store was closed".to_owned() });
+        }
+        let unsure = Arc::new(AtomicBool::new(false));
+        let act = act(Arc::clone(&self.inner), Arc::clone(&unsure));
+        let inner = Arc::clone(&self.inner);
+        let patience_ms = call.patience_ms;
+        let limited = async move {
+            let patience = Duration::from_millis(patience_ms).saturating_add(GRACE);
+            match tokio::time::timeout(patience, act).await {
+                Ok(answer) => answer,
+                Err(_) if unsure.load(Ordering::SeqCst) => {
+                    let why = format!("no answer came from {} within {patience_ms} ms", inner.place);
+                    Err(StoreError::Unknown { why })
+                }
+                Err(_) => {
+                    let why = format!("{} did not answer within {patience_ms} ms", inner.place);
+                    Err(StoreError::Unavailable { why })
+                }
+            }
+        };
+        let inner = Arc::clone(&self.inner);
+        let orphaned = move |answer: Result<T, StoreError>| -> Orphan {
+            match answer {
+                Ok(answer) => orphaned(inner, answer),
+                Err(_) => Box::pin(async {}),
+            }
+        };
+        self.runtime.run(limited, orphaned).await
+    }
+}
+
+/// What is left to do when nobody is there any more to take an answer.
+type Orphan = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// For answers that need nothing done when nobody takes them.
+fn let_go<T>(_: Arc<Inner>, _: T) -> Orphan {
+    Box::pin(async {})
+}
+
+#[async_trait]
+impl LeaseStore for ObjectStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.can
+    }
+
+    /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        let namespace = call.namespace.clone();
+        let (hold, ours) = (request.hold, call.namespace.clone());
+        self.run(
+            call,
+            |inner, unsure| async move { inner.acquire(&namespace, request, &unsure).await },
+            move |inner, acquired| {
+                // Granted to one who has gone (R14): given back at once.
+                let unseen = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+                Box::pin(async move {
+                    let _ = inner.release(&ours, vec![unseen], &Arc::default()).await;
+                })
+            },
+        )
+        .await
+    }
+
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+        let namespace = call.namespace.clone();
+        let act = |inner: Arc<Inner>, unsure| async move { inner.renew(&namespace, holds, &unsure).await };
+        self.run(call, act, let_go).await
+    }
+
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        let namespace = call.namespace.clone();
+        let act = |inner: Arc<Inner>, unsure| async move { inner.release(&namespace, holds, &unsure).await };
+        self.run(call, act, let_go).await
+    }
+
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+        let namespace = call.namespace.clone();
+        let act = |inner: Arc<Inner>, unsure: Arc<AtomicBool>| async move {
+            inner.revoke(&namespace, &request, &unsure).await
+        };
+        self.run(call, act, let_go).await
+    }
+
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+        let namespace = call.namespace.clone();
+        let act = |inner: Arc<Inner>, _| async move { inner.get(&namespace, &key).await };
+        self.run(call, act, let_go).await
+    }
+
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+        let namespace = call.namespace.clone();
+        let act = |inner: Arc<Inner>, _| async move { inner.list(&namespace, &request).await };
+        self.run(call, act, let_go).await
+    }
+
+    async fn events(&self, _: &Call, _: EventsRequest) -> Result<EventPage, StoreError> {
+        let what = "tell events: a bucket keeps only how the last holds of each key ended".to_owned();
+        Err(StoreError::Unsupported { store: self.inner.can.store.to_owned(), what })
+    }
+
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+        let act = |inner: Arc<Inner>, unsure: Arc<AtomicBool>| async move {
+            inner.advance(&by, lift, &unsure).await
+        };
+        self.run(call, act, let_go).await
+    }
+
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+        self.run(call, |inner, _| async move { inner.status().await }, let_go).await
+    }
+
+    async fn close(&self) {
+        self.inner.closed.store(true, Ordering::SeqCst);
+        self.runtime.idle().await;
+    }
+}

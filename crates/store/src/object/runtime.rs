@@ -1,0 +1,116 @@
+//! The thread on which a handle's requests are made: callers may be on any executor, or on none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use crate::error::StoreError;
+
+/// How long closing waits for what is under way.
+const IDLE_WITHIN: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Runtime {
+    handle: tokio::runtime::Handle,
+    /// Dropped to end the thread.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// How many calls are under way.
+    open: watch::Sender<usize>,
+}
+
+impl Runtime {
+    pub(super) fn start() -> Result<Arc<Self>, StoreError> {
+        let fault = |error: std::io::Error| StoreError::Unavailable {
+            why: format!("no thread could be started: {error}"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(fault)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name("fencehold-object".to_owned())
+            .spawn(move || {
+                let _ = runtime.block_on(stopped);
+                // What is still under way is left to itself: its outcome is unknown to everybody.
+                runtime.shutdown_background();
+            })
+            .map_err(fault)?;
+        let open = watch::Sender::new(0);
+        Ok(Arc::new(Runtime { handle, stop: Mutex::new(Some(stop)), open }))
+    }
+
+    /// Carries a call out. If its caller has gone by the time of the answer, `orphaned` is done with it.
+    pub(super) async fn run<T, O>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+        orphaned: impl FnOnce(Result<T, StoreError>) -> O + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        O: Future<Output = ()> + Send,
+    {
+        let (sender, answer) = oneshot::channel();
+        let open = Open::new(&self.open);
+        self.handle.spawn(async move {
+            let answer = call.await;
+            if let Err(answer) = sender.send(answer) {
+                orphaned(answer).await;
+            }
+            drop(open);
+        });
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(StoreError::Unknown { why: "the store's thread ended".to_owned() }),
+        }
+    }
+
+    /// The same for a caller that can wait.
+    pub(super) fn run_blocking<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (sender, answer) = std::sync::mpsc::channel();
+        self.handle.spawn(async move {
+            // The caller waits below.
+            let _ = sender.send(call.await);
+        });
+        let ended = || StoreError::Unavailable { why: "the store's thread ended".to_owned() };
+        answer.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Waits until nothing is under way, but not for ever.
+    pub(super) async fn idle(&self) {
+        let mut open = self.open.subscribe();
+        let (done, idle) = oneshot::channel();
+        self.handle.spawn(async move {
+            let _ = tokio::time::timeout(IDLE_WITHIN, open.wait_for(|open| *open == 0)).await;
+            let _ = done.send(());
+        });
+        let _ = idle.await;
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// One call that is under way.
+struct Open(watch::Sender<usize>);
+
+impl Open {
+    fn new(open: &watch::Sender<usize>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Open(open.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}

@@ -1,0 +1,96 @@
+//! Storage with a thread of its own, for whoever needs no lease store on it: fences, and `store probe`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::Seed;
+use super::cas::{Cas, CasError, Object, Version, Written};
+use super::cloud::Cloud;
+use super::place::ObjectPlace;
+use super::probe::{ProbeReport, once, probe};
+use super::runtime::Runtime;
+use crate::error::StoreError;
+
+/// One of the three clouds, to be used from any executor.
+#[derive(Debug)]
+pub struct Storage {
+    cloud: Arc<Cloud>,
+    runtime: Arc<Runtime>,
+}
+
+impl Storage {
+    /// Opens a place, with credentials as that cloud's tools find them. Unless the place says otherwise, it is probed
+    /// first; once a process is enough. Waits for answers: not to be called from an executor.
+    pub fn open(place: &ObjectPlace) -> Result<Self, StoreError> {
+        let storage = Storage { cloud: Arc::new(Cloud::open(place)?), runtime: Runtime::start()? };
+        if place.options.probe {
+            let (cloud, place, seed) = (Arc::clone(&storage.cloud), place.clone(), Seed::draw()?);
+            storage.runtime.run_blocking(async move { once(&*cloud, &place, seed).await })?;
+        }
+        Ok(storage)
+    }
+
+    async fn run<T, F>(&self, act: impl FnOnce(Arc<Cloud>) -> F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let act = act(Arc::clone(&self.cloud));
+        self.runtime.run(async move { Ok(act.await) }, |_| async {}).await.ok()
+    }
+}
+
+/// Probes a place, whatever this process knows of it. Waits for answers: not to be called from an executor.
+pub fn probe_place(place: &ObjectPlace) -> Result<ProbeReport, StoreError> {
+    let (cloud, runtime, seed) = (Cloud::open(place)?, Runtime::start()?, Seed::draw()?);
+    let place = place.clone();
+    runtime.run_blocking(async move { probe(&cloud, &place, seed).await })
+}
+
+/// What a call says whose thread has ended.
+fn broken_off() -> CasError {
+    CasError::Unavailable { why: "the storage's thread ended".to_owned() }
+}
+
+#[async_trait]
+impl Cas for Storage {
+    async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError> {
+        let name = name.to_owned();
+        let read = self.run(|cloud| async move { cloud.read(&name, limit).await }).await;
+        read.unwrap_or_else(|| Err(broken_off()))
+    }
+
+    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<Written, CasError> {
+        let name = name.to_owned();
+        let created = self.run(|cloud| async move { cloud.create(&name, body, limit).await }).await;
+        created.unwrap_or_else(|| Ok(Written::Unknown { why: "the storage's thread ended".to_owned() }))
+    }
+
+    async fn swap(
+        &self,
+        name: &str,
+        version: &Version,
+        body: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Written, CasError> {
+        let (name, version) = (name.to_owned(), version.clone());
+        let swapped = self
+            .run(|cloud| async move { cloud.swap(&name, &version, body, limit).await })
+            .await;
+        swapped.unwrap_or_else(|| Ok(Written::Unknown { why: "the storage's thread ended".to_owned() }))
+    }
+
+    async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError> {
+        let folder = folder.to_owned();
+        let list = self.run(|cloud| async move { cloud.list(&folder, limit).await }).await;
+        list.unwrap_or_else(|| Err(broken_off()))
+    }
+
+    async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError> {
+        let name = name.to_owned();
+        let removed = self.run(|cloud| async move { cloud.remove(&name, limit).await }).await;
+        removed.unwrap_or_else(|| Err(broken_off()))
+    }
+}

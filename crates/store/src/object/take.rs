@@ -1,0 +1,208 @@
+//! Taking keys, keeping them, giving them back.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use fencehold_core::lease::{Acquire, Command, Outcome, Renewal};
+use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
+use tokio::task::JoinSet;
+
+use super::change::{Changed, Next, Spot, Start};
+use super::inner::{Inner, LIMIT};
+use super::observe::sooner;
+use crate::engine::{check_acquire, check_batch};
+use crate::error::StoreError;
+use crate::lease::{AcquireRequest, Acquired, HoldRef, Renewed};
+
+/// How many objects are read or written at once.
+pub(super) const AT_ONCE: usize = 16;
+
+impl Inner {
+    pub(super) async fn acquire(
+        &self,
+        namespace: &Namespace,
+        mut request: AcquireRequest,
+        unsure: &AtomicBool,
+    ) -> Result<Acquired, StoreError> {
+        ttl::check(request.ttl_ms, self.options.ttl_ms_min)?;
+        check_acquire(&request)?;
+        let entered_ms = self.clock.now().store_ms;
+        if request.keys.len() > 1 && request.hold_age_ms > 0 {
+            self.find_own(namespace, &mut request).await?;
+        }
+        let mut soonest: Option<(Key, Refusal)> = None;
+        for (nth, key) in request.keys.iter().enumerate() {
+            let spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), unsure)?;
+            let changed = self.take(&spot, &request, nth == 0).await?;
+            match changed.reply {
+                Ok(Outcome::Granted(mut grant)) => {
+                    let mut waited_ms = changed.at_ms.saturating_sub(entered_ms);
+                    if grant.resumed {
+                        waited_ms = 0;
+                        let remaining_ms = |seen: &super::observe::Seen| {
+                            seen.remaining_ms(grant.remaining_ms, request.hold_age_ms)
+                        };
+                        grant.remaining_ms = changed.seen.as_ref().map_or(1, remaining_ms);
+                    }
+                    return Ok(Acquired { key: key.clone(), grant, waited_ms });
+                }
+                Err(held @ Refusal::Held { .. }) => {
+                    if soonest.as_ref().is_none_or(|(_, known)| sooner(&held, known)) {
+                        soonest = Some((key.clone(), held));
+                    }
+                }
+                Err(refusal) => return Err(StoreError::refused(key, refusal)),
+                Ok(_) => return Err(StoreError::refused(key, Refusal::NotHeld)),
+            }
+        }
+        let Some((key, refusal)) = soonest else {
+            return Err(StoreError::Unavailable { why: "none of the keys could be looked at".to_owned() });
+        };
+        if request.yield_within_ms.is_some() {
+            let what = format!("ask the holder of {key} to yield ({refusal})");
+            return Err(StoreError::Unsupported { store: self.can.store.to_owned(), what });
+        }
+        Err(StoreError::refused(&key, refusal))
+    }
+
+    async fn take(
+        &self,
+        spot: &Spot<'_>,
+        request: &AcquireRequest,
+        first: bool,
+    ) -> Result<Changed, StoreError> {
+        let acquire = Acquire {
+            hash: request.hold.hash(),
+            hold_age_ms: request.hold_age_ms,
+            owner: request.owner.clone(),
+            task: request.task.clone(),
+            ttl_ms: request.ttl_ms,
+            max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
+            priority: request.priority,
+            // What was seen of the first key says nothing of another.
+            seen_token: request.seen_token.filter(|_| first),
+        };
+        self.change(spot, Start::Read, |_, unsure| {
+            // What was sent may have been granted, and ended since.
+            let hold_age_ms = if unsure { acquire.hold_age_ms.max(1) } else { acquire.hold_age_ms };
+            Next::Ask(Command::Acquire(Acquire { hold_age_ms, ..acquire.clone() }))
+        })
+        .await
+    }
+
+    /// A hold id that was sent before may have been granted any of the keys: on that one it is judged, and on no other.
+    async fn find_own(&self, namespace: &Namespace, request: &mut AcquireRequest) -> Result<(), StoreError> {
+        let hash = request.hold.hash();
+        let mut forgetful = None;
+        for nth in 0..request.keys.len() {
+            let key = &request.keys[nth];
+            let name = super::name::of(namespace, key)?;
+            let seen = self.look(&name, Inner::limit(request.ttl_ms)).await?;
+            let record = self.record_of(key, seen.as_ref())?;
+            if record.knows(hash) {
+                request.seen_token = request.seen_token.filter(|_| nth == 0);
+                request.keys = vec![request.keys.swap_remove(nth)];
+                return Ok(());
+            }
+            if record.may_have_forgotten(self.clock.now().store_ms, request.hold_age_ms) {
+                forgetful.get_or_insert_with(|| key.clone());
+            }
+        }
+        match forgetful {
+            Some(key) => Err(StoreError::refused(&key, Refusal::Ended { token: None, how: None })),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        holds: Vec<HoldRef>,
+        unsure: &Arc<AtomicBool>,
+    ) -> Result<Renewed, StoreError> {
+        check_batch("renewals", &holds)?;
+        let command = |hold: &HoldRef| Command::Renew { hash: hold.hold.hash(), token: hold.token };
+        let answers = self.each(namespace, holds, command, unsure).await?;
+        let renewal = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
+            Outcome::Renewed(renewal) => Ok::<Renewal, _>(renewal),
+            _ => Err(Refusal::WrongHold { token }),
+        };
+        Ok(Renewed { answers: answers.into_iter().map(renewal).collect(), waited_ms: 0 })
+    }
+
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        holds: Vec<HoldRef>,
+        unsure: &Arc<AtomicBool>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        check_batch("releases", &holds)?;
+        let command = |hold: &HoldRef| Command::Release { hash: hold.hold.hash(), token: hold.token };
+        let answers = self.each(namespace, holds, command, unsure).await?;
+        let released = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
+            Outcome::Released { token } => Ok(token),
+            _ => Err(Refusal::WrongHold { token }),
+        };
+        Ok(answers.into_iter().map(released).collect())
+    }
+
+    /// Does something about each hold, many at once; one answer for each, in order. The same hold twice is asked for
+    /// once: the same request gets the same answer.
+    async fn each(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        holds: Vec<HoldRef>,
+        command: impl Fn(&HoldRef) -> Command,
+        unsure: &Arc<AtomicBool>,
+    ) -> Result<Vec<(Result<Outcome, Refusal>, Token)>, StoreError> {
+        let mut places: HashMap<(Key, [u8; 16], Token), usize> = HashMap::new();
+        let mut once: Vec<(Key, Command)> = Vec::new();
+        let mut order: Vec<(usize, Token)> = Vec::with_capacity(holds.len());
+        for hold in &holds {
+            let same = (hold.key.clone(), *hold.hold.hash().as_bytes(), hold.token);
+            let at = *places.entry(same).or_insert_with(|| {
+                once.push((hold.key.clone(), command(hold)));
+                once.len() - 1
+            });
+            order.push((at, hold.token));
+        }
+        let mut answers: Vec<Option<Result<Outcome, Refusal>>> = vec![None; once.len()];
+        let mut waiting = once.into_iter().enumerate();
+        let mut under_way = JoinSet::new();
+        loop {
+            while under_way.len() < AT_ONCE
+                && let Some((at, (key, command))) = waiting.next()
+            {
+                let (inner, namespace, unsure) = (Arc::clone(self), namespace.clone(), Arc::clone(unsure));
+                under_way.spawn(async move { (at, inner.one(&namespace, &key, command, &unsure).await) });
+            }
+            match under_way.join_next().await {
+                None => break,
+                Some(Ok((at, answer))) => answers[at] = Some(answer?),
+                Some(Err(_)) => return Err(StoreError::Unknown { why: "the call broke off".to_owned() }),
+            }
+        }
+        let lost = || StoreError::Unknown { why: "the call broke off".to_owned() };
+        order
+            .into_iter()
+            .map(|(at, token)| Ok((answers.get(at).cloned().flatten().ok_or_else(lost)?, token)))
+            .collect()
+    }
+
+    async fn one(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+        command: Command,
+        unsure: &AtomicBool,
+    ) -> Result<Result<Outcome, Refusal>, StoreError> {
+        let mut spot = Spot::new(namespace, key, LIMIT, unsure)?;
+        if let Some(ttl_ms) = self.seen.last(&spot.name).and_then(|seen| seen.body.ttl_ms()) {
+            spot.limit = Inner::limit(ttl_ms);
+        }
+        let changed = self.change(&spot, Start::Last, |_, _| Next::Ask(command.clone())).await?;
+        Ok(changed.reply)
+    }
+}

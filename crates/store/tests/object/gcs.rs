@@ -1,0 +1,212 @@
+//! A small Google Cloud Storage for tests: the JSON API as far as OpenDAL speaks it, with conditions that are checked
+//! and carried out under one lock, and generations that are unique but do *not* grow.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// An object as it is kept.
+struct Kept {
+    body: Vec<u8>,
+    generation: u64,
+}
+
+#[derive(Default)]
+struct Bucket {
+    objects: BTreeMap<String, Kept>,
+    /// Uploads that were opened: for which name, and on which condition.
+    uploads: HashMap<u64, (String, Option<u64>)>,
+    numbers: u64,
+}
+
+impl Bucket {
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Unique, and all over the place: multiplication by an odd number is one to one on 48 bits.
+    fn generation(&mut self) -> u64 {
+        (self.number().wrapping_mul(0x5851_f42d_4c95) & 0xffff_ffff_ffff) | 1 << 50
+    }
+
+    /// Whether the object has this generation; 0: there is none.
+    fn holds(&self, name: &str, condition: Option<u64>) -> bool {
+        let generation = self.objects.get(name).map_or(0, |kept| kept.generation);
+        condition.is_none_or(|wanted| wanted == generation)
+    }
+
+    fn write(&mut self, name: &str, condition: Option<u64>, body: Vec<u8>) -> Answer {
+        if !self.holds(name, condition) {
+            return Answer::refusal(412, "conditionNotMet");
+        }
+        let generation = self.generation();
+        self.objects.insert(name.to_owned(), Kept { body, generation });
+        Answer::json(&metadata(name, &self.objects[name]))
+    }
+}
+
+/// Starts it on a free port, for as long as the process lasts.
+pub fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let bucket = Arc::clone(&bucket);
+            thread::spawn(move || serve(&stream, address, &bucket));
+        }
+    });
+    address
+}
+
+/// Serves one connection to its end. A client that goes away is no fault.
+fn serve(stream: &TcpStream, address: SocketAddr, bucket: &Mutex<Bucket>) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let mut words = line.split_whitespace();
+        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let mut length = 0;
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header).ok()?;
+            let Some((name, value)) = header.split_once(':') else { break };
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let answer = answer(&method, &target, body, address, &mut bucket.lock().unwrap());
+        answer.send(stream, method == "HEAD")?;
+    }
+}
+
+fn answer(method: &str, target: &str, body: Vec<u8>, address: SocketAddr, bucket: &mut Bucket) -> Answer {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let query: HashMap<String, String> = query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), decode(value)))
+        .collect();
+    let condition = query.get("ifGenerationMatch").and_then(|text| text.parse().ok());
+    let upload = query.get("upload_id").and_then(|id| id.parse::<u64>().ok());
+    let name = query.get("name").cloned().unwrap_or_default();
+    if path.starts_with("/upload/") {
+        return match (method, query.get("uploadType").map(String::as_str), upload) {
+            ("POST", Some("media"), _) => bucket.write(&name, condition, body),
+            ("POST", Some("resumable"), None) => {
+                if !bucket.holds(&name, condition) {
+                    return Answer::refusal(412, "conditionNotMet");
+                }
+                let id = bucket.number();
+                bucket.uploads.insert(id, (name, condition));
+                let location = format!("http://{address}{path}?uploadType=resumable&upload_id={id}");
+                Answer { headers: vec![("Location", location)], ..Answer::json("{}") }
+            }
+            ("PUT", _, Some(id)) => match bucket.uploads.remove(&id) {
+                Some((name, condition)) => bucket.write(&name, condition, body),
+                None => Answer::refusal(404, "notFound"),
+            },
+            _ => Answer::refusal(400, "invalid"),
+        };
+    }
+    let Some((_, object)) = path.split_once("/o") else { return Answer::refusal(400, "invalid") };
+    if object.is_empty() {
+        return list(bucket, &query);
+    }
+    let name = decode(object.trim_start_matches('/'));
+    let Some(kept) = bucket.objects.get(&name) else { return Answer::refusal(404, "notFound") };
+    match method {
+        "GET" if query.get("alt").is_some_and(|alt| alt == "media") => Answer {
+            headers: vec![
+                ("x-goog-generation", kept.generation.to_string()),
+                ("ETag", format!("\"{}\"", kept.generation)),
+            ],
+            ..Answer { status: 200, headers: vec![], body: kept.body.clone() }
+        },
+        "GET" => Answer::json(&metadata(&name, kept)),
+        "DELETE" if bucket.holds(&name, condition) => {
+            bucket.objects.remove(&name);
+            Answer { status: 204, headers: vec![], body: vec![] }
+        }
+        _ => Answer::refusal(412, "conditionNotMet"),
+    }
+}
+
+/// Pages of two hundred, so that there is more than one in the tests.
+fn list(bucket: &Bucket, query: &HashMap<String, String>) -> Answer {
+    let prefix = query.get("prefix").cloned().unwrap_or_default();
+    let from = query.get("pageToken").cloned().unwrap_or_default();
+    let mut found = bucket
+        .objects
+        .iter()
+        .filter(|(name, _)| name.starts_with(&prefix) && name.as_str() > from.as_str());
+    let page: Vec<_> = found.by_ref().take(200).collect();
+    let items: Vec<String> = page.iter().map(|(name, kept)| metadata(name, kept)).collect();
+    let next = match (found.next(), page.last()) {
+        (Some(_), Some((name, _))) => format!(",\"nextPageToken\":\"{name}\""),
+        _ => String::new(),
+    };
+    Answer::json(&format!("{{\"kind\":\"storage#objects\",\"items\":[{}]{next}}}", items.join(",")))
+}
+
+fn metadata(name: &str, kept: &Kept) -> String {
+    let Kept { body, generation } = kept;
+    format!(
+        "{{\"kind\":\"storage#object\",\"name\":\"{name}\",\"bucket\":\"leases\",\"generation\":\"{generation}\",\
+         \"size\":\"{}\",\"etag\":\"{generation}\",\"contentType\":\"application/json\",\"md5Hash\":\"\",\
+         \"updated\":\"2026-01-01T00:00:00.000Z\"}}",
+        body.len()
+    )
+}
+
+struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(text: &str) -> Self {
+        Answer { status: 200, headers: vec![], body: text.as_bytes().to_vec() }
+    }
+
+    fn refusal(status: u16, reason: &str) -> Self {
+        let text = format!(
+            "{{\"error\":{{\"code\":{status},\"message\":\"{reason}\",\"errors\":[{{\"reason\":\"{reason}\"}}]}}}}"
+        );
+        Answer { status, ..Answer::json(&text) }
+    }
+
+    fn send(self, mut stream: &TcpStream, bodiless: bool) -> Option<()> {
+        let length = ("Content-Length", self.body.len().to_string());
+        let headers = self.headers.into_iter().chain([length]);
+        let lines: Vec<String> = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("HTTP/1.1 {} X\r\n{}", self.status, lines.concat());
+        let mut bytes = format!("{head}\r\n").into_bytes();
+        if !bodiless {
+            bytes.extend(self.body);
+        }
+        stream.write_all(&bytes).ok()
+    }
+}
+
+/// Undoes `%2F` and the like.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let pair = after.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let decoded = pair
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+            .filter(|_| *first == b'%');
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

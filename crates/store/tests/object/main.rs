@@ -1,0 +1,54 @@
+//! Leases in object storage, against servers that stand for the clouds.
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    unreachable_pub,
+    missing_docs,
+    reason = "a test may stop at anything"
+)]
+#![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
+
+mod arena;
+mod clocks;
+mod counts;
+mod faults;
+mod gcs;
+mod probe;
+mod races;
+mod servers;
+mod stage;
+mod twins;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arena::ObjectArena;
+use fencehold_core::{HoldId, Key, Owner};
+use fencehold_store::AcquireRequest;
+use servers::Server;
+
+/// The ttl that tests use: nothing runs out by itself.
+pub const TTL_MS: u64 = 30_000;
+
+/// An ordinary try, by a hold id that nobody else has.
+pub fn ask(key: &str, owner: &str) -> AcquireRequest {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut bits = [0x3c; 16];
+    bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    let hold = HoldId::from_random(bits);
+    AcquireRequest::new(Key::new(key).unwrap(), hold, Owner::new(owner).unwrap(), TTL_MS)
+}
+
+mod s3 {
+    use super::{ObjectArena, Server};
+    fencehold_store::lease_conformance!(|| ObjectArena::on(Server::Moto));
+}
+
+mod gs {
+    use super::{ObjectArena, Server};
+    fencehold_store::lease_conformance!(|| ObjectArena::on(Server::Gcs));
+}
+
+mod az {
+    use super::{ObjectArena, Server};
+    fencehold_store::lease_conformance!(|| ObjectArena::on(Server::Azurite));
+}

@@ -4,17 +4,14 @@ use crate::process;
 
 /// How often everything is run.
 const ROUNDS: usize = 20;
+/// How often each fault of an etcd cluster happens in one round: 200 times in all.
+const ETCD_ROUNDS: &str = "10";
 
 pub(crate) fn run() -> Result<(), String> {
     for round in 1..=ROUNDS {
         println!("round {round} of {ROUNDS}");
-        process::run(&mut process::cargo(&[
-            "test",
-            "--workspace",
-            "--all-features",
-            "--tests",
-            "--no-fail-fast",
-        ]))?;
+        let args = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"];
+        process::run(process::cargo(&args).env("FENCEHOLD_ETCD_ROUNDS", ETCD_ROUNDS))?;
     }
     Ok(())
 }

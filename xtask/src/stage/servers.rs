@@ -12,6 +12,7 @@ use crate::{install, process, workspace};
 
 /// Programs, and the Debian packages that have them.
 const DEBIAN: &[(&str, &str)] = &[
+    ("etcd", "etcd-server"),
     // Sets the wall clock of one process.
     ("faketime", "faketime"),
     ("node", "nodejs"),

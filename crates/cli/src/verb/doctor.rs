@@ -91,6 +91,10 @@ impl Args {
         if let StoreUrl::File(directory) = &place.url {
             about_directory(&mut findings, directory);
         }
+        #[cfg(feature = "etcd")]
+        if let StoreUrl::Etcd(url) = &place.url {
+            about_members(&mut findings, url).await;
+        }
         let began_ms = boot_ms();
         match context.open_at(&place) {
             Err(failure) => findings.wrong("store", failure),
@@ -124,7 +128,9 @@ fn table(findings: &[Finding]) -> Table {
 }
 
 fn about_us(findings: &mut Findings, place: &Place) {
-    let stores = if cfg!(feature = "file") { "file:, memory:" } else { "memory: (built without file:)" };
+    let all = [("file:", cfg!(feature = "file")), ("etcd:", cfg!(feature = "etcd")), ("memory:", true)];
+    let built: Vec<_> = all.iter().filter(|(_, built)| *built).map(|(store, _)| *store).collect();
+    let stores = built.join(", ");
     findings.add(
         "version",
         Verdict::Fine,
@@ -211,6 +217,26 @@ fn about_directory(findings: &mut Findings, directory: &Path) {
                 }
                 (name, false) => findings.add("file system", Verdict::Fine, format!("{name}, {room}")),
             }
+        }
+    }
+}
+
+/// The versions of an etcd cluster.
+#[cfg(feature = "etcd")]
+async fn about_members(findings: &mut Findings, url: &fencehold_store::EtcdUrl) {
+    let found = match fencehold_store::etcd::EtcdStore::open(url, std::sync::Arc::new(SystemClock)) {
+        Ok(store) => store.members(&Call::new(Namespace::default())).await,
+        Err(error) => Err(error),
+    };
+    let members = match found {
+        Ok(members) => members,
+        Err(error) => return findings.wrong("member", Failure::of_store(error, &url.to_string())),
+    };
+    for member in members {
+        let says = format!("{} is etcd {}", member.name, member.version);
+        match member.warning {
+            None => findings.add("member", Verdict::Fine, says),
+            Some(warning) => findings.add("member", Verdict::Odd, format!("{says}: {warning}")),
         }
     }
 }

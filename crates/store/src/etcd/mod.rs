@@ -25,6 +25,7 @@ mod messages;
 mod names;
 #[cfg(feature = "gates")]
 mod powers;
+mod probe;
 mod version;
 mod view;
 mod wire;
@@ -48,6 +49,7 @@ use self::errand::Errand;
 pub use self::gate::{Gate, Request};
 use self::look::{OnLease, Sight};
 use self::names::Names;
+pub use self::probe::{EtcdFinding, EtcdVerdict};
 pub use self::version::EtcdMember;
 use self::wire::Wire;
 use crate::capability::Capabilities;

@@ -8,6 +8,7 @@
 //! PREFIX/age/NAMESPACE/KEY              there while the hold is within its max_age, on an etcd lease of that length
 //! PREFIX/line/NAMESPACE/KEY␀PLACE␀WHO   a place in line, on the waiter's etcd lease
 //! PREFIX/waiting/NAMESPACE/WHO          the waiter itself, on the same lease
+//! PREFIX/probe/NUMBER                   there while a probe runs
 //! ```
 //!
 //! A key has no control characters and a namespace no slash, so no name is the beginning of another by accident. WHO is
@@ -32,6 +33,11 @@ impl Names {
 
     pub(super) fn mark(&self) -> Vec<u8> {
         format!("{}/store", self.prefix).into_bytes()
+    }
+
+    /// A key for a probe, of which this number is told apart.
+    pub(super) fn scratch(&self, number: i64) -> Vec<u8> {
+        format!("{}/probe/{number:x}", self.prefix).into_bytes()
     }
 
     pub(super) fn closed(&self) -> Vec<u8> {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::etcd::EtcdStore;
+use fencehold_store::etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
 use fencehold_store::{AcquireRequest, Acquired, LeaseStore, StoreError, StoreUrl};
 
-use crate::cluster::{Lone, call, certificate};
+use crate::cluster::{Lone, MEMBERS, call, certificate};
 use crate::people::people;
 
 fn open(url: &str) -> Result<EtcdStore, StoreError> {
@@ -74,12 +74,31 @@ fn tls_checks_who_answers_and_who_asks() {
     }
 }
 
+/// The probe passes a sound cluster, with a warning for each member of an old version, and leaves nothing behind.
+#[test]
+fn the_probe_passes_with_a_warning_about_old_versions() {
+    let [a] = people(["A"]);
+    let old = block_on(a.store.members(&call()))
+        .unwrap()
+        .iter()
+        .filter(|it| it.warning.is_some())
+        .count();
+    let findings = block_on(a.store.probe(&call())).unwrap();
+    let failed = |it: &&EtcdFinding| matches!(it.verdict, EtcdVerdict::Failed(_));
+    assert_eq!(findings.iter().find(failed), None);
+    let warned = findings
+        .iter()
+        .filter(|it| matches!(it.verdict, EtcdVerdict::Warned(_)))
+        .count();
+    assert_eq!((findings.len(), warned), (4 + MEMBERS, old));
+}
+
 /// Every member says its version, and one that can end live leases is warned of.
 #[test]
 fn a_member_of_an_old_version_is_warned_of() {
     let [a] = people(["A"]);
     let members = block_on(a.store.members(&call())).unwrap();
-    assert_eq!(members.len(), crate::cluster::MEMBERS);
+    assert_eq!(members.len(), MEMBERS);
     for member in members {
         let parts: Vec<u32> = member.version.split('.').map_while(|part| part.parse().ok()).collect();
         let fixed = parts >= vec![3, 5, 13] || (parts[..2] == [3, 4] && parts[2] >= 31);

@@ -65,6 +65,29 @@ impl Room {
         text.lines().map(ToOwned::to_owned).collect()
     }
 
+    /// Enqueues a job in the queue `q`, and gives its id.
+    pub fn enqueue(&self, payload: &str, options: &[&str]) -> String {
+        let mut words = vec!["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", payload];
+        words.extend(options);
+        let said = self.fencehold(&words);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.out.trim().to_owned()
+    }
+
+    /// What `job get -o json` says of a job.
+    pub fn job(&self, id: &str) -> serde_json::Value {
+        let said = self.fencehold(&["job", "get", id, "-o", "json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.json()
+    }
+
+    /// What happened so far, oldest first.
+    pub fn events(&self) -> Vec<serde_json::Value> {
+        let said = self.fencehold(&["events", "-o", "jsonl"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// What `lease get -o json` says of a key.
     pub fn lease(&self, key: &str) -> serde_json::Value {
         let said = self.fencehold(&["lease", "get", key, "-o", "json"]);

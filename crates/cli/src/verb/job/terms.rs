@@ -67,7 +67,8 @@ impl std::str::FromStr for Payload {
         }
         serde_json::from_str::<IgnoredAny>(text)
             .map(|_| Payload(text.trim().into()))
-            .map_err(|error| format!("the payload is not JSON: {error}"))
+            // A payload is one line nearly always: the column says enough, and `line 1` would be mistaken for the file's.
+            .map_err(|error| format!("the payload is not JSON: {error}").replace(" at line 1 column", " at column"))
     }
 }
 

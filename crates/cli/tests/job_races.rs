@@ -1,0 +1,83 @@
+//! R06 and R09 by real processes: whoever lost its claim cannot say what came of the job, whatever its name.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use support::{Room, Running};
+
+/// A worker that claims, waits for its turn to speak, and completes. Each step is told on stdout.
+fn worker(room: &Room, name: &str, ttl: &str) -> Running {
+    let binary = env!("CARGO_BIN_EXE_fencehold");
+    let script = format!(
+        "vars=$({binary} job claim --queue q --owner {name} --ttl {ttl} --wait 60s -o env) || exit
+         eval \"$vars\"; echo $FENCEHOLD_TOKEN
+         read -r go; {binary} job complete --result '\"{name}\"' >/dev/null; echo $?"
+    );
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &script])
+        .env("FENCEHOLD_STORE", room.store())
+        .stdin(Stdio::piped());
+    Running::start(&mut command)
+}
+
+/// The trace without what differs from run to run.
+fn trace(room: &Room) -> Vec<Value> {
+    let told =
+        ["event", "token", "owner", "attempt", "how", "state", "stale_token", "current_token", "attempted"];
+    let plain = |event: Value| {
+        let kept = event.as_object().unwrap().clone().into_iter();
+        let kept = kept.filter(|(name, value)| told.contains(&name.as_str()) && !value.is_null());
+        Value::Object(kept.collect())
+    };
+    room.events().into_iter().map(plain).collect()
+}
+
+/// A's claim runs out, B claims and completes, then A completes.
+fn overtaken(first: &str, second: &str) {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    let mut a = worker(&room, first, "100ms");
+    let old: u64 = a.line().parse().unwrap();
+    // Its claim ends by itself: nobody renews it. B has stood in line for it, and gets it when it comes back.
+    let mut b = worker(&room, second, "1h");
+    let new: u64 = b.line().parse().unwrap();
+    assert!(new > old, "a later attempt has a larger token: {new}, {old}");
+    b.say("go");
+    assert_eq!(b.line(), "0");
+    a.say("go");
+    assert_eq!(a.line(), "76", "lost");
+    let said = a.finish();
+    let says = format!("token {old} is stale: the job went on under token {new}");
+    assert!(said.err.contains(&says), "{said:?}");
+
+    let job = room.job(&id);
+    assert_eq!(
+        (&job["state"], &job["result"], &job["token"]),
+        (&json!("completed"), &json!(second), &json!(new))
+    );
+    assert_eq!((&job["crashes"], &job["failures"]), (&json!(1), &json!(0)), "a crash is no failure");
+    let expected = [
+        json!({"event": "job_enqueued", "state": "queued"}),
+        json!({"event": "job_claimed", "token": old, "owner": first, "attempt": 1}),
+        json!({"event": "job_attempt_ended", "token": old, "owner": first, "how": "crashed", "state": "scheduled"}),
+        json!({"event": "job_claimed", "token": new, "owner": second, "attempt": 2}),
+        json!({"event": "job_attempt_ended", "token": new, "owner": second, "how": "completed", "state": "completed"}),
+        json!({"event": "stale_write_blocked", "stale_token": old, "current_token": new, "attempted": "complete", "how": "expired"}),
+    ];
+    assert_eq!(trace(&room), expected);
+}
+
+#[test]
+fn r06_a_completion_after_a_takeover_is_refused_and_seen() {
+    overtaken("a", "b");
+}
+
+#[test]
+fn r09_the_same_worker_cannot_complete_its_first_attempt_after_its_second() {
+    overtaken("w", "w");
+}

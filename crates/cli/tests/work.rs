@@ -1,0 +1,270 @@
+//! `fencehold work`: what a command's end means for its job; and whatever happens to `work`, no command lives on beside
+//! the next one.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use support::{Room, Running, Said, eventually, runs};
+
+const TTL: &str = "2s";
+
+/// Works off what is ready with a shell script.
+fn work_off(room: &Room, script: &str, options: &[&str]) -> Said {
+    let words =
+        [&["work", "--queue", "q", "--until-empty", "-o", "jsonl"], options, &["--", "sh", "-c", script]];
+    let said = room.fencehold(&words.concat());
+    assert_eq!(said.code, 0, "{said:?}");
+    said
+}
+
+fn start_work(room: &Room, options: &[&str], script: &str) -> Running {
+    room.start(&[&["work", "--queue", "q", "-o", "jsonl"], options, &["--", "bash", "-c", script]].concat())
+}
+
+fn line(said: &Said) -> Value {
+    serde_json::from_str(said.out.lines().next().unwrap_or_else(|| panic!("{said:?}"))).unwrap()
+}
+
+#[test]
+fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
+    let room = Room::new();
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let id = room.enqueue(r#"{"to": "a"}"#, &["--trace", trace]);
+    let script = r#"test -z "$FENCEHOLD_HOLD$FENCEHOLD_KEY" || exit 9
+        printf '["%s","%s","%s","%s","%s","%s","%s",' "$FENCEHOLD_JOB_ID" "$FENCEHOLD_TOKEN" "$FENCEHOLD_ATTEMPT" \
+            "$FENCEHOLD_QUEUE" "$FENCEHOLD_KIND" "$FENCEHOLD_IDEMPOTENCY_KEY" "$TRACEPARENT"; cat; echo ]"#;
+    let said = work_off(&room, script, &[]);
+    let job = room.job(&id);
+    assert_eq!(job["result"], json!([id, "1", "1", "q", "k", id, trace, {"to": "a"}]), "{said:?}");
+    let line = line(&said);
+    assert_eq!((&line["job"], &line["state"], &line["code"]), (&json!(id), &json!("completed"), &json!(0)));
+}
+
+#[test]
+fn a_payload_and_a_result_may_be_a_mebibyte_and_an_unread_payload_is_no_trouble() {
+    let room = Room::new();
+    let text = format!("\"{}\"", "x".repeat((1 << 20) - 2));
+    std::fs::write(room.path("big.jsonl"), format!("{text}\n{text}\n")).unwrap();
+    let said = room.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "big.jsonl"]);
+    let ids: Vec<&str> = said.out.lines().collect();
+    // The first one's command does not read; the second one's hands back all it read.
+    work_off(&room, "if mkdir once 2>/dev/null; then echo short; else cat; fi", &[]);
+    assert_eq!(room.job(ids[0])["result"], "short");
+    assert_eq!(room.job(ids[1])["result"].as_str().map(str::len), Some((1 << 20) - 2));
+}
+
+#[test]
+fn how_the_command_ends_is_what_comes_of_the_job() {
+    let room = Room::new();
+    let completed = room.enqueue("1", &[]);
+    work_off(&room, "echo not json", &[]);
+    let job = room.job(&completed);
+    assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!("not json")));
+
+    let silent = room.enqueue("1", &[]);
+    work_off(&room, "true", &[]);
+    assert_eq!(room.job(&silent)["result"], Value::Null);
+
+    let snoozed = room.enqueue("1", &[]);
+    work_off(&room, "echo later; exit 75", &["--snooze", "1h"]);
+    let job = room.job(&snoozed);
+    assert_eq!(
+        (&job["state"], &job["failures"], &job["crashes"]),
+        (&json!("scheduled"), &json!(0), &json!(0))
+    );
+    assert!(job["due_in_ms"].as_u64().unwrap() > 3_500_000, "{job}");
+    assert_eq!(job["ended_attempts"][0]["how"], "snoozed");
+
+    let failed = room.enqueue("1", &["--retry", "fixed:1h"]);
+    let said = work_off(&room, "echo progress >&2; echo the disk is full >&2; exit 3", &[]);
+    let job = room.job(&failed);
+    assert_eq!((&job["state"], &job["failures"]), (&json!("scheduled"), &json!(1)));
+    assert_eq!(job["ended_attempts"][0]["error"], "exit code 3: progress\nthe disk is full");
+    assert!(said.err.contains("the disk is full"), "what commands say is passed on: {said:?}");
+
+    let killed = room.enqueue("1", &["--max-attempts", "1"]);
+    work_off(&room, "kill -9 $$", &[]);
+    let job = room.job(&killed);
+    assert_eq!(
+        (&job["state"], &job["failures"]),
+        (&json!("failed"), &json!(1)),
+        "a failure, no crash: we saw it end"
+    );
+    assert!(job["ended_attempts"][0]["error"].as_str().unwrap().contains("signal 9"), "{job}");
+}
+
+#[test]
+fn as_many_run_at_once_as_were_asked_for() {
+    let room = Room::new();
+    for nth in 0..4 {
+        room.enqueue(&nth.to_string(), &[]);
+    }
+    // Each waits until all four are there: it ends only if they run side by side.
+    let script = "touch here-$FENCEHOLD_JOB_ID; while [ $(ls here-* | wc -l) -lt 4 ]; do sleep 0.01; done";
+    work_off(&room, script, &["--concurrency", "4"]);
+    assert_eq!(room.fencehold(&["job", "counts", "-o", "json"]).json()["completed"], 4);
+}
+
+/// A command with a grandchild, neither of which heeds TERM; each notes that it lives, again and again. The second
+/// attempt notes that it has started, lets the others speak if there still are any, and completes.
+const STUBBORN: &str = "trap '' TERM
+    if [ $FENCEHOLD_ATTEMPT = 2 ]; then echo start 2 >>log; sleep 0.3; echo end 2 >>log; exit; fi
+    echo $$ >pids; beat() { while :; do echo beat 1 >>log; sleep 0.005; done; }
+    (trap '' TERM; echo $BASHPID >>pids; beat) & beat";
+
+/// Starts a worker on a stubborn command, and a second worker that waits for the job.
+fn stubborn(room: &Room) -> (Running, Running, String) {
+    let id = room.enqueue("1", &[]);
+    let first = start_work(room, &["--ttl", TTL, "--owner", "first"], STUBBORN);
+    eventually("both beat", || room.lines("pids").len() == 2 && room.lines("log").len() > 10);
+    let second = start_work(room, &["--ttl", TTL, "--owner", "second"], STUBBORN);
+    let waiting = || room.fencehold(&["queue", "ls", "-o", "json"]).json()[0]["claimers"] == 1;
+    eventually("the second waits for a job", waiting);
+    (first, second, id)
+}
+
+/// The job was completed by the second, and nothing of the first attempt came after the start of the second.
+fn assert_one_after_the_other(room: &Room, mut second: Running, id: &str) {
+    let line: Value = serde_json::from_str(&second.line()).unwrap();
+    assert_eq!((&line["attempt"], &line["state"]), (&json!(2), &json!("completed")), "{line}");
+    let log = room.lines("log");
+    let start = log
+        .iter()
+        .position(|line| line == "start 2")
+        .expect("the second attempt has started");
+    assert_eq!(log[start + 1..], ["end 2"], "beats of the first beside the second");
+    assert!(room.lines("pids").iter().all(|pid| !runs(pid.parse().unwrap())));
+    let job = room.job(id);
+    assert_eq!((&job["crashes"], &job["failures"]), (&json!(1), &json!(0)), "{job}");
+    second.send(Signal::TERM);
+    assert_eq!(second.finish().code, 0);
+}
+
+#[test]
+fn when_work_is_killed_its_command_is_gone_before_the_job_starts_again() {
+    let room = Room::new();
+    let (mut first, second, id) = stubborn(&room);
+    first.send(Signal::KILL);
+    first.finish();
+    assert_one_after_the_other(&room, second, &id);
+}
+
+#[test]
+fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_says_nothing_of_it() {
+    let room = Room::new();
+    let (mut first, second, id) = stubborn(&room);
+    first.send(Signal::STOP);
+    assert_one_after_the_other(&room, second, &id);
+    first.send(Signal::CONT);
+    let line: Value = serde_json::from_str(&first.line()).unwrap();
+    assert_eq!((&line["said"], &line["attempt"]), (&json!("lost"), &json!(1)), "{line}");
+    first.send(Signal::TERM);
+    let said = first.finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(room.job(&id)["state"], "completed");
+}
+
+#[test]
+fn a_claim_is_renewed_for_as_long_as_the_command_runs() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    let mut work =
+        start_work(&room, &["--ttl", "300ms"], "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
+    eventually("the command is up", || !room.lines("up").is_empty());
+    // Ten ttls of store time: the claim is the same one.
+    let age = || room.job(&id)["runner"]["age_ms"].as_u64();
+    eventually("it is old", || age().is_none_or(|age_ms| age_ms > 3_000));
+    assert_eq!(room.job(&id)["token"], 1);
+    std::fs::write(room.path("go"), "").unwrap();
+    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    assert_eq!((&line["state"], &line["token"]), (&json!("completed"), &json!(1)), "{line}");
+}
+
+#[test]
+fn a_signal_lets_the_command_finish_and_claims_no_more() {
+    let room = Room::new();
+    let first = room.enqueue("1", &[]);
+    let script = "echo up >>up; while [ ! -e go ]; do sleep 0.01; done; echo done";
+    let mut work = start_work(&room, &["--drain", "1h"], script);
+    eventually("the command is up", || !room.lines("up").is_empty());
+    let second = room.enqueue("2", &[]);
+    work.send(Signal::TERM);
+    eventually("nobody waits for jobs", || {
+        room.fencehold(&["queue", "ls", "-o", "json"]).json()[0]["claimers"] == 0
+    });
+    std::fs::write(room.path("go"), "").unwrap();
+    let said = work.finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(
+        (&room.job(&first)["state"], &room.job(&first)["result"]),
+        (&json!("completed"), &json!("done"))
+    );
+    assert_eq!((&room.job(&second)["state"], &room.job(&second)["attempts"]), (&json!("queued"), &json!(0)));
+}
+
+#[test]
+fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
+    for (drain, signals) in [("0s", 1), ("1h", 2)] {
+        let room = Room::new();
+        let id = room.enqueue("1", &[]);
+        let script = "trap 'echo told >>log; exit 0' TERM; echo $$ >up; while :; do sleep 0.01; done";
+        let mut work = start_work(&room, &["--drain", drain], script);
+        eventually("the command is up", || !room.lines("up").is_empty());
+        for _ in 0..signals {
+            work.send(Signal::INT);
+        }
+        let said = work.finish();
+        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(room.lines("log"), ["told"]);
+        let job = room.job(&id);
+        assert_eq!(
+            (&job["state"], &job["failures"], &job["crashes"]),
+            (&json!("queued"), &json!(0), &json!(0))
+        );
+        assert_eq!(job["ended_attempts"][0]["how"], "handed_back", "its exit code 0 is not believed");
+    }
+}
+
+#[test]
+fn cancelling_a_job_ends_its_command() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
+    let mut work = start_work(&room, &["--ttl", "1s"], script);
+    eventually("the command is up", || !room.lines("pid").is_empty());
+    let pid = room.lines("pid")[0].parse().unwrap();
+    assert_eq!(room.fencehold(&["job", "cancel", &id, "--reason", "wrong input"]).code, 0);
+    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    assert_eq!(line["state"], "cancelled", "{line}");
+    assert!(!runs(pid), "KILL comes after TERM");
+    assert_eq!(room.job(&id)["state"], "cancelled");
+}
+
+#[test]
+fn a_command_over_its_time_limit_is_ended_and_that_is_a_failure() {
+    let room = Room::new();
+    let id = room.enqueue("1", &["--time-limit", "500ms", "--max-attempts", "1"]);
+    let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
+    let mut work = start_work(&room, &["--ttl", "1s"], script);
+    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    assert_eq!(line["said"], "lost", "{line}");
+    assert!(!runs(room.lines("pid")[0].parse().unwrap()));
+    eventually("the job has failed", || room.job(&id)["state"] == "failed");
+    assert_eq!((&room.job(&id)["failures"], &room.job(&id)["crashes"]), (&json!(1), &json!(0)));
+}
+
+#[test]
+fn what_a_command_leaves_behind_is_ended_before_its_job_is_done() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    work_off(
+        &room,
+        "sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 & echo $! >pid",
+        &["--ttl", "1s"],
+    );
+    assert_eq!(room.job(&id)["state"], "completed");
+    assert!(!runs(room.lines("pid")[0].parse().unwrap()));
+}

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use fencehold_core::Token;
-use fencehold_core::job::{Ended, JobId, State, Terms};
+use fencehold_core::job::{JobId, State, Terms};
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 
 use super::ground::{Work, completed, label, queue, terms, works};
 use crate::conformance::Verdict;
 use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
-use crate::conformance::ground::{Ground, until};
+use crate::conformance::ground::Ground;
 use crate::error::StoreError;
 use crate::job::{ClaimRequest, NewJob, Report};
 
@@ -117,110 +117,6 @@ pub(super) fn queues_take_turns_by_their_weights(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// One who waits is given the first job that comes, at once and without asking again.
-pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
-    let id = g.put("q");
-    let claimed = waiting.answer().expect("a claim that is answered");
-    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
-    until("an empty line", || g.queue_view("q").is_some_and(|view| view.claimers == 0));
-    Ok(())
-}
-
-/// The answer says how long the request stood in line, so that its holder can count from before it asked.
-pub(super) fn a_claim_says_how_long_it_stood_in_line(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
-    g.pass(g.ttl_ms() / 2);
-    g.put("q");
-    let claimed = waiting.answer().expect("a claim that is answered");
-    let stood_ms = g.ttl_ms() / 2;
-    assert!((stood_ms..stood_ms + g.ttl_ms() / 3).contains(&claimed.waited_ms), "{} ms", claimed.waited_ms);
-    g.assert_ms("a full ttl from the claim", claimed.jobs[0].remaining_ms, g.ttl_ms());
-    Ok(())
-}
-
-/// Those who wait are served in the order in which they came.
-pub(super) fn those_who_wait_are_served_in_order(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
-    let names = ["first", "second", "third"];
-    let waiting = names.map(|name| g.line_up(g.claim_and_wait("q", name)));
-    for (name, waiting) in names.into_iter().zip(waiting) {
-        let id = g.put("q");
-        let claimed = waiting.answer().expect("a claim that is answered");
-        assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id], "{name}");
-        assert_eq!(g.detail(id).job.runner.map(|runner| runner.owner.to_string()).as_deref(), Some(name));
-    }
-    Ok(())
-}
-
-/// R19: one whose own time is up is given nothing afterwards, and the job goes to the next.
-pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    let wait_ms = g.ttl_ms() / 3;
-    let short = g.line_up(ClaimRequest { wait_ms, ..g.claim_for("q", "B") });
-    let patient = g.line_up(g.claim_and_wait("q", "C"));
-    g.pass(wait_ms);
-    let id = g.put("q");
-    let claimed = patient.answer().expect("a claim that is answered");
-    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
-    assert_eq!(short.answer().expect("a claim that is answered").jobs, []);
-    assert_eq!(g.detail(id).job.attempts, 1, "it was given to nobody else in between");
-    Ok(())
-}
-
-/// R19: to the millisecond.
-pub(super) fn one_who_waits_is_served_until_its_time_is_up_and_not_at_it(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
-    let wait_ms = g.ttl_ms() / 2;
-    for (early_ms, given) in [(1, 1), (0, 0)] {
-        let name = format!("q{early_ms}");
-        let waiting = g.line_up(ClaimRequest { wait_ms, ..g.claim_for(&name, "B") });
-        g.pass(wait_ms - early_ms);
-        let id = g.put(&name);
-        let claimed = waiting.answer().expect("a claim that is answered");
-        assert_eq!(claimed.jobs.len(), given, "{early_ms} ms before its time is up");
-        assert_eq!(g.state(id) == State::Running, given == 1);
-    }
-    Ok(())
-}
-
-/// R14: jobs are handed over, and the one who waited for them is not there any more: they go back at once, and it
-/// counts as nothing.
-pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
-    waiting.freeze();
-    let id = g.put_with(NewJob { terms: terms(), ..g.job_for("q") });
-    until("the late claim", || g.state(id) == State::Running);
-    assert!(waiting.leave().is_none(), "it never saw its job");
-    until("a job that is ready again", || g.state(id) == State::Queued);
-    assert!(matches!(g.ended(id), Some(Ended::Abandoned | Ended::HandedBack)), "and visible as such");
-    assert_eq!(g.counts_of(id), (0, 0));
-    assert_eq!(g.work("q", "C").job.id, id);
-    Ok(())
-}
-
-/// One that leaves the line is passed over.
-pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
-    let gone = g.line_up(g.claim_and_wait("q", "B"));
-    let stays = g.line_up(g.claim_and_wait("q", "C"));
-    assert!(gone.leave().is_none());
-    until("a shorter line", || g.queue_view("q").is_some_and(|view| view.claimers == 1));
-    let id = g.put("q");
-    assert_eq!(stays.answer().expect("a claim that is answered").jobs.len(), 1);
-    assert_eq!(g.detail(id).job.attempts, 1);
-    Ok(())
-}
-
 /// R13: the answer is lost; the same claim again gets the same jobs and tokens, with the time that remains.
 pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Ground) -> Verdict {
     g.put_many("q", 3);
@@ -277,28 +173,6 @@ pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Ground) 
         let rest = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
         assert_eq!(ids(&rest), put[2..]);
     }
-    Ok(())
-}
-
-/// P7: the same request again, while the first still stands in line, takes its place.
-pub(super) fn the_same_claim_again_keeps_its_place_in_line(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
-    g.needs(Power::MovesTime)?;
-    let request = g.claim_and_wait("q", "B");
-    let first = g.line_up(request.clone());
-    g.pass(10);
-    let behind = g.line_up(g.claim_and_wait("q", "C"));
-    g.pass(10);
-    let again = g.start_claim(request);
-    match first.answer() {
-        Err(StoreError::Unavailable { .. }) => {}
-        other => panic!("the earlier sending got {other:?}"),
-    }
-    let id = g.put("q");
-    let claimed = again.answer().expect("a claim that is answered");
-    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
-    g.put("q");
-    assert_eq!(behind.answer().expect("a claim that is answered").jobs.len(), 1);
     Ok(())
 }
 

@@ -25,6 +25,7 @@ mod rewound;
 mod schedule;
 mod secrets;
 mod undo;
+mod waiting;
 
 use super::ground::Ground;
 use super::{Case, NotApplicable, Verdict};
@@ -63,21 +64,24 @@ macro_rules! job_cases {
                 a_claim_takes_no_more_than_its_limit
                 a_claim_takes_only_from_its_own_queues
                 queues_take_turns_by_their_weights
+                the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
+                the_same_claim_again_gets_only_what_it_still_has
+                the_same_claim_many_times_at_once_takes_its_jobs_once
+                a_claim_of_large_jobs_is_cut_short_and_never_refused
+                the_largest_batches_go_through
+                one_job_goes_to_one_of_many
+                many_jobs_pass_through_many_hands_each_once
+            }
+            waiting {
                 one_who_waits_is_given_the_first_job_that_comes
                 a_claim_says_how_long_it_stood_in_line
                 those_who_wait_are_served_in_order
                 one_whose_time_is_up_is_given_nothing
                 one_who_waits_is_served_until_its_time_is_up_and_not_at_it
                 jobs_that_nobody_picks_up_go_back_at_once
+                one_that_gives_up_leaves_no_orphan
                 one_that_leaves_the_line_is_passed_over
-                the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
-                the_same_claim_again_gets_only_what_it_still_has
-                the_same_claim_many_times_at_once_takes_its_jobs_once
                 the_same_claim_again_keeps_its_place_in_line
-                a_claim_of_large_jobs_is_cut_short_and_never_refused
-                the_largest_batches_go_through
-                one_job_goes_to_one_of_many
-                many_jobs_pass_through_many_hands_each_once
             }
             renew {
                 a_renewal_keeps_token_and_ttl

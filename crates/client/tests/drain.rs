@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use fencehold::job::{Ended, JobState};
 use fencehold::{Error, Job, JobError, StopReason};
-use gate::{Fate, Verb, World, secs, within};
+use gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 use tokio::sync::{mpsc, oneshot};
 
 type Handling = Pin<Box<dyn Future<Output = Result<&'static str, JobError>> + Send>>;
@@ -67,7 +67,7 @@ async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_noth
     within(beginnings.recv()).await.unwrap();
     let time = world.time.clone();
     let (drained, ()) = tokio::join!(within(worker.drain()), async {
-        time.pass_to_next(2_000).await;
+        time.pass(2_000);
     });
     let drained = drained.unwrap();
     assert_eq!((drained.finished, drained.handed_back, drained.left_running), (0, 1, 0));
@@ -120,11 +120,10 @@ async fn a_blocking_handler_that_cannot_be_stopped_is_left_and_its_job_is_handed
         .unwrap();
     let id = world.enqueue("block").await;
     within(beginnings.recv()).await.unwrap();
-    let time = world.time.clone();
-    let (drained, ()) = tokio::join!(within(worker.drain()), async {
-        time.pass_to_next(2_000).await;
-        time.pass_to_next(1_000).await;
-    });
+    let (drained, _) = tokio::join!(
+        within(worker.drain()),
+        world.pass_until_job(id, |detail| detail.job.state == JobState::Queued)
+    );
     let drained = drained.unwrap();
     assert_eq!((drained.handed_back, drained.left_running), (1, 1));
     assert_eq!(world.job(id).await.job.state, JobState::Queued);
@@ -155,7 +154,7 @@ async fn jobs_of_a_claim_whose_answer_was_lost_are_handed_back_by_a_worker_that_
     world.until_job(id, |detail| detail.job.state == JobState::Running).await;
     world.gate.arrived(Verb::Claim, 1).await;
     // It waits to ask again, and is told to stop instead.
-    world.sleeps(5_000).await;
+    world.sleeps(FIRST_BACKOFF_MS).await;
     within(worker.drain()).await.unwrap();
     let detail = world.until_job(id, |detail| detail.job.state == JobState::Queued).await;
     assert_eq!(detail.attempts[0].how, Ended::HandedBack);
@@ -194,8 +193,9 @@ async fn a_job_that_no_slot_comes_free_for_is_handed_back() {
     within(beginnings.recv()).await.unwrap();
     let shelved = world.enqueue("quick").await;
     world.until_job(shelved, |detail| detail.job.state == JobState::Running).await;
-    world.pass_to_next(2_000).await;
-    let detail = world.until_job(shelved, |detail| detail.job.state == JobState::Queued).await;
+    let detail = world
+        .pass_until_job(shelved, |detail| detail.job.state == JobState::Queued)
+        .await;
     assert_eq!(detail.attempts[0].how, Ended::HandedBack);
     go.send(()).unwrap();
     world.until_job(shelved, |detail| detail.job.state == JobState::Completed).await;

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use fencehold::Error;
 use fencehold::job::{Action, Backoff, JobFilter, JobState, QueueMode, Retry};
-use gate::{Fate, Verb, World, secs, within};
+use gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 #[tokio::test]
 async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
@@ -29,7 +29,7 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
         .trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     let enqueued = within(job.clone().enqueue()).await.unwrap();
     assert!(!enqueued.existed);
-    let detail = world.job(enqueued.id).await;
+    let detail = within(world.fh.jobs().get(enqueued.id)).await.unwrap();
     assert_eq!((detail.job.queue.as_str(), detail.job.kind.as_str()), ("emails", "send"));
     assert_eq!(&*detail.payload, r#"["anna",7]"#);
     let terms = detail.job.terms;
@@ -118,7 +118,7 @@ async fn a_lost_answer_makes_no_second_job() {
     let time = world.time.clone();
     let (enqueued, ()) = tokio::join!(within(world.fh.queue("q").job("k", &()).enqueue()), async {
         world.gate.arrived(Verb::Enqueue, 1).await;
-        time.pass_to_next(5_000).await;
+        time.pass_to_next(FIRST_BACKOFF_MS).await;
     });
     assert!(enqueued.unwrap().existed);
     assert_eq!(within(world.fh.queue("q").counts()).await.unwrap().queued, 1);
@@ -153,8 +153,8 @@ async fn waiting_for_a_job_ends_when_the_time_is_up() {
     let jobs = world.fh.jobs();
     let time = world.time.clone();
     let (waited, ()) = tokio::join!(within(jobs.wait::<()>(id, secs(5))), async {
-        // The handle waits for the answer a little longer than the store does.
-        time.sleeps(60_000).await;
+        // Asked after it, and so answered when the store has begun to wait.
+        world.job(id).await;
         time.pass(5_000);
     });
     let waited = waited.unwrap_err();

@@ -7,7 +7,7 @@ mod gate;
 use fencehold::job::{Backoff, EffectState, Ended, FindingsRequest, JobState, Retry, Undo};
 use fencehold::store::StoreError;
 use fencehold::{Job, JobError, OnDoubt, Worker};
-use gate::{Fate, Verb, World, secs, within};
+use gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, within};
 use tokio::sync::mpsc;
 
 /// The retry comes after exactly this.
@@ -83,19 +83,22 @@ async fn a_lost_answer_of_the_ledger_is_asked_for_again() {
     let (told, mut telling) = mpsc::unbounded_channel();
     let worker = charging(&world, told, Some(OnDoubt::Ask)).start().unwrap();
     world.gate.next(Verb::Ledger, Fate::LoseAnswer);
+    world.gate.next(Verb::Ledger, Fate::Pass);
     world.gate.next(Verb::Ledger, Fate::LoseAnswer);
     let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
     let id = within(job).await.unwrap().id;
+    // The announcement, twice; then the effect; then its record, twice.
     world.gate.arrived(Verb::Ledger, 1).await;
-    world.pass_to_next(5_000).await;
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    world.gate.arrived(Verb::Ledger, 2).await;
     within(telling.recv()).await.unwrap();
     world.gate.arrived(Verb::Ledger, 3).await;
-    while world.job(id).await.job.failures == 0 {
-        world.pass_to_next(5_000).await;
-    }
-    assert_eq!(world.job(id).await.effects[0].state, EffectState::Done);
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    world.gate.arrived(Verb::Ledger, 4).await;
+    let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+    assert_eq!(failed.effects[0].state, EffectState::Done);
     within(worker.drain()).await.unwrap();
-    assert_eq!(telling.recv().await, None);
+    assert_eq!(telling.recv().await, None, "the effect happened once");
 }
 
 /// A handler whose effect is begun and never comes to its end in the first attempt.
@@ -180,7 +183,7 @@ async fn a_stale_attempt_records_nothing_and_begins_nothing() {
     let id = world.enqueue("charge").await;
     assert_eq!(within(telling.recv()).await.unwrap(), "begun");
     within(world.fh.jobs().cancel_now(id, None)).await.unwrap();
-    world.pass(3_834);
+    world.pass(RENEWED_BY_MS);
     world.gate.arrived(Verb::RenewClaims, 1).await;
     go.send(()).unwrap();
     let refused = within(telling.recv()).await.unwrap();

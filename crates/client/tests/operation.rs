@@ -6,10 +6,7 @@ mod gate;
 
 use fencehold::job::JobState;
 use fencehold::{Begun, Error, OnDoubt, Operation};
-use gate::{Fate, Verb, World, secs, within};
-
-/// Past the latest moment at which a claim of 10 s is renewed: a third, and 15 %.
-const RENEWED_BY_MS: u64 = 3_834;
+use gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 async fn begin(world: &World, policy: OnDoubt, payload: &str) -> Begun<String> {
     let operations = world.fh.operations().ttl(secs(10)).on_doubt(policy);
@@ -61,10 +58,8 @@ async fn a_failed_operation_stays_failed() {
 async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
     let world = World::new().await;
     let operation = new(begin(&world, OnDoubt::Ask, "990").await);
-    for round in 1..=10 {
-        world.pass(RENEWED_BY_MS);
-        world.gate.arrived(Verb::RenewClaims, round).await;
-        world.sleeps(RENEWED_BY_MS).await;
+    for _ in 0..10 {
+        world.pass_renewal(&operation, 10_000).await;
     }
     assert!(operation.is_live());
     within(operation.complete("receipt")).await.unwrap();
@@ -125,7 +120,7 @@ async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
     let time = world.time.clone();
     let (begun, ()) = tokio::join!(begin(&world, OnDoubt::Ask, "990"), async {
         world.gate.arrived(Verb::Begin, 1).await;
-        time.pass_to_next(5_000).await;
+        time.pass_to_next(FIRST_BACKOFF_MS).await;
     });
     let operation = new(begun);
     assert_eq!(operation.attempt(), 1);

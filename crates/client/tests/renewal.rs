@@ -3,10 +3,7 @@
 mod gate;
 
 use fencehold::{How, LostReason, State};
-use gate::{Fate, Verb, World, is_ready, secs, until, within};
-
-/// Past the latest moment at which a lease of 10 s is renewed: a third, and 15 %.
-const RENEWED_BY_MS: u64 = 3_834;
+use gate::{Fate, RENEWED_BY_MS, Verb, World, is_ready, secs, until, within};
 
 #[tokio::test]
 async fn renewals_keep_a_lease_across_ten_ttls() {

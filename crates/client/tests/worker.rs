@@ -9,11 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencehold::job::{Backoff, Ended, JobState, Retry};
 use fencehold::{Error, Job, JobError, Outcome, StopReason};
-use gate::{Fate, Verb, World, secs, within};
+use gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, within};
 use tokio::sync::{mpsc, oneshot};
-
-/// Past the latest moment at which a claim of 10 s is renewed: a third, and 15 %.
-const RENEWED_BY_MS: u64 = 3_834;
 
 /// Tells when it is dropped.
 struct Dropped(mpsc::UnboundedSender<&'static str>);
@@ -198,7 +195,7 @@ async fn all_running_jobs_are_renewed_in_one_call() {
         .handle("wait", move |job: Job, (): ()| {
             let begun = begun.clone();
             async move {
-                begun.send(())?;
+                begun.send(job.clone())?;
                 Ok(matches!(job.stop_asked().await, StopReason::Draining))
             }
         })
@@ -206,20 +203,17 @@ async fn all_running_jobs_are_renewed_in_one_call() {
         .unwrap();
     let mut jobs = Vec::new();
     for _ in 0..3 {
-        jobs.push(world.enqueue("wait").await);
-        within(beginnings.recv()).await.unwrap();
+        world.enqueue("wait").await;
+        jobs.push(within(beginnings.recv()).await.unwrap());
     }
-    for round in 1..=10 {
-        world.pass(RENEWED_BY_MS);
-        world.gate.arrived(Verb::RenewClaims, round).await;
-        // The answer has come in when the next renewal is set.
-        world.sleeps(RENEWED_BY_MS).await;
+    for _ in 0..10 {
+        world.pass_renewal(&jobs[2], 10_000).await;
     }
     assert!(world.gate.claim_renewals().iter().all(|call| call.len() == 3));
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!(drained.finished, 3);
-    for id in jobs {
-        let detail = world.job(id).await;
+    for job in jobs {
+        let detail = world.job(job.id()).await;
         assert_eq!((detail.job.state, detail.job.attempts), (JobState::Completed, 1));
         assert_eq!(detail.result.as_deref(), Some("true"));
     }
@@ -331,7 +325,7 @@ async fn a_handler_that_does_not_heed_a_cancel_is_dropped_after_its_time() {
     within(world.fh.jobs().cancel(id, None)).await.unwrap();
     world.pass(RENEWED_BY_MS);
     assert_eq!(within(telling.recv()).await, Some("called off"));
-    world.pass_to_next(2_000).await;
+    world.pass(2_000);
     assert_eq!(within(telling.recv()).await, Some("dropped"));
     world.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
     within(worker.drain()).await.unwrap();
@@ -375,12 +369,13 @@ async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
 async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
     let world = World::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
     let worker = world
         .worker()
-        .handle("slow", move |_job: Job, (): ()| {
-            let told = told.clone();
+        .handle("slow", move |job: Job, (): ()| {
+            let (told, begun) = (told.clone(), begun.clone());
             async move {
-                told.send("begun")?;
+                begun.send(job)?;
                 let _dropped = Dropped(told);
                 std::future::pending::<Result<(), JobError>>().await
             }
@@ -389,14 +384,13 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
         .unwrap();
     let slow = world.fh.queue("q").job("slow", &()).time_limit(secs(15)).enqueue();
     let id = within(slow).await.unwrap().id;
-    assert_eq!(within(telling.recv()).await, Some("begun"));
+    let job = within(beginnings.recv()).await.unwrap();
     let began_ms = world.now_ms();
-    while telling.is_empty() {
-        world.pass_to_next(10_000).await;
-        tokio::task::yield_now().await;
-    }
-    assert!((14_000..15_000).contains(&(world.now_ms() - began_ms)), "in time for the store");
-    assert_eq!(within(telling.recv()).await, Some("dropped"));
+    world.pass_renewal(&job, 10_000).await;
+    world.pass_renewal(&job, 15_000 - 2 * RENEWED_BY_MS).await;
+    assert!(job.is_live() && telling.is_empty());
+    world.pass_to(began_ms + 14_000);
+    assert_eq!(within(telling.recv()).await, Some("dropped"), "a tenth of the ttl before");
     let detail = world.until_job(id, |detail| detail.job.failures == 1).await;
     assert_eq!(detail.job.state, JobState::Scheduled);
     assert_eq!(detail.attempts[0].error.as_deref(), Some("the attempt ran over its time limit of 15000 ms"));
@@ -485,9 +479,9 @@ async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
         .start()
         .unwrap();
     world.gate.arrived(Verb::Claim, 1).await;
-    world.pass_to_next(5_000).await;
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
     world.gate.arrived(Verb::Report, 1).await;
-    world.pass_to_next(5_000).await;
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!((drained.finished, runs.load(Ordering::SeqCst)), (1, 1));
     let holds: Vec<_> = world.gate.claims().iter().map(|claim| claim.hold).collect();
@@ -502,14 +496,12 @@ async fn a_worker_outlives_a_store_that_is_away_for_long() {
     world.gate.close(Verb::Claim);
     let worker = world.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
     let id = world.enqueue("do").await;
-    for _ in 0..60 {
-        world.pass_to_next(10_000).await;
+    while world.gate.calls(Verb::Claim) < 12 {
+        assert_eq!(world.job(id).await.job.state, JobState::Queued);
+        world.pass(100);
     }
     world.gate.open(Verb::Claim);
-    while world.job(id).await.job.state != JobState::Completed {
-        world.pass(1_000);
-        tokio::task::yield_now().await;
-    }
+    world.pass_until_job(id, |detail| detail.job.state == JobState::Completed).await;
     within(worker.drain()).await.unwrap();
 }
 

@@ -5,10 +5,11 @@ use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
 
 use crate::guard::Lease;
+use crate::job::Job;
 
 /// What a holder shows at a fence: which key it holds, and under which token. A job shows its id as the key, `job/ID`.
 ///
-/// A lease can be shown as it is (`fence.raise(&lease)`). Code that was only handed a key and a token, such as a command
+/// A lease or a job can be shown as it is (`fence.raise(&lease)`). Code that was only handed a key and a token, such as a command
 /// under `fencehold run`, makes its own:
 ///
 /// ```
@@ -102,6 +103,18 @@ impl From<&Pass> for Pass {
 impl From<&Lease> for Pass {
     fn from(lease: &Lease) -> Self {
         lease.pass()
+    }
+}
+
+impl From<&Job> for Pass {
+    fn from(job: &Job) -> Self {
+        job.pass()
+    }
+}
+
+impl From<&crate::blocking::Job> for Pass {
+    fn from(job: &crate::blocking::Job) -> Self {
+        job.pass()
     }
 }
 

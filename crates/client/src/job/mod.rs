@@ -36,6 +36,7 @@ pub use outcome::{IntoOutcome, Outcome};
 pub(crate) use voice::{Voice, last_try_ms};
 
 use crate::error::{Error, LostReason};
+use crate::fence::Pass;
 use crate::holding::Holding;
 use crate::json;
 use crate::time::{First, first};
@@ -154,6 +155,14 @@ impl Job {
         self.attempt.claimed.token
     }
 
+    /// What this attempt shows at a [fence](crate::fence): namespace, the job's id as the key, token and owner.
+    pub fn pass(&self) -> Pass {
+        let owner = self.attempt.holding.granted.owner.clone();
+        Pass::for_job(self.id(), self.token())
+            .in_namespace(self.attempt.voice.namespace())
+            .shown_by(owner)
+    }
+
     /// Which attempt this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt.claimed.attempt
@@ -193,6 +202,12 @@ impl Job {
     /// steps; async handlers are dropped when it is not.
     pub fn is_live(&self) -> bool {
         self.attempt.holding.look().state != State::Lost
+    }
+
+    /// When the claim ends at the latest unless it is renewed, in milliseconds on the boot-time clock
+    /// ([`Fencehold::clock`](crate::Fencehold::clock)). Every renewal moves it.
+    pub fn deadline_ms(&self) -> u64 {
+        self.attempt.holding.look().deadline_ms
     }
 
     /// Waits until the claim is lost, and says why.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencehold_core::Namespace;
 use fencehold_store::job::{AttemptRef, LedgerAnswer, LedgerEntry, Report};
 
 use crate::error::Error;
@@ -21,6 +22,14 @@ pub(crate) enum Voice {
 }
 
 impl Voice {
+    /// The namespace that the job lives in.
+    pub(crate) fn namespace(&self) -> Namespace {
+        match self {
+            Voice::Store(handle) => handle.hub.namespace().clone(),
+            Voice::Kit(_) => Namespace::default(),
+        }
+    }
+
     /// Says something, and waits until it is kept.
     pub(crate) async fn say(&self, report: Report, holding: &Holding) -> Result<(), Error> {
         match self {

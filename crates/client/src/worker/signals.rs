@@ -1,65 +1,79 @@
 //! The signals that tell a worker to stop.
+//!
+//! Signals are the process's, workers come and go. While any of them listens, SIGTERM and SIGINT tell all that do;
+//! when the last one is gone, they end the process as they always did.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
+use signal_hook::low_level::{pipe, unregister};
 
+use crate::bell::lock;
 use crate::board::Board;
-use crate::connect::no_thread;
 use crate::error::Error;
 
-/// SIGTERM and SIGINT, while this lives. Afterwards they do by default what they always do.
+/// Who listens in this process.
+static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { count: 0, by_default: None });
+
+struct Listeners {
+    count: usize,
+    /// Whether the signals do what they do by default. Made once: what is registered for a process stays.
+    by_default: Option<Arc<AtomicBool>>,
+}
+
+/// SIGTERM and SIGINT, while this lives.
 ///
 /// What this process was told to ignore, by `nohup` or as a background job, it goes on ignoring.
 pub(super) struct Signals {
     arrived: Arc<Board<u64>>,
     seen: u64,
-    /// Whether the signals do what they do by default.
-    by_default: Arc<AtomicBool>,
-    registered: Vec<SigId>,
+    heard: Vec<SigId>,
 }
 
 impl Signals {
     /// Listens from now on.
     pub(super) fn listen() -> Result<Self, Error> {
-        let no_signals = |error: std::io::Error| Error::Unavailable {
-            why: format!("signals cannot be listened for: {error}"),
-        };
-        let (mut reader, writer) = UnixStream::pair().map_err(no_signals)?;
-        let mut signals = Signals {
-            arrived: Arc::default(),
-            seen: 0,
-            by_default: Arc::new(AtomicBool::new(false)),
-            registered: Vec::new(),
-        };
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        for signal in [SIGTERM, SIGINT].into_iter().filter(|signal| !is_ignored(&status, *signal)) {
-            let writer = writer.try_clone().map_err(no_signals)?;
-            let heard = signal_hook::low_level::pipe::register(signal, writer).map_err(no_signals)?;
-            signals.registered.push(heard);
-            let by_default = Arc::clone(&signals.by_default);
-            // Stays when this is gone, and then gives the signal back its meaning.
-            signal_hook::flag::register_conditional_default(signal, by_default).map_err(no_signals)?;
-        }
-        drop(writer);
-        let arrived = Arc::clone(&signals.arrived);
+        Signals::try_listen()
+            .map_err(|error| Error::Unavailable { why: format!("signals cannot be listened for: {error}") })
+    }
+
+    fn try_listen() -> io::Result<Self> {
+        let (mut reader, writer) = UnixStream::pair()?;
+        let arrived = Arc::<Board<u64>>::default();
+        let telling = Arc::clone(&arrived);
         let listen = move || {
             let mut byte = [0];
             while reader.read_exact(&mut byte).is_ok() {
-                arrived.update(|count| {
+                telling.update(|count| {
                     *count += 1;
                     Some(())
                 });
             }
         };
-        std::thread::Builder::new()
-            .name("fencehold-signals".to_owned())
-            .spawn(listen)
-            .map_err(|error| no_thread(&error))?;
+        std::thread::Builder::new().name("fencehold-signals".to_owned()).spawn(listen)?;
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mut listeners = lock(&LISTENERS);
+        let heeded = || [SIGTERM, SIGINT].into_iter().filter(|signal| !is_ignored(&status, *signal));
+        if listeners.by_default.is_none() {
+            let by_default = Arc::new(AtomicBool::new(false));
+            for signal in heeded() {
+                register_conditional_default(signal, Arc::clone(&by_default))?;
+            }
+            listeners.by_default = Some(by_default);
+        }
+        listeners.count += 1;
+        listeners.tell();
+        // From here on its drop takes back what was done.
+        let mut signals = Signals { arrived, seen: 0, heard: Vec::new() };
+        drop(listeners);
+        for signal in heeded() {
+            signals.heard.push(pipe::register(signal, writer.try_clone()?)?);
+        }
         Ok(signals)
     }
 
@@ -70,12 +84,22 @@ impl Signals {
     }
 }
 
+impl Listeners {
+    fn tell(&self) {
+        if let Some(by_default) = &self.by_default {
+            by_default.store(self.count == 0, Ordering::SeqCst);
+        }
+    }
+}
+
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.by_default.store(true, Ordering::SeqCst);
-        for heard in self.registered.drain(..) {
-            // The last writer goes with it, and so the thread ends.
-            signal_hook::low_level::unregister(heard);
+        let mut listeners = lock(&LISTENERS);
+        listeners.count -= 1;
+        listeners.tell();
+        for heard in self.heard.drain(..) {
+            // The last writer goes with it, and so the thread that reads ends.
+            unregister(heard);
         }
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fencehold::job::{Acted, FindingPage, FindingsRequest, JobId, ScheduleSpec, ScheduleView};
 use fencehold::job::{Enqueued, JobDetail, JobPage, JobsRequest, QueueView, Refusal, Reported, ScheduleName};
 use fencehold::store::{Call, JobStore, LeaseStore, StoreError};
-use fencehold::{Owner, Worker};
+use fencehold::{Job, Owner, Worker};
 use fencehold_store::job::{
     ActRequest, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, LedgerAnswer, LedgerEntry, NewJob,
     QueueOrder, RenewedJobs, Report, ResolveRequest, WaitRequest,
@@ -57,8 +57,36 @@ impl World {
         within(self.fh.queue("q").job(kind, &()).enqueue()).await.expect("enqueued").id
     }
 
+    /// How a job stands, past the handle and its breaker.
     pub(crate) async fn job(&self, id: JobId) -> JobDetail {
-        within(self.fh.jobs().get(id)).await.expect("a job")
+        let found = within(JobStore::job(&*self.gate, &self.fh.call(), id)).await;
+        found.expect("an answer").expect("a job")
+    }
+
+    /// Lets time pass until the claim of a job must have been renewed, and waits until it has been, for so long.
+    pub(crate) async fn pass_renewal(&self, job: &Job, renewed_for_ms: u64) {
+        self.pass(super::RENEWED_BY_MS);
+        let deadline_ms = self.now_ms() + renewed_for_ms;
+        within(async {
+            while job.deadline_ms() != deadline_ms {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// Lets time pass, a tenth of a second for every answer of the store, until a job stands as wanted.
+    pub(crate) async fn pass_until_job(&self, id: JobId, wanted: impl Fn(&JobDetail) -> bool) -> JobDetail {
+        within(async {
+            loop {
+                let detail = self.job(id).await;
+                if wanted(&detail) {
+                    return detail;
+                }
+                self.pass(100);
+            }
+        })
+        .await
     }
 
     /// Waits until the queue `q` stands as wanted.

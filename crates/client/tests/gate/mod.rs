@@ -20,6 +20,11 @@ use fencehold::store::{
 use fencehold::{Connect, Fencehold, Key, Lease, LeaseWatch, Owner, Reason, Snapshot, Token};
 use tokio::sync::{oneshot, watch};
 
+/// Past the latest moment at which a lease of 10 s is renewed: a third, and 15 %.
+pub(crate) const RENEWED_BY_MS: u64 = 3_834;
+/// A first failure is tried again after no more than this.
+pub(crate) const FIRST_BACKOFF_MS: u64 = 50;
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nobody panics with this in hand")
 }
@@ -41,6 +46,8 @@ pub(crate) enum Verb {
 /// What becomes of a call.
 #[derive(Debug)]
 pub(crate) enum Fate {
+    /// Nothing in particular.
+    Pass,
     /// It is carried out, and its answer never arrives.
     LoseAnswer,
     /// It is not carried out.
@@ -165,7 +172,7 @@ impl Gate {
         locked(&self.patience).push((verb, call.patience_ms));
         self.arrived.send_modify(|counts| *counts.entry(verb).or_default() += 1);
         match (fate, closed) {
-            (None, None) => inner().await,
+            (None, None) | (Some(Fate::Pass), _) => inner().await,
             (None, Some(error)) | (Some(Fate::Refuse(error)), _) => Err(error),
             (Some(Fate::LoseAnswer), _) => {
                 drop(inner().await);

@@ -35,7 +35,6 @@ pub(super) enum Stage {
 /// Jobs by where they are.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub(super) stage: Stage,
     pub(super) shelved: usize,
     pub(super) running: usize,
     /// Words about ended attempts that the store has not answered yet.
@@ -53,6 +52,8 @@ pub(crate) struct Floor {
     ready: Mutex<Shelf>,
     filled: Condvar,
     pub(super) tally: Board<Tally>,
+    /// Apart from the tally: running handlers wait on it, and must not be woken by every job that comes and goes.
+    stage: Board<Stage>,
     pub(super) pace: Mutex<Pace>,
     /// The jobs that run, by the number of their holding.
     running: Mutex<HashMap<u64, Job>>,
@@ -70,6 +71,7 @@ impl Floor {
             ready: Mutex::default(),
             filled: Condvar::new(),
             tally: Board::default(),
+            stage: Board::default(),
             pace: Mutex::new(pace),
             running: Mutex::default(),
         }
@@ -158,11 +160,11 @@ impl Floor {
 
     /// Goes on to a later stage; never back.
     pub(super) fn advance(&self, stage: Stage) {
-        self.tally.update(|tally| (tally.stage < stage).then(|| tally.stage = stage));
+        self.stage.update(|at| (*at < stage).then(|| *at = stage));
     }
 
     pub(super) async fn reached(&self, stage: Stage) {
-        self.tally.when(move |tally, _| (tally.stage >= stage).then_some(())).await;
+        self.stage.when(move |at, _| (*at >= stage).then_some(())).await;
     }
 
     /// Waits until the worker is told to stop.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fencehold::blocking::{FencedFile, Fencehold};
 use fencehold::fence::file::Appended;
 use fencehold::fence::{FenceError, Pass};
-use fencehold::{Key, Namespace, Owner, Token, limits};
+use fencehold::{Job, JobError, Key, Namespace, Owner, Token, limits};
 use tempfile::TempDir;
 
 fn room() -> (TempDir, PathBuf) {
@@ -319,4 +319,35 @@ async fn async_callers_share_the_steps_and_a_dropped_future_does_no_harm() {
     }
     assert_eq!(file.append(pass("k", 1), "left", "left\n").await, Ok(Appended::Before));
     assert_eq!(read(&path).lines().count(), 51);
+}
+
+/// Every attempt of a job has a token of its own, and the line belongs to the effect, not to the attempt.
+#[tokio::test]
+async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_no_more() {
+    let (_folder, path) = room();
+    let file = fencehold::fence::FencedFile::open(&path).await.unwrap();
+    let fh = fencehold::Fencehold::connect("memory:").await.unwrap();
+    let passes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (of_handler, shown) = (file.clone(), std::sync::Arc::clone(&passes));
+    let handler = move |job: Job, order: u64| {
+        let (file, shown) = (of_handler.clone(), std::sync::Arc::clone(&shown));
+        async move {
+            shown.lock().unwrap().push(job.pass());
+            let key = job.idempotency_key("log")?;
+            file.append(&job, &key, format!("{order} shipped\n")).await?;
+            // The line is there; its record is not.
+            if job.attempt() == 1 { Err(JobError::new("stopped in between")) } else { Ok(()) }
+        }
+    };
+    let worker = fh.worker().queue("orders", 1).handle("ship", handler).start().unwrap();
+    let soon = fencehold::job::Retry::new(fencehold::job::Backoff::Fixed, 10, 10);
+    let job = fh.queue("orders").job("ship", &17_u64).retry(soon).enqueue().await.unwrap();
+    fh.jobs().wait::<()>(job.id, Duration::from_secs(30)).await.unwrap();
+    worker.drain().await.unwrap();
+    assert_eq!(read(&path), "17 shipped\n");
+    let passes = passes.lock().unwrap().clone();
+    assert_eq!(passes.len(), 2);
+    assert_eq!(passes[0].key().as_str(), format!("job/{}", job.id));
+    assert!(passes[0].token() < passes[1].token());
+    assert!(is_stale(file.append(&passes[0], "more", "too late\n").await));
 }

@@ -22,7 +22,8 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, RUSTDOC, SERVERS, Stage, TESTS,
+    CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PROOF, PROOF_BUGS, PROOF_LARGE,
+    RUSTDOC, SERVERS, Stage, TESTS,
 };
 
 struct Command {
@@ -32,7 +33,7 @@ struct Command {
 }
 
 /// Cheap stages come first, so that a slip is known in seconds.
-const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE];
+const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF];
 
 const COMMANDS: &[Command] = &[
     Command { name: "test", about: "everything that CI runs", stages: ALL },
@@ -47,6 +48,16 @@ const COMMANDS: &[Command] = &[
         stages: &[SERVERS, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
+    Command {
+        name: "proof",
+        about: "models and simulation at length: a quarter of an hour",
+        stages: &[PROOF_LARGE],
+    },
+    Command {
+        name: "bugs",
+        about: "each seeded mistake in turn, and what notices it",
+        stages: &[PROOF_BUGS],
+    },
     Command { name: "peers", about: "our benchmark beside Debian's redis-server", stages: &[PEERS] },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];

@@ -11,6 +11,9 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
 
+#[macro_use]
+mod seeded;
+
 pub mod duration;
 mod error;
 mod event;
@@ -31,5 +34,8 @@ pub use event::{Attempted, Event, Fact};
 pub use hold::{HoldHash, HoldId};
 pub use invariant::{Violation, check};
 pub use key::{Key, Namespace, Owner, Reason, Task};
+#[cfg(feature = "bugs")]
+#[doc(hidden)]
+pub use seeded::bugs;
 pub use time::Stamp;
 pub use token::Token;

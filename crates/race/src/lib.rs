@@ -17,6 +17,8 @@ mod protocol;
 mod record;
 mod report;
 mod scenario;
+#[cfg(feature = "bugs")]
+pub mod seeded;
 mod shelf;
 #[cfg(feature = "sim")]
 pub mod sim;

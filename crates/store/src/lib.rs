@@ -7,6 +7,9 @@
 //! Deliberately absent: anything a caller would build on top (renewal, waiting across restarts, elections): that is
 //! the library's.
 
+#[macro_use(seeded)]
+extern crate fencehold_core;
+
 mod asking;
 mod asking_jobs;
 mod capability;

@@ -118,6 +118,19 @@ fn an_owner_that_was_superseded_commits_nothing() {
     assert_eq!(ended.iter().map(|ending| ending.how).collect::<Vec<_>>(), [How::Released]);
 }
 
+/// What an owner knows may be old. A commit that does not look at the epoch would write it over what its successor kept.
+#[test]
+fn an_owner_that_was_superseded_writes_over_nothing() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    // Somebody took over, and the key has passed through many hands since.
+    ground.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
+    let answers = block_on(first.release(&call(), vec![support::hold("k", 1, token)])).unwrap();
+    assert!(matches!(&answers[0], Err(Refusal::Lost { current, .. }) if current.get() == 100), "{answers:?}");
+    assert_eq!(view(&first, "k").token.get(), 100);
+}
+
 #[test]
 fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
     let ground = Ground::new();

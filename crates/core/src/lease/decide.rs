@@ -80,7 +80,10 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
         Command::Advance { lift, by } => case.advance(*lift, by),
     };
     #[cfg(debug_assertions)]
-    if let Err(violation) = crate::invariant::check(standing, record, command, &decision) {
+    // A mistake that is made on purpose is for others to notice.
+    if !seeded!()
+        && let Err(violation) = crate::invariant::check(standing, record, command, &decision)
+    {
         panic!("{violation}: {command:?} on {record:?} at {standing:?} gave {decision:?}");
     }
     decision
@@ -101,7 +104,9 @@ impl Case<'_> {
         }
         if let Some(hold) = &self.record.hold {
             match self.standing.term {
-                Term::Live { remaining_ms } if hold.hash == ask.hash => {
+                Term::Live { .. } if seeded!(TwoHolders) => {}
+                Term::Live { remaining_ms } if hold.hash == ask.hash && !seeded!(OwnHoldRefused) => {
+                    let remaining_ms = if seeded!(RepeatCountsAnew) { hold.ttl_ms } else { remaining_ms };
                     let grant = Grant { token: self.record.counter, remaining_ms, resumed: true };
                     return answer(Ok(Outcome::Granted(grant)));
                 }
@@ -129,7 +134,9 @@ impl Case<'_> {
         // is found among the ended.
         let mut next = self.run_out();
         let record = next.record.as_ref().unwrap_or(self.record);
-        if let Some(ending) = record.ending_of(ask.hash) {
+        if let Some(ending) = record.ending_of(ask.hash)
+            && !seeded!(EndedGrantedAgain)
+        {
             next.reply = Err(Refusal::Ended { token: Some(ending.token), how: Some(ending.how) });
             return next;
         }
@@ -137,7 +144,11 @@ impl Case<'_> {
             next.reply = Err(Refusal::Ended { token: None, how: None });
             return next;
         }
-        let Some(token) = record.counter.max(self.standing.floor).next_to_grant() else {
+        let floor = if seeded!(FloorIgnored) { Token::NONE } else { self.standing.floor };
+        let ran_out = record.endings().last().is_some_and(|ending| ending.how == How::Expired);
+        let newest = record.counter.max(floor);
+        let token = if seeded!(TokenNotBumped) && ran_out { Some(newest) } else { newest.next_to_grant() };
+        let Some(token) = token else {
             next.reply = Err(Refusal::TokensExhausted);
             return next;
         };
@@ -179,7 +190,8 @@ impl Case<'_> {
             notice: hold.notice.as_deref().cloned(),
             yield_in_ms: hold.notice.as_ref().map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
         };
-        Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+        let set_ms = if seeded!(RenewalForHalf) { lasts_ms / 2 } else { lasts_ms };
+        Decision { deadline: Change::LastsMs(set_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
     }
 
     /// How long a renewal lasts: a ttl, less what `max_age` or a notice takes away; never less than what was
@@ -206,6 +218,10 @@ impl Case<'_> {
             return answer(Ok(Outcome::Released { token }));
         }
         match self.holder(hash, token, Attempted::Release) {
+            Ok(_) if seeded!(ReleaseKeepsTheHold) => answer(Ok(Outcome::Released { token })),
+            Ok(_) if seeded!(EndingMisreported) => {
+                self.ended(How::Expired, self.standing.now, None, None, Outcome::Released { token })
+            }
             Ok(_) => self.ended(How::Released, self.standing.now, None, None, Outcome::Released { token }),
             Err(refused) => *refused,
         }
@@ -237,7 +253,12 @@ impl Case<'_> {
         let outcome = Outcome::Revoked(revoked);
         let mut decision =
             self.ended(How::Revoked, self.standing.now, Some(by.clone()), Some(reason.clone()), outcome);
-        if let Some(record) = &mut decision.record {
+        if seeded!(ForceLeavesTheHold) {
+            return answer(decision.reply);
+        }
+        if let Some(record) = &mut decision.record
+            && !seeded!(ForceTakesNoToken)
+        {
             record.counter = consumed;
         }
         decision
@@ -245,6 +266,10 @@ impl Case<'_> {
 
     fn expire(&self) -> Decision {
         match self.standing.term {
+            Term::Live { .. } if seeded!(SweepTrustsItsList) => {
+                let outcome = Outcome::Expired { token: self.record.counter, how: How::Expired };
+                self.ended(How::Expired, self.standing.now, None, None, outcome)
+            }
             Term::Live { remaining_ms } => answer(Err(Refusal::StillLive { remaining_ms })),
             Term::Over { .. } | Term::Free => self.run_out(),
         }
@@ -331,14 +356,15 @@ impl Case<'_> {
         if let Some(alarm) = self.rewound(token) {
             return Err(Box::new(alarm));
         }
-        let own = self
-            .record
-            .hold
-            .as_ref()
-            .filter(|hold| hold.hash == hash && self.record.counter == token);
+        let own = self.record.hold.as_ref().filter(|hold| {
+            let renews = attempted == Attempted::Renew;
+            let unproved = if renews { seeded!(RenewalByToken) } else { seeded!(ReleaseByToken) };
+            (hold.hash == hash || unproved) && self.record.counter == token
+        });
         if let Some(hold) = own {
             return match self.standing.term {
                 Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
+                Term::Over { .. } if seeded!(RenewalRevives) => Ok((hold, 0)),
                 Term::Over { .. } | Term::Free => {
                     let mut refused = self.run_out();
                     let how = Some(self.how_it_ran_out(hold));

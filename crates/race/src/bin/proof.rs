@@ -14,6 +14,7 @@ const USAGE: &str = "\
 proof model [--large]            every state of the models, within bounds
 proof sim run [--seeds N]        the engine under N seeds of trouble (1000)
 proof sim replay SEED            the story of one seed
+proof bugs [NAME...]             turns each seeded mistake on and shows what notices it (feature `bugs`)
 ";
 
 fn main() -> ExitCode {
@@ -25,6 +26,10 @@ fn main() -> ExitCode {
         ["sim", "run"] => Some(simulate(1_000)),
         ["sim", "run", "--seeds", seeds] => seeds.parse().ok().map(simulate),
         ["sim", "replay", seed] => seed.parse().ok().map(replay),
+        #[cfg(feature = "bugs")]
+        ["bugs", names @ ..] => Some(fencehold_race::seeded::run(names)),
+        #[cfg(feature = "bugs")]
+        ["layer", layer] => fencehold_race::seeded::layer(layer),
         _ => None,
     };
     match went_well {

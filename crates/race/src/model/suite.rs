@@ -48,21 +48,24 @@ pub const SMALL: Suite = Suite {
     states_max: 800_000,
 };
 
+const SHORT: lease::Bounds = lease::Bounds { ticks: 2, ..TWO };
+
 /// Every state within the bounds: for now and then.
 pub const LARGE: Suite = Suite {
     leases: &[
+        lease::Bounds { revocations: 1, ..SHORT },
+        lease::Bounds { restarts: 1, ..SHORT },
+        lease::Bounds { crashes: 1, ..SHORT },
+        lease::Bounds { doubled: 1, ..SHORT },
+        lease::Bounds { fence: false, ..SHORT },
         TWO,
-        lease::Bounds { revocations: 1, ..TWO },
-        lease::Bounds { restarts: 1, ..TWO },
-        lease::Bounds { crashes: 1, ..TWO },
-        lease::Bounds { fence: false, ..TWO },
     ],
     takeovers: &[
         takeover::Bounds { processes: 4, requests: 5, takeovers: 5, deaths: 2, ..OWNERS },
         takeover::Bounds { commit_checks: false, ..OWNERS },
         takeover::Bounds { answer_checks: false, ..OWNERS },
     ],
-    states_max: 100_000_000,
+    states_max: 25_000_000,
 };
 
 /// Runs the set and says what became of it. False: something is not as it should be.

@@ -4,6 +4,7 @@ use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_store::conformance::Power;
 
 use super::Race;
+use crate::protocol::Act;
 use crate::stage::{Played, Stage};
 
 pub(super) const RACE: Race = Race {
@@ -22,6 +23,8 @@ fn script(stage: &Stage) -> Played {
     let lease = a.acquires()?;
     a.releases(&lease);
     stage.passes(COLLECT_AFTER_FREE_MS + 1)?;
+    // Whoever asks something has waited for the sweep.
+    stage.actor("sweep").does(Act::Sweep(stage.key.clone()));
     let new = b.acquires()?;
     stage.must(new.token > lease.token, "tokens grow over a collected key")
 }

@@ -82,7 +82,7 @@ impl Mix {
             delay_ms_max: chance.one_of(&[2, 20, 300, 1_500]),
             fault_every_ms: chance.one_of(&[1_000, 4_000, 15_000]),
             faults,
-            skew: chance.one_of(&[0, 10, 50]),
+            skew: chance.one_of(&[0, 5, 10]),
         }
     }
 }

@@ -286,6 +286,7 @@ impl World {
             Fault::StorePause => {
                 let for_ms = self.chance.between(100, 6_000);
                 self.store_paused_until_ms = self.now_ms + for_ms;
+                self.store.auditor.awake_since_ms = self.stamp().store_ms + for_ms;
             }
             Fault::PowerCut if self.store.serves() => {
                 self.store_stops(Found::NewBoot);

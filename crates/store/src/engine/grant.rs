@@ -191,10 +191,11 @@ impl Engine {
 
     /// Gives a free key to the first in line who can still take it.
     pub(super) fn pass_on(&mut self, now: Stamp, at: u32) {
-        while self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
+        let passes = !seeded!(LineForgotten);
+        while passes && self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
             let Some((ticket, _)) = self.waiters.first(at) else { return };
             let Some(waiter) = self.waiters.remove(ticket) else { return };
-            if waiter.until_ms <= now.store_ms {
+            if waiter.until_ms <= now.store_ms && !seeded!(WaiterGrantedLate) {
                 let refused = self.held(now, &waiter);
                 self.answer(ticket, Err(refused));
             } else {
@@ -207,6 +208,9 @@ impl Engine {
     /// Turns away everybody whose time in line is up. First of all in every step: whoever is found in line after
     /// this may be granted.
     pub(super) fn time_outs(&mut self, now: Stamp) {
+        if seeded!(WaiterGrantedLate) {
+            return;
+        }
         while let Some(ticket) = self.waiters.first_overdue(now.store_ms) {
             let Some(waiter) = self.waiters.remove(ticket) else { return };
             let refused = self.held(now, &waiter);
@@ -228,6 +232,7 @@ impl Engine {
     /// A grant found nobody to take it: the key is free again at once.
     pub(crate) fn abandon(&mut self, now: Stamp, granted: Granted, archive: &mut dyn Archive) {
         match granted {
+            Granted::Lease { .. } if seeded!(AbandonedGrantKept) => {}
             Granted::Lease { slot, hash, .. } => {
                 let _ = self.apply(now, slot, &Command::Abandon { hash });
                 self.pass_on(now, slot);

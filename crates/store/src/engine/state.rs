@@ -151,7 +151,7 @@ impl Engine {
         let standing = Standing { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
         let decision = decide(&standing, &slot.record, command);
         // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
-        let promises = !matches!(command, Command::Expire);
+        let promises = !matches!(command, Command::Expire) && !seeded!(GrantNotDurable);
         self.carry_out(now, at, decision, promises)
     }
 
@@ -189,7 +189,9 @@ impl Engine {
             Deadline::LastsMs(lasts_ms) => {
                 slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
                 slot.lasts_ms = u32::try_from(lasts_ms).unwrap_or(0);
-                self.batch.touched.entry(at).or_insert(Touch::Term);
+                if !seeded!(RenewalNotKept) {
+                    self.batch.touched.entry(at).or_insert(Touch::Term);
+                }
             }
             Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
         }

@@ -218,7 +218,9 @@ impl Engine {
             let Some(slot) = self.table.at(at) else { continue };
             if now.store_ms < slot.deadline_ms {
                 // Renewed since. The wheel is lazy: only now does it learn.
-                self.reschedule(at);
+                if !seeded!(WheelForgets) {
+                    self.reschedule(at);
+                }
             } else if slot.record.hold.is_some() {
                 self.settle(now, at);
             } else {
@@ -233,7 +235,7 @@ impl Engine {
         let Some(slot) = self.table.remove(at) else { return };
         let space = &mut self.table.spaces[slot.space as usize];
         let token = slot.record.counter;
-        if token > space.floor {
+        if token > space.floor && !seeded!(CollectedWithoutFloor) {
             space.floor = token;
             self.batch
                 .others

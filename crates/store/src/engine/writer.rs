@@ -321,7 +321,10 @@ impl<K: Keep> Work<K> {
             }
             let (mut changes, answers) = self.engine.take_batch(K::KEEPS);
             if !changes.is_empty() {
-                self.insist(|keep| keep.keep(&mut changes))?;
+                let kept = self.insist(|keep| keep.keep(&mut changes));
+                if !seeded!(AnsweredUnkept) {
+                    kept?;
+                }
                 self.engine.kept();
             } else if !answers.is_empty() || confirm {
                 self.insist(Keep::confirm)?;

@@ -1,0 +1,114 @@
+//! Deliberate mistakes, to see what notices them.
+//!
+//! `seeded!(Name)` is true when that mistake is on. Without the feature `bugs` it is the constant `false`, and nothing of
+//! this is in the build. With it, the variable `FENCEHOLD_SEEDED_BUG` names the one mistake that is made.
+
+/// Whether a seeded mistake is on; without a name: whether any is.
+#[cfg(feature = "bugs")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! seeded {
+    () => {
+        $crate::bugs::any()
+    };
+    ($bug:ident) => {
+        $crate::bugs::is_on($crate::bugs::Bug::$bug)
+    };
+}
+
+/// Whether a seeded mistake is on: never, in this build.
+#[cfg(not(feature = "bugs"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! seeded {
+    ($($bug:ident)?) => {
+        false
+    };
+}
+
+/// The mistakes.
+#[cfg(feature = "bugs")]
+#[doc(hidden)]
+pub mod bugs {
+    use std::sync::OnceLock;
+
+    /// The variable that names the mistake to make.
+    pub const VARIABLE: &str = "FENCEHOLD_SEEDED_BUG";
+
+    macro_rules! bugs {
+        ($($name:ident $promise:literal $what:literal,)+) => {
+            /// A mistake.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum Bug {
+                $(#[doc = $what] $name,)+
+            }
+
+            impl Bug {
+                /// Every mistake.
+                pub const ALL: &[Bug] = &[$(Bug::$name),+];
+
+                /// The promise that it breaks.
+                pub fn promise(self) -> &'static str {
+                    match self {
+                        $(Bug::$name => $promise,)+
+                    }
+                }
+
+                /// What is done wrong.
+                pub fn what(self) -> &'static str {
+                    match self {
+                        $(Bug::$name => $what,)+
+                    }
+                }
+            }
+        };
+    }
+
+    bugs! {
+        TwoHolders "P1" "a live lease is no obstacle to an acquisition",
+        SweepTrustsItsList "P4" "an expiry does not look whether the lease is live",
+        EpochUncheckedByCommit "P1" "an owner commits without looking whether it still is the owner",
+        EpochUncheckedByAnswer "P1" "an owner answers without looking whether it still is the owner",
+        TokenNotBumped "P2" "a key that ran out is granted under its old token",
+        FloorIgnored "P2" "a new token is taken from the key's counter alone",
+        CollectedWithoutFloor "P2" "a key is collected and the floor stays",
+        RenewalRevives "P3" "a lease that has run out can be renewed",
+        EndingMisreported "P3" "a released lease is remembered as expired",
+        RenewalForHalf "P3" "a renewal sets half the time that it tells",
+        RepeatCountsAnew "P4" "the same request again is told a full ttl",
+        WheelForgets "P4" "a renewed lease is never looked at again by the sweep",
+        RebootTrustsDeadlines "P4" "deadlines of another boot are believed",
+        FailedDiskTrustsDeadlines "P4" "after a failed disk no lease is lengthened",
+        ReleaseByToken "P5" "a release needs the token only",
+        RenewalByToken "P5" "a renewal needs the token only",
+        GrantNotDurable "P6" "a grant waits for no sync",
+        RenewalNotKept "P6" "a renewal is answered and not kept",
+        AnsweredUnkept "P6" "a batch that could not be kept is answered all the same",
+        EndedGrantedAgain "P7" "a hold id that has ended is granted again",
+        OwnHoldRefused "P7" "the same request again is told that the key is held",
+        WaiterGrantedLate "P7" "whoever stands in line is granted, even when its time is up",
+        ForceTakesNoToken "P9" "a revocation consumes no token",
+        ForceLeavesTheHold "P9" "a revocation is answered and the lease goes on",
+        AbandonedGrantKept "P10" "a grant that nobody picks up stays",
+        ReleaseKeepsTheHold "P10" "a release is answered and the lease goes on",
+        LineForgotten "P10" "a key that comes free is passed on to nobody",
+    }
+
+    fn on() -> Option<Bug> {
+        static ON: OnceLock<Option<Bug>> = OnceLock::new();
+        *ON.get_or_init(|| {
+            let name = std::env::var(VARIABLE).ok()?;
+            Bug::ALL.iter().copied().find(|bug| format!("{bug:?}") == name)
+        })
+    }
+
+    /// Whether this mistake is on.
+    pub fn is_on(bug: Bug) -> bool {
+        on() == Some(bug)
+    }
+
+    /// Whether any is.
+    pub fn any() -> bool {
+        on().is_some()
+    }
+}

@@ -24,7 +24,13 @@ fn pay(job: Job, cents: u64) -> Result<String, JobError> {
 #[test]
 fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     let fh = Fencehold::connect("memory:").unwrap();
-    let worker = fh.as_async().worker().queue("orders", 1).handle_blocking("pay", pay).start().unwrap();
+    let worker = fh
+        .as_async()
+        .worker()
+        .queue("orders", 1)
+        .handle_blocking("pay", pay)
+        .start()
+        .unwrap();
     let orders = fh.queue("orders");
     let id = orders.job("pay", &990_u64).priority(3).label("shop", "a").enqueue().unwrap().id;
     let receipt: String = fh.jobs().wait(id, LIMIT).unwrap();
@@ -57,7 +63,10 @@ fn a_handler_is_tried_without_a_store() {
     assert!(run.result::<String>().unwrap().starts_with("990 under "));
     assert_eq!((run.effects_had(), run.checkpoint()), (vec!["charge"], Some(b"charged".as_slice())));
     assert_eq!(run.progress(), [r#""charged""#.into()]);
-    assert_eq!(&*run.undo_of("charge").unwrap().payload, serde_json::to_string(&run.effect::<String>("charge").unwrap()).unwrap());
+    assert_eq!(
+        &*run.undo_of("charge").unwrap().payload,
+        serde_json::to_string(&run.effect::<String>("charge").unwrap()).unwrap()
+    );
 
     let again = run.next_attempt().run_blocking(pay);
     assert!(again.effects_had().is_empty(), "what is recorded does not happen again");
@@ -69,7 +78,10 @@ fn a_handler_is_tried_without_a_store() {
     assert!(misfit.failure().unwrap().starts_with("payload does not fit"), "{misfit:?}");
 
     let asking = |job: Job, (): ()| job.once_with_intent("charge", OnDoubt::Ask, |_key| Ok(())).run();
-    let doubtful = Trial::new("pay", &()).attempt(2).intended("charge", OnDoubt::Ask).run_blocking(asking);
+    let doubtful = Trial::new("pay", &())
+        .attempt(2)
+        .intended("charge", OnDoubt::Ask)
+        .run_blocking(asking);
     assert!(doubtful.over().unwrap().contains("nobody knows"), "{doubtful:?}");
 
     let stopping = |job: Job, (): ()| Ok((job.is_cancelled(), job.notice().map(|notice| notice.priority)));

@@ -121,12 +121,11 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
             waiting.leave()
         });
         let picked_up = picked_up.into_iter().flatten().next();
-        let work = match picked_up {
-            Some(claimed) => works(hold, claimed.expect("a claim that is answered")).pop().expect("a job"),
-            None => {
-                until("a job that anybody can have", || g.state(id) == State::Queued);
-                g.work("q", "C")
-            }
+        let work = if let Some(claimed) = picked_up {
+            works(hold, claimed.expect("a claim that is answered")).pop().expect("a job")
+        } else {
+            until("a job that anybody can have", || g.state(id) == State::Queued);
+            g.work("q", "C")
         };
         assert_eq!(work.job.id, id);
         g.complete(&work).expect("a live claim");

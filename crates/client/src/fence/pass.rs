@@ -124,18 +124,6 @@ impl From<&crate::blocking::Lease> for Pass {
     }
 }
 
-impl From<&Job> for Pass {
-    fn from(job: &Job) -> Self {
-        job.pass()
-    }
-}
-
-impl From<&crate::blocking::Job> for Pass {
-    fn from(job: &crate::blocking::Job) -> Self {
-        job.pass()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

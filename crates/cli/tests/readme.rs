@@ -30,9 +30,12 @@ fn furnished() -> Room {
     let room = Room::new();
     fs::create_dir(room.path("bin")).unwrap();
     symlink(env!("CARGO_BIN_EXE_fencehold"), room.path("bin/fencehold")).unwrap();
-    for name in ["build-report", "deploy"] {
+    let token = "#!/bin/sh\necho token $FENCEHOLD_TOKEN\n";
+    for (name, script) in
+        [("build-report", token), ("deploy", token), ("send-email", "#!/bin/sh\nexec cat\n")]
+    {
         let path = room.path(name);
-        fs::write(&path, "#!/bin/sh\necho token $FENCEHOLD_TOKEN\n").unwrap();
+        fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     room
@@ -129,4 +132,21 @@ fn no_line_for_a_shell_is_left_out() {
     let lines = lines_of("From a shell");
     let fits = |(line, start): (&String, &&str)| line.starts_with(*start);
     assert!(lines.len() == known.len() && lines.iter().zip(&known).all(fits), "{lines:#?}");
+}
+
+#[test]
+fn jobs_are_enqueued_and_worked_off_on_nothing_but_a_fresh_directory() {
+    let room = furnished();
+    let script = lines_of("Jobs from a shell").join("\n");
+    let said = runs_well(&room, &format!("set -e\n{script}"));
+    assert_eq!(said.out.matches(" completed after ").count(), 3, "a line for each job: {said:?}");
+    assert!(said.out.lines().any(|line| line.split_whitespace().eq(["completed", "3"])), "{said:?}");
+    assert!(room.path("jobs").is_dir(), "in the directory that the page names");
+    // What the command printed is kept.
+    let results = runs_well(
+        &room,
+        "export FENCEHOLD_STORE=file:jobs; for id in $(fencehold job ls -o jsonl | cut -d'\"' -f4); do fencehold job wait $id; done",
+    );
+    assert_eq!(results.out.lines().next(), Some(r#"{"to":"ada@example.org"}"#), "{results:?}");
+    assert_eq!(results.out.lines().count(), 3, "{results:?}");
 }

@@ -1,4 +1,4 @@
-//! Our lease benchmark beside Debian's `redis-server`, in one run on one machine.
+//! Our benchmarks beside Debian's `redis-server` and `beanstalkd`, each in one run on one machine.
 //!
 //! Not part of `test`: figures need a quiet machine, and people to read them.
 
@@ -7,8 +7,11 @@ use std::process::Command;
 use crate::{install, process, workspace};
 
 pub(crate) fn run() -> Result<(), String> {
-    install::ensure(&["redis-server"])?;
+    install::ensure(&["redis-server", "beanstalkd"])?;
     process::run(&mut process::cargo(&["build", "--release", "--bin", "fencehold"]))?;
     let fencehold = workspace::built("release")?.join("fencehold");
-    process::run(Command::new(fencehold).args(["bench", "lease", "--peers"]))
+    for what in ["lease", "job"] {
+        process::run(Command::new(&fencehold).args(["bench", what, "--peers"]))?;
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::Line;
 use super::percentile::Latencies;
 
 pub(super) struct Disk {
@@ -33,6 +34,13 @@ impl Disk {
         }
         self.latencies.sort();
         Ok(())
+    }
+
+    /// What was seen, as a line of the page.
+    pub(super) fn line(&self) -> Line {
+        let (p50_us, p99_us) = (self.latencies.at(50.0), self.latencies.at(99.0));
+        let what = format!("disk: append 4 KiB + fdatasync ({} samples)", self.latencies.len());
+        Line { per_second: 1e6 / p50_us.max(1.0), p50_us, p99_us, ..Line::new(what, 1) }
     }
 }
 

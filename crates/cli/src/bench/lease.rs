@@ -3,17 +3,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_store::clock::SystemClock;
-use fencehold_store::{LeaseStore, StoreUrl, open};
-
-use super::Line;
 use super::disk::Disk;
+use super::home::{Home, open_store};
 use super::load::{self, Subject};
 use super::redis::Redis;
 use super::scale;
+use super::{Failed, Line};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -31,8 +28,6 @@ pub(crate) struct Plan {
     /// Whether to measure through the socket beside redis-server too.
     pub(crate) peers: bool,
 }
-
-type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Measures, calling `show` with each line as it is known.
 pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
@@ -54,15 +49,7 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
     if plan.peers {
         beside_redis(plan, &home, &mut show).await?;
     }
-    let disk_line = Line::new("disk: append 4 KiB + fdatasync", 1);
-    let rate = 1e6 / disk.latencies.at(50.0).max(1.0);
-    show(Line {
-        per_second: rate,
-        p50_us: disk.latencies.at(50.0),
-        p99_us: disk.latencies.at(99.0),
-        what: format!("{} ({} samples)", disk_line.what, disk.latencies.len()),
-        ..disk_line
-    });
+    show(disk.line());
     Ok(())
 }
 
@@ -144,27 +131,6 @@ async fn beside_redis(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> 
     subject.store.close().await;
     drop(owner);
     Ok(())
-}
-
-fn open_store(directory: &Path) -> Result<Arc<dyn LeaseStore>, fencehold_store::StoreError> {
-    open(&StoreUrl::File(directory.to_owned()), Arc::new(SystemClock))
-}
-
-/// A directory of this run's own.
-struct Home(PathBuf);
-
-impl Home {
-    fn make(within: &Path) -> std::io::Result<Home> {
-        let path = within.join(format!("fencehold-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
-        Ok(Home(path))
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Another process of this program that owns a directory until its standard input ends.

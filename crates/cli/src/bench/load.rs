@@ -87,7 +87,7 @@ pub(super) async fn pairs(subject: &Subject, clients: usize, time: Duration) -> 
 }
 
 /// Numbers that do not come back in this process.
-fn fresh() -> u64 {
+pub(super) fn fresh() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,16 +1,22 @@
 //! Measuring a store against what lies beneath it: the disk's own sync rate, and a peer, in the same run. Ratios say
 //! something on a noisy machine; absolute times say little.
 
+mod beanstalkd;
 mod disk;
-mod lease;
+mod home;
+pub(crate) mod job;
+pub(crate) mod lease;
+mod life;
 mod load;
+mod log;
 mod percentile;
 mod redis;
 mod scale;
 
-pub(crate) use lease::{Plan, measure, own_until_told};
-
 use serde::Serialize;
+
+/// Why nothing was measured.
+pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// One measured line.
 #[derive(Clone, Debug, Serialize)]

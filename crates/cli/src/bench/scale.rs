@@ -12,7 +12,7 @@ use super::load::{self, Measured, Subject};
 use super::percentile::Latencies;
 
 /// How much memory this process has, in bytes.
-fn resident_bytes() -> u64 {
+pub(super) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64

@@ -156,7 +156,8 @@ fn moments(tenure: Tenure, grace_ms: u64) -> Moments {
         }
         Tenure::Unwanted { kill_at_ms } => {
             let now_ms = boot_ms();
-            Moments { term_at_ms: now_ms, kill_at_ms: kill_at_ms.clamp(now_ms, now_ms + grace_ms) }
+            // We ask, and the watchdog only ends: to some, a second request means something else.
+            Moments::ending_at(kill_at_ms.clamp(now_ms, now_ms + grace_ms), 0)
         }
     }
 }
@@ -261,12 +262,18 @@ impl Course {
         {
             tracing::warn!(%error, "the watchdog cannot be told of the lease");
         }
+        let Moments { term_at_ms, kill_at_ms } = self.moments;
         match tenure {
-            Tenure::Until { .. } => return,
-            Tenure::RanOut | Tenure::Taken => self.lost = true,
-            Tenure::Unwanted { .. } => self.unwanted = true,
+            Tenure::Until { .. } => {}
+            Tenure::RanOut | Tenure::Taken => {
+                self.lost = true;
+                self.end_within(kill_at_ms - term_at_ms);
+            }
+            Tenure::Unwanted { .. } => {
+                self.unwanted = true;
+                self.end_within(kill_at_ms.saturating_sub(boot_ms()));
+            }
         }
-        self.end_within(self.moments.kill_at_ms - self.moments.term_at_ms);
     }
 
     /// Time was up, as the watchdog saw it. A command that was told to end before that lost nothing by it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::bench::{self, Line, Plan};
+use crate::bench::{Failed, Line, job, lease};
 use crate::context::Context;
 use crate::duration::parse_ms;
 use crate::exit::Exit;
@@ -16,11 +16,13 @@ const EXAMPLES: &str = "\
 Examples:
   # The whole page, on the disk of the current directory: a few minutes
   fencehold bench lease
+  fencehold bench job
   # A quick look
   fencehold bench lease --time 1s --held 0 --ending 0
+  fencehold bench job --time 1s --stored 0
 ";
 
-/// Measure leases here, beside the disk's own rate
+/// Measure leases or jobs here, beside the disk's own rate
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -33,8 +35,13 @@ enum What {
     /// Acquire, release and renew on a `file:` store
     #[command(before_help = EXAMPLES)]
     Lease(LeaseArgs),
+    /// Enqueue, claim and complete on a `file:` store
+    #[command(before_help = EXAMPLES)]
+    Job(JobArgs),
     #[command(hide = true)]
     Own { directory: PathBuf },
+    #[command(hide = true)]
+    Fill { directory: PathBuf, many: usize },
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,36 +66,81 @@ struct LeaseArgs {
     peers: bool,
 }
 
+#[derive(Debug, clap::Args)]
+struct JobArgs {
+    /// On whose disk; a folder of its own is made there and removed afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// How long one measurement takes
+    #[arg(long, value_name = "TIME", value_parser = parse_ms, default_value = "3s")]
+    time: u64,
+    /// How many stored jobs to weigh, and to measure with; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    stored: usize,
+    /// How many to enqueue in bulk; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    bulk: usize,
+    /// Beside a private beanstalkd, too
+    #[arg(long)]
+    peers: bool,
+}
+
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let failed =
-            |error: Box<dyn std::error::Error + Send + Sync>| Failure::new(Exit::Failed, error.to_string());
-        let args = match self.what {
-            What::Lease(args) => args,
-            What::Own { directory } => {
-                return bench::own_until_told(&directory).await.map(|()| DONE).map_err(failed);
-            }
-        };
-        if args.clients.iter().any(|clients| *clients == 0 || *clients > 10_000) {
-            return Err(Failure::new(Exit::Usage, "--clients takes numbers from 1 to 10000"));
-        }
-        let plan = Plan {
-            directory: args.dir,
-            clients: args.clients,
-            time: Duration::from_millis(args.time.clamp(100, 600_000)),
-            held: args.held,
-            ending: args.ending,
-            peers: args.peers,
-        };
         let mut lines = Vec::new();
-        bench::measure(&plan, |line| {
+        let show = |line: Line| {
             note(&format!("measured: {}", line.what));
             lines.push(line);
-        })
-        .await
-        .map_err(failed)?;
+        };
+        let measured = match self.what {
+            What::Lease(args) => lease::measure(&args.plan()?, show).await,
+            What::Job(args) => job::measure(&args.plan(), show).await,
+            What::Own { directory } => {
+                return lease::own_until_told(&directory).await.map(|()| DONE).map_err(failed);
+            }
+            What::Fill { directory, many } => {
+                return job::fill(&directory, many).await.map(|()| DONE).map_err(failed);
+            }
+        };
+        measured.map_err(failed)?;
         context.output.many(&lines, "nothing was measured", || table(&lines))?;
         Ok(DONE)
+    }
+}
+
+fn failed(error: Failed) -> Failure {
+    Failure::new(Exit::Failed, error.to_string())
+}
+
+fn time(ms: u64) -> Duration {
+    Duration::from_millis(ms.clamp(100, 600_000))
+}
+
+impl LeaseArgs {
+    fn plan(self) -> Result<lease::Plan, Failure> {
+        if self.clients.iter().any(|clients| *clients == 0 || *clients > 10_000) {
+            return Err(Failure::new(Exit::Usage, "--clients takes numbers from 1 to 10000"));
+        }
+        Ok(lease::Plan {
+            directory: self.dir,
+            clients: self.clients,
+            time: time(self.time),
+            held: self.held,
+            ending: self.ending,
+            peers: self.peers,
+        })
+    }
+}
+
+impl JobArgs {
+    fn plan(self) -> job::Plan {
+        job::Plan {
+            directory: self.dir,
+            time: time(self.time),
+            stored: self.stored,
+            bulk: self.bulk,
+            peers: self.peers,
+        }
     }
 }
 

@@ -21,8 +21,8 @@ const MORE: &str = "\
 Prints the result of a completed job. Exit code 1: it failed, was cancelled, or a person must look; 75: it has not \
 come to its end in time.";
 
-/// How long one request waits. Nothing depends on it.
-const ASK_MS: u64 = 30_000;
+/// How long one request waits at most: a store waits for the end of a job, and one that waits for a person has none.
+const ASK_MS: u64 = 2_000;
 
 /// Wait for a job to come to its end, and print its result
 #[derive(Debug, clap::Args)]
@@ -44,17 +44,21 @@ impl Args {
 
     async fn wait(self, context: &Context, store: &Store) -> Outcome {
         let began_ms = boot_ms();
+        // How it stands comes first, and waiting after.
+        let mut wait_ms = 0;
         let detail = loop {
-            let waited_ms = boot_ms().saturating_sub(began_ms);
-            let left_ms = self.timeout.map_or(ASK_MS, |timeout_ms| timeout_ms.saturating_sub(waited_ms));
-            let request = WaitRequest { id: self.job, wait_ms: left_ms.min(ASK_MS) };
+            let request = WaitRequest { id: self.job, wait_ms };
             let found = store.ask(async |jobs, call| jobs.wait_for(call, request).await).await?;
             let detail = found.ok_or_else(|| Failure::refused_job(self.job, Refusal::Unknown))?;
             let stuck = matches!(detail.job.state, State::Quarantined | State::Indeterminate);
             if detail.job.state.is_final() || stuck {
                 break detail;
             }
-            if left_ms == 0 || self.timeout.is_some_and(|ms| boot_ms().saturating_sub(began_ms) >= ms) {
+            let waited_ms = boot_ms().saturating_sub(began_ms);
+            wait_ms = self
+                .timeout
+                .map_or(ASK_MS, |timeout_ms| timeout_ms.saturating_sub(waited_ms).min(ASK_MS));
+            if wait_ms == 0 {
                 return Err(self.too_long(&detail));
             }
         };

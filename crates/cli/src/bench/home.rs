@@ -1,0 +1,36 @@
+//! A directory of this run's own, and stores in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fencehold_store::clock::SystemClock;
+use fencehold_store::file::{FileOptions, FileStore};
+use fencehold_store::{LeaseStore, StoreError};
+
+pub(super) fn open_store(directory: &Path) -> Result<Arc<dyn LeaseStore>, StoreError> {
+    open_store_with(directory, FileOptions::default())
+}
+
+pub(super) fn open_store_with(
+    directory: &Path,
+    options: FileOptions,
+) -> Result<Arc<dyn LeaseStore>, StoreError> {
+    Ok(Arc::new(FileStore::open_with(directory, Arc::new(SystemClock), options)?))
+}
+
+/// A directory that is gone at the end.
+pub(super) struct Home(pub(super) PathBuf);
+
+impl Home {
+    pub(super) fn make(within: &Path) -> std::io::Result<Home> {
+        let path = within.join(format!("fencehold-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Home(path))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

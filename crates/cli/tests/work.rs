@@ -171,12 +171,11 @@ fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_s
 fn a_claim_is_renewed_for_as_long_as_the_command_runs() {
     let room = Room::new();
     let id = room.enqueue("1", &[]);
-    let mut work =
-        start_work(&room, &["--ttl", "300ms"], "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
+    let mut work = start_work(&room, &["--ttl", TTL], "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
     eventually("the command is up", || !room.lines("up").is_empty());
-    // Ten ttls of store time: the claim is the same one.
+    // Three ttls of store time: the claim is the same one.
     let age = || room.job(&id)["runner"]["age_ms"].as_u64();
-    eventually("it is old", || age().is_none_or(|age_ms| age_ms > 3_000));
+    eventually("it is old", || age().is_none_or(|age_ms| age_ms > 6_000));
     assert_eq!(room.job(&id)["token"], 1);
     std::fs::write(room.path("go"), "").unwrap();
     let line: Value = serde_json::from_str(&work.line()).unwrap();

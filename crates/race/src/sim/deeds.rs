@@ -125,6 +125,7 @@ impl World {
             self.at(after_ms, Event::Told(caller, question, Box::new(answer)));
             return Ok(());
         }
+        self.history.note(sent_ms, self.now_ms, &question, &answer);
         match (question, answer) {
             (Question::Acquire(asked), Ok(Reply::Acquired(acquired))) => {
                 let first_sent_ms = match &self.owners[at].about {

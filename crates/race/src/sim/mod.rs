@@ -10,6 +10,7 @@ mod audit;
 mod chance;
 mod deeds;
 mod disk;
+mod history;
 mod mix;
 mod owner;
 mod store;

@@ -9,6 +9,7 @@ use fencehold_store::sim::{Found, Question, Reply};
 
 use super::chance::Chance;
 use super::disk::Meets;
+use super::history::History;
 use super::mix::{Fault, Mix};
 use super::owner::{Owner, request};
 use super::store::{Caller, Stepped, Store};
@@ -57,6 +58,8 @@ pub(super) struct World {
     pub(super) calm: bool,
     pub(super) ends_at_ms: Option<u64>,
     pub(super) tally: Tally,
+    /// What the owners saw.
+    pub(super) history: History,
     /// What happened, if anybody wants to read it.
     pub(super) story: Option<String>,
 }
@@ -90,6 +93,7 @@ impl World {
             calm: false,
             ends_at_ms: None,
             tally: Tally::default(),
+            history: History::default(),
             story: tells.then(String::new),
             mix,
         };
@@ -343,6 +347,6 @@ impl World {
             }
         }
         self.tally.operations += self.store.decided;
-        Ok(())
+        self.history.is_linearizable()
     }
 }

@@ -50,7 +50,10 @@ impl Core {
             answers.push(match decision.reply {
                 Ok(Outcome::Renewed(renewal)) => Ok(renewal),
                 Ok(_) => Err(Refusal::NotHeld),
-                Err(refusal) => Err(refusal),
+                Err(refusal) => {
+                    self.forget(namespace, &hold.key);
+                    Err(refusal)
+                }
             });
         }
         for Kept { sight, nth, .. } in kept.values() {
@@ -107,23 +110,21 @@ impl Core {
                     .iter()
                     .any(|(key, hash, token)| **key == at.key && at.is_held_by(*hash, *token))
             };
-            let mut again = false;
+            let (mut unknown, mut in_vain) = (false, false);
             for at in sight.keys.iter().filter(|at| own(at)) {
                 let Some(held) = at.live() else { continue };
-                // Not this one's lease: somebody else's handle made it. Or its keep-alive did not count.
                 if leases.insert(at.key.clone(), held.lease) != Some(held.lease) {
-                    again = true;
+                    // Somebody else's handle made this grant: only now is its etcd lease known.
+                    unknown = true;
                 } else if !counted.contains(&held.lease) {
-                    tracing::debug!(key = %at.key, "a keep-alive did not count: the raft term has changed");
-                    again = true;
+                    in_vain = true;
                 }
             }
-            if again {
-                if errand.is_over() {
-                    return Err(
-                        errand.given_up("keep-alives did not count: the cluster keeps changing its leader")
-                    );
-                }
+            if in_vain {
+                let why = "a keep-alive did not count: the leader has changed, or is about to end the lease";
+                errand.bear(Fault::Unreached(why.to_owned())).await?;
+            }
+            if unknown || in_vain {
                 continue;
             }
             let mut renewed = RenewedSome { sent_at_ms, keys: Vec::with_capacity(sight.keys.len()) };

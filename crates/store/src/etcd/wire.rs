@@ -276,8 +276,12 @@ impl Wire {
         let why = format!("{member}: {}", told(status));
         match status.code() {
             Code::NotFound => Fault::LeaseGone,
-            Code::Unauthenticated if self.login.is_some() => {
-                // What it gave us has run out. The next request logs in anew.
+            Code::Unauthenticated | Code::InvalidArgument
+                if self.login.is_some()
+                    && kind != Request::Authenticate
+                    && (why.contains("invalid auth token") || why.contains("auth store is old")) =>
+            {
+                // What it gave us has run out, or users were changed. The next request logs in anew.
                 *self.pass.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 Fault::Unreached(why)
             }

@@ -169,17 +169,19 @@ fn a_waiter_whose_own_etcd_lease_has_ended_is_not_granted() {
     let request = c.ask_to_wait("k");
     let second = c.stand_in_line(request.clone());
     b.gate.hold_next(Request::Write);
+    c.gate.hold_next(Request::Write);
     a.release(&held).unwrap();
     b.gate.until_held();
-    block_on(c.store.end_waiting(&call(), "B".parse().unwrap())).unwrap();
-    // C is first in line now, although B's grant was sent first.
-    let taken = second.join().unwrap().unwrap();
-    assert_eq!(c.holder("k").as_deref(), Some("C"));
+    block_on(a.store.end_waiting(&call(), "B".parse().unwrap())).unwrap();
+    // C is first in line now, and has not taken the key yet when B's grant lands.
+    c.gate.until_held();
     b.gate.let_go();
-    while c.view("k").waiters == 0 {
-        std::thread::yield_now();
+    while a.view("k").waiters < 2 {
+        assert_eq!(a.holder("k"), None, "B stands in line anew");
     }
-    assert_eq!(c.holder("k").as_deref(), Some("C"), "B stands in line anew");
+    c.gate.let_go();
+    let taken = second.join().unwrap().unwrap();
+    assert_eq!(a.holder("k").as_deref(), Some("C"));
     c.release(&Held { request, token: taken.grant.token }).unwrap();
     assert!(first.join().unwrap().unwrap().grant.token > taken.grant.token);
 }

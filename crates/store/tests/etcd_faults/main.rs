@@ -3,6 +3,8 @@
 
 #[path = "../etcd/cluster.rs"]
 mod cluster;
+#[path = "../etcd/gates.rs"]
+mod gates;
 mod holders;
 mod register;
 
@@ -15,8 +17,9 @@ use cluster::{Cluster, MEMBERS, call};
 use fencehold_core::{HoldId, Key};
 use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
-use fencehold_store::etcd::{EtcdStore, Gate, Request};
+use fencehold_store::etcd::{EtcdStore, Request};
 use fencehold_store::{AcquireRequest, HoldRef, LeaseStore, StoreError};
+use gates::TestGate;
 use holders::{CONTENDERS, hold_on_and_off};
 use register::Register;
 use rustix::process::Signal;
@@ -38,21 +41,6 @@ fn request(name: &str, nth: u8) -> AcquireRequest {
     AcquireRequest::new(Key::new(name).unwrap(), HoldId::from_random([nth; 16]), owner, 30_000)
 }
 
-/// What was sent, in order.
-#[derive(Debug, Default)]
-struct Seen(Mutex<Vec<Request>>);
-
-impl Gate for Seen {
-    fn before(&self, request: Request) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-        Box::pin(std::future::ready(()))
-    }
-
-    fn loses(&self, _: Request) -> bool {
-        false
-    }
-}
-
 /// R37: a member without a quorum grants nothing, releases nothing, and a keep-alive that it acknowledges does not count:
 /// within its patience the caller is told that the store is unavailable.
 #[test]
@@ -60,11 +48,11 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let cluster = Cluster::start();
     let leader = cluster.leader().unwrap();
-    let seen = Arc::new(Seen::default());
+    let gate = Arc::new(TestGate::new());
     let url = cluster.url_through("cut-off", &[leader]);
-    let store = EtcdStore::open_through(&url, Arc::new(SystemClock), seen.clone()).unwrap();
+    let store = EtcdStore::open_through(&url, Arc::new(SystemClock), gate.clone()).unwrap();
     let token = block_on(store.acquire(&call(), request("held", 1))).unwrap().grant.token;
-    seen.0.lock().unwrap().clear();
+    gate.taken();
 
     for nth in (0..MEMBERS).filter(|nth| *nth != leader) {
         cluster.signal_member(nth, Signal::STOP);
@@ -78,9 +66,8 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
         Err(StoreError::Unavailable { .. }) => {}
         other => panic!("{other:?}"),
     }
-    let sent = seen.0.lock().unwrap().clone();
     assert_eq!(
-        sent[..2],
+        gate.taken()[..2],
         [Request::KeepAlive, Request::Read],
         "the keep-alive was acknowledged, the read was not"
     );
@@ -102,6 +89,41 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     let other = cluster.open("cut-off");
     let free = block_on(other.acquire(&call().with_patience_ms(30_000), request("free", 3))).unwrap();
     assert_eq!(free.grant.token.get(), 1, "nothing was granted by the one that was cut off");
+}
+
+/// R37: a keep-alive that was acknowledged before the leader changed does not count: it is sent again.
+#[test]
+fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let cluster = Cluster::start();
+    let gate = Arc::new(TestGate::new());
+    let url = cluster.url("changed");
+    let store = Arc::new(EtcdStore::open_through(&url, Arc::new(SystemClock), gate.clone()).unwrap());
+    let token = block_on(store.acquire(&call(), request("held", 1))).unwrap().grant.token;
+    let hold = HoldRef { key: Key::new("held").unwrap(), hold: HoldId::from_random([1; 16]), token };
+    gate.taken();
+    gate.hold_next(Request::Read);
+    let renewal = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || block_on(store.renew(&call().with_patience_ms(30_000), vec![hold])))
+    };
+    // The keep-alive has been answered, and the read that would prove it stands at the gate.
+    gate.until_held();
+    let before_ms = SystemClock.now().store_ms;
+    let old = leader(&cluster);
+    cluster.kill_member(old);
+    leader(&cluster);
+    let took_ms = SystemClock.now().store_ms - before_ms;
+    gate.let_go();
+    let renewed = renewal.join().unwrap().unwrap();
+    assert_eq!(renewed.answers[0].as_ref().unwrap().token, token);
+    let kept = gate
+        .taken()
+        .into_iter()
+        .filter(|request| *request == Request::KeepAlive)
+        .count();
+    assert!(kept >= 2, "the first keep-alive did not count");
+    assert!(renewed.waited_ms >= took_ms, "and the term counts from the one that did: {}", renewed.waited_ms);
 }
 
 /// The leader is killed and a member is stopped, again and again, under contending holders that write through a fenced

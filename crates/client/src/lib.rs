@@ -87,7 +87,7 @@ pub use worker::{Drained, RunningWorker, Worker};
 
 pub use fencehold_core::lease::How;
 pub use fencehold_core::{
-    BadInput, Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token, limits,
+    Attempted, BadInput, Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token, limits,
 };
 
 /// Where time comes from.

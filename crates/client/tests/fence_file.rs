@@ -166,6 +166,21 @@ fn of_two_who_race_the_older_never_writes_after_the_newer() {
     }
 }
 
+/// So that one who is stopped as soon as it was answered is in nobody's way.
+#[test]
+fn whoever_was_answered_holds_the_lock_no_longer() {
+    let (_folder, path) = room();
+    let file = FencedFile::open(&path).unwrap();
+    let impatient = fencehold::fence::FencedFile::options().patience(Duration::ZERO);
+    let other = FencedFile::open_with(impatient, &path).unwrap();
+    for number in 0..200 {
+        file.append(pass("k", 1), &number.to_string(), "line\n").unwrap();
+        assert_eq!(other.raise(pass("k", 1)), Ok(()));
+        other.replace(pass("k", 1), "").unwrap();
+        assert_eq!(file.raise(pass("k", 1)), Ok(()));
+    }
+}
+
 #[test]
 fn a_forgotten_key_begins_anew() {
     let (_folder, path) = room();

@@ -88,23 +88,40 @@ impl<D: Disk> Keeper<D> {
             Ok(locked) => locked,
             Err(error) => return batch.into_iter().for_each(|request| request.refuse(error.clone())),
         };
-        carry_out(&self.name, &mut self.journal, batch);
+        let ready = carry_out(&self.name, &mut self.journal, batch);
+        // One who is stopped as soon as it has its answer is in nobody's way.
         drop(locked);
+        answer_all(ready);
     }
 }
 
-/// Decides and carries out a batch. The lock is held.
-pub(super) fn carry_out<D: Disk>(place: &str, journal: &mut Journal<D>, batch: Vec<Request>) {
+/// An answer that can be sent.
+pub(super) type Ready = Box<dyn FnOnce()>;
+
+/// Sends answers. The lock is not held any more.
+pub(super) fn answer_all(ready: Vec<Ready>) {
+    for send in ready {
+        send();
+    }
+}
+
+/// Decides and carries out a batch, and gives the answers to it. The lock is held.
+#[must_use = "somebody waits for every answer"]
+pub(super) fn carry_out<D: Disk>(place: &str, journal: &mut Journal<D>, batch: Vec<Request>) -> Vec<Ready> {
     let mut standing = journal.enter().map_err(|fault| told(place, &fault));
-    let mut work = Work { place, journal, step: Step::default() };
+    let mut work = Work { place, journal, step: Step::default(), ready: Vec::new() };
     for request in batch {
         match &standing {
             Ok(()) => standing = work.take(request),
-            Err(error) => request.refuse(error.clone()),
+            Err(error) => {
+                let error = error.clone();
+                work.ready.push(Box::new(move || request.refuse(error)));
+            }
         }
     }
-    // It has answered everybody; and after a failure there is nothing in it.
+    // Everybody in it is told; and after a failure there is nothing in it.
     let _ = work.close();
+    work.ready
 }
 
 /// One batch, under the lock.
@@ -112,6 +129,7 @@ struct Work<'a, D> {
     place: &'a str,
     journal: &'a mut Journal<D>,
     step: Step,
+    ready: Vec<Ready>,
 }
 
 impl<D: Disk> Work<'_, D> {
@@ -138,7 +156,7 @@ impl<D: Disk> Work<'_, D> {
             }
             Request::Replace { pass, content, answer } => {
                 if let Err(error) = self.close() {
-                    let _ = answer.send(Err(error.clone()));
+                    self.answer(answer, Err(error.clone()));
                     return Err(error);
                 }
                 let replaced = self.admit(&pass).and_then(|()| {
@@ -148,7 +166,7 @@ impl<D: Disk> Work<'_, D> {
                         .map_err(|fault| told(self.place, &fault))
                 });
                 let stale = matches!(replaced, Err(FenceError::Stale { .. }));
-                let _ = answer.send(replaced.clone());
+                self.answer(answer, replaced.clone());
                 return if stale { Ok(()) } else { replaced };
             }
         }
@@ -177,7 +195,12 @@ impl<D: Disk> Work<'_, D> {
         self.step.entries.push(entry);
     }
 
-    /// Carries the step out, and answers everybody in it.
+    /// Nobody may be there any more to hear it.
+    fn answer(&mut self, answer: Answer<()>, value: Result<(), FenceError>) {
+        self.ready.push(Box::new(move || drop(answer.send(value))));
+    }
+
+    /// Carries the step out, and has an answer ready for everybody in it.
     fn close(&mut self) -> Result<(), FenceError> {
         let step = std::mem::take(&mut self.step);
         let ended = if step.entries.is_empty() {
@@ -186,7 +209,10 @@ impl<D: Disk> Work<'_, D> {
             let appended = self.journal.append(step.entries, &step.bytes);
             appended.map_err(|fault| told(self.place, &fault))
         };
-        step.answers.into_iter().for_each(|answer| answer(ended.clone()));
+        for answer in step.answers {
+            let ended = ended.clone();
+            self.ready.push(Box::new(move || answer(ended)));
+        }
         ended
     }
 }

@@ -12,7 +12,7 @@ use super::super::Appended;
 use super::super::disk::Name;
 use super::super::frame::Made;
 use super::super::journal::Journal;
-use super::super::keeper::{Request, carry_out};
+use super::super::keeper::{Request, answer_all, carry_out};
 use super::sim::SimDisk;
 use crate::fence::error::FenceError;
 use crate::fence::pass::Pass;
@@ -152,7 +152,7 @@ impl World {
                 }
             }
         }
-        carry_out("sim", &mut self.processes[by], batch);
+        answer_all(carry_out("sim", &mut self.processes[by], batch));
         answers.into_iter().map(|answer| answer()).collect()
     }
 
@@ -336,7 +336,7 @@ fn whatever_stands_behind_a_step_that_failed_is_not_tried() {
         Request::Replace { pass: pass.clone(), content: line(0, 2), answer: replaced.0 },
         Request::Raise { pass, answer: raised.0 },
     ];
-    carry_out("sim", &mut journal, batch);
+    answer_all(carry_out("sim", &mut journal, batch));
     assert_eq!(told(appended.1, Some), Told::Unknown);
     assert_eq!(told(replaced.1, |()| None), Told::Unknown);
     assert_eq!(told(raised.1, |()| None), Told::Unknown);

@@ -22,8 +22,8 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PROOF, PROOF_BUGS, PROOF_LARGE,
-    RUSTDOC, SERVERS, Stage, TESTS,
+    CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PROOF, PROOF_BUGS,
+    PROOF_LARGE, RUSTDOC, SERVERS, Stage, TESTS,
 };
 
 struct Command {
@@ -44,8 +44,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "long",
-        about: "all tests, twenty times over: looks for what fails now and then",
-        stages: &[SERVERS, LONG],
+        about: "all tests, twenty times over, and a minute of chaos: looks for what fails now and then",
+        stages: &[SERVERS, CHAOS, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {

@@ -1,5 +1,6 @@
 //! The stages, one file each, and how they are run: in order, timed, up to the first failure.
 
+mod chaos;
 mod clippy;
 mod deny;
 mod docs;
@@ -25,6 +26,7 @@ pub(crate) struct Stage {
     run: fn() -> Result<(), String>,
 }
 
+pub(crate) const CHAOS: Stage = Stage { name: "chaos", run: chaos::run };
 pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
 pub(crate) const DENY: Stage = Stage { name: "deny", run: deny::run };
 pub(crate) const DOCS: Stage = Stage { name: "docs", run: docs::run };

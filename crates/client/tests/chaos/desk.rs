@@ -1,0 +1,101 @@
+//! The desk: feeds jobs, and tells what happens in the store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use fencehold::job::{Backoff, Retry};
+use fencehold::store::{EventsRequest, file};
+use fencehold::{Fencehold, JobId};
+
+use crate::crew::Room;
+use crate::worker::{Moment, Task};
+use crate::{News, QUEUE, Random};
+
+/// How many jobs wait or run at a time, so that nobody is ever without one.
+const BACKLOG: u64 = 120;
+/// Feeds jobs and tells what happens, on a handle of its own. Never the owner for long: that is for those who die.
+pub(crate) struct Desk {
+    room: Room,
+    fh: Fencehold,
+    random: Random,
+    news: mpsc::Sender<News>,
+    fed: Vec<JobId>,
+    seen: u64,
+}
+
+impl Desk {
+    pub(crate) async fn open(room: Room, random: Random, news: mpsc::Sender<News>) -> Self {
+        let fh = room.connect("desk").await;
+        Desk { room, fh, random, news, fed: Vec::new(), seen: 0 }
+    }
+
+    pub(crate) async fn run(mut self, calm: Arc<AtomicBool>) {
+        loop {
+            let feeding = !calm.load(Ordering::SeqCst);
+            let status = self.fh.store().status(&self.fh.call()).await.unwrap();
+            let _ = self.news.send(News::Owner(status.owner_pid));
+            if status.owner_pid == Some(std::process::id()) {
+                self.step_down().await;
+                continue;
+            }
+            if feeding && status.jobs < BACKLOG {
+                self.feed().await;
+            }
+            self.tell(20).await;
+            if !feeding && status.jobs == 0 {
+                self.tell(0).await;
+                self.fh.close().await;
+                let _ = self.news.send(News::Done(self.fed));
+                return;
+            }
+        }
+    }
+
+    async fn feed(&mut self) {
+        let queue = self.fh.queue(QUEUE);
+        let mut jobs = Vec::new();
+        for _ in 0..16 {
+            let number = u64::try_from(self.fed.len()).unwrap();
+            let kind = self.random.one_of(&["async", "blocking"]);
+            let holds_before = self.random.one_of(&[Moment::Append, Moment::Record, Moment::Completion]);
+            let mut bits = [0; 10];
+            bits[2..].copy_from_slice(&self.random.below(u64::MAX).to_be_bytes());
+            let id = JobId::from_random(number, bits);
+            let soon = Retry::new(Backoff::Fixed, 10, 10);
+            let job = queue.job(kind, &Task { number, holds_before }).id(id);
+            jobs.push(job.max_crashes(1_000).max_attempts(1_000).retry(soon));
+            self.fed.push(id);
+        }
+        for enqueued in queue.enqueue_many(jobs).await.unwrap() {
+            enqueued.unwrap();
+        }
+    }
+
+    /// Tells what has happened since the last time.
+    async fn tell(&mut self, wait_ms: u64) {
+        let mut wait_ms = wait_ms;
+        loop {
+            let request = EventsRequest { after: Some(self.seen), prefix: None, limit: 1_000, wait_ms };
+            let page = self.fh.store().events(&self.fh.call(), request).await.unwrap();
+            self.seen = page.next;
+            if page.events.is_empty() {
+                return;
+            }
+            for event in page.events {
+                let _ = self.news.send(News::Happened(event));
+            }
+            wait_ms = 0;
+        }
+    }
+
+    /// Gives the directory to somebody else, and comes back when somebody has it.
+    async fn step_down(&mut self) {
+        let epoch = file::check(&self.room.store()).unwrap().epoch;
+        self.fh.close().await;
+        while file::check(&self.room.store()).unwrap().epoch == epoch {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.fh = self.room.connect("desk").await;
+    }
+}

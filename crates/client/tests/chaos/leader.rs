@@ -1,0 +1,318 @@
+//! The leader: starts the workers, hears what they say, and does to them what is drawn.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use fencehold::job::Ended;
+use fencehold::{Attempted, Event, Fact, JobId};
+
+use crate::crew::{Attempt, PATIENCE, Process, Room, Said, TTL, What};
+use crate::{News, Random};
+
+const WORKERS: usize = 8;
+/// At most how many are stopped at a time: somebody must be there to take over.
+const STOPPED_MAX: usize = 3;
+/// After this a stopped process goes on, even if nobody has taken its job: it may be in everybody's way.
+const STOP_MAX: Duration = Duration::from_secs(9);
+/// What is drawn from.
+const DEEDS: [Deed; 7] =
+    [Deed::Kill, Deed::Kill, Deed::Kill, Deed::Stop, Deed::Stop, Deed::KillOwner, Deed::StopOwner];
+
+/// What is done to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Kill,
+    Stop,
+    KillOwner,
+    StopOwner,
+}
+
+impl Deed {
+    fn is_to_owner(self) -> bool {
+        matches!(self, Deed::KillOwner | Deed::StopOwner)
+    }
+
+    fn is_stop(self) -> bool {
+        matches!(self, Deed::Stop | Deed::StopOwner)
+    }
+}
+
+/// What the test must have done to running jobs, to be worth anything.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) kills: usize,
+    pub(crate) stops: usize,
+    pub(crate) owner_deaths: usize,
+    pub(crate) stale_writes: usize,
+}
+
+impl Tally {
+    /// For a minute; shorter runs owe a third.
+    pub(crate) fn owed(span: Duration) -> Self {
+        let share = |whole: usize| if span >= Duration::from_secs(60) { whole } else { whole.div_ceil(3) };
+        Tally { kills: share(30), stops: share(10), owner_deaths: share(5), stale_writes: share(10) }
+    }
+
+    pub(crate) fn covers(&self, owed: &Tally) -> bool {
+        self.kills >= owed.kills
+            && self.stops >= owed.stops
+            && self.owner_deaths >= owed.owner_deaths
+            && self.stale_writes >= owed.stale_writes
+    }
+}
+struct Worker {
+    number: usize,
+    process: Process,
+    stopped: Option<Stopped>,
+}
+
+struct Stopped {
+    since: Instant,
+    deed: Deed,
+    /// What it was about when it was stopped.
+    running: Vec<Attempt>,
+    /// Those of which one must be somebody else's before it goes on.
+    awaited: Vec<Attempt>,
+}
+
+/// Leads the workers, and does to them what is drawn.
+pub(crate) struct Leader {
+    room: Room,
+    random: Random,
+    news: mpsc::Sender<News>,
+    workers: Vec<Worker>,
+    started: usize,
+    owner_pid: Option<u32>,
+    /// What is to be done to the next worker that holds still.
+    due: Option<Deed>,
+    running: HashMap<Attempt, usize>,
+    /// The newest attempt at each job that has raised the fence.
+    newest: HashMap<String, u64>,
+    crashed: HashSet<Attempt>,
+    stale: HashSet<Attempt>,
+    done: Vec<(Deed, Vec<Attempt>)>,
+}
+
+impl Leader {
+    pub(crate) fn new(room: Room, seed: u64, news: mpsc::Sender<News>) -> Self {
+        let mut leader = Leader {
+            room,
+            random: Random(seed),
+            news,
+            workers: Vec::new(),
+            started: 0,
+            owner_pid: None,
+            due: None,
+            running: HashMap::new(),
+            newest: HashMap::new(),
+            crashed: HashSet::new(),
+            stale: HashSet::new(),
+            done: Vec::new(),
+        };
+        for _ in 0..WORKERS {
+            let worker = leader.start();
+            leader.workers.push(worker);
+        }
+        leader
+    }
+
+    fn start(&mut self) -> Worker {
+        self.started += 1;
+        let (number, news) = (self.started, self.news.clone());
+        let told = move |said| drop(news.send(News::Said(number, said)));
+        let process = Process::start("worker::the_worker", &format!("worker-{number}"), &self.room, told);
+        Worker { number, process, stopped: None }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Said(number, Said { what, attempt }) => self.hear_worker(number, what, attempt),
+            News::Owner(pid) => self.owner_pid = pid,
+            News::Happened(Event { key, fact, .. }) => match fact {
+                Fact::JobAttemptEnded { token, how: Ended::Crashed, .. } => {
+                    self.crashed.insert((key.to_string(), token.get()));
+                }
+                // A renewal writes nothing that anybody would miss.
+                Fact::StaleWriteBlocked { attempted: Attempted::Renew, .. } => {}
+                Fact::StaleWriteBlocked { stale_token, .. } => {
+                    self.stale.insert((key.to_string(), stale_token.get()));
+                }
+                _ => {}
+            },
+            News::Done(_) => unreachable!("it comes only when there is no more trouble"),
+        }
+    }
+
+    fn hear_worker(&mut self, number: usize, what: What, attempt: Attempt) {
+        match what {
+            What::Refused => {
+                self.stale.insert(attempt);
+            }
+            What::Ended => {
+                self.running.remove(&attempt);
+            }
+            What::Begun => {
+                let newest = self.newest.entry(attempt.0.clone()).or_default();
+                *newest = attempt.1.max(*newest);
+                if self.place(number).is_some() {
+                    self.running.insert(attempt, number);
+                }
+            }
+            What::Holds => {
+                let Some(at) = self.place(number) else { return };
+                match self.due {
+                    Some(deed) if self.fits(at, deed) => {
+                        self.due = None;
+                        self.carry_out(deed, at, Some(&attempt));
+                    }
+                    _ => {}
+                }
+                // One who was stopped hears it when it wakes.
+                if let Some(at) = self.place(number) {
+                    self.workers[at].process.let_go(&attempt);
+                }
+            }
+        }
+    }
+
+    /// Where this worker stands, unless it is dead.
+    fn place(&self, number: usize) -> Option<usize> {
+        self.workers.iter().position(|worker| worker.number == number)
+    }
+
+    fn attempts_of(&self, number: usize) -> Vec<Attempt> {
+        self.running
+            .iter()
+            .filter(|(_, by)| **by == number)
+            .map(|(attempt, _)| attempt.clone())
+            .collect()
+    }
+
+    fn fits(&self, at: usize, deed: Deed) -> bool {
+        let worker = &self.workers[at];
+        let stopped = self.workers.iter().filter(|worker| worker.stopped.is_some()).count();
+        let is_owner = self.owner_pid == Some(worker.process.pid());
+        worker.stopped.is_none()
+            && self.running.values().any(|number| *number == worker.number)
+            && is_owner == deed.is_to_owner()
+            && (!deed.is_stop() || stopped < STOPPED_MAX)
+    }
+
+    /// Draws the next trouble: for anybody, or for the next who holds still. If nobody does in time, it comes to anybody;
+    /// what fits nobody waits for one whom it fits.
+    fn trouble(&mut self) {
+        let overdue = self.due.take();
+        let deed = overdue.unwrap_or_else(|| self.random.one_of(&DEEDS));
+        if overdue.is_none() && self.random.below(2) == 0 {
+            self.due = Some(deed);
+            return;
+        }
+        let fitting: Vec<usize> = (0..self.workers.len()).filter(|at| self.fits(*at, deed)).collect();
+        if fitting.is_empty() {
+            self.due = Some(deed);
+            return;
+        }
+        let at = self.random.one_of(&fitting);
+        self.carry_out(deed, at, None);
+    }
+
+    fn carry_out(&mut self, deed: Deed, at: usize, holds: Option<&Attempt>) {
+        let running = self.attempts_of(self.workers[at].number);
+        if deed.is_stop() {
+            self.workers[at].process.stop();
+            let awaited = holds.map_or_else(|| running.clone(), |attempt| vec![attempt.clone()]);
+            self.workers[at].stopped = Some(Stopped { since: Instant::now(), deed, running, awaited });
+        } else {
+            self.workers[at].process.kill();
+            let victim = self.workers[at].number;
+            self.running.retain(|_, number| *number != victim);
+            self.workers[at] = self.start();
+            self.done.push((deed, running));
+        }
+    }
+
+    /// Has those go on whose jobs others have begun, so that they meet them.
+    fn wake(&mut self, everybody: bool) {
+        for worker in &mut self.workers {
+            let Some(stopped) = &worker.stopped else { continue };
+            let slept = stopped.since.elapsed();
+            let superseded =
+                |(key, token): &Attempt| self.newest.get(key).is_some_and(|newest| newest > token);
+            let met = slept > TTL && stopped.awaited.iter().any(superseded);
+            if everybody || met || slept > STOP_MAX {
+                worker.process.resume();
+                if slept > TTL {
+                    self.done.push((stopped.deed, stopped.running.clone()));
+                }
+                worker.stopped = None;
+            }
+        }
+    }
+
+    fn look_after(&mut self) {
+        for worker in &mut self.workers {
+            let ended = if worker.stopped.is_none() { worker.process.ended() } else { None };
+            assert!(ended.is_none(), "{} ended by itself: {ended:?}", worker.process.name);
+        }
+    }
+
+    /// Counts what hit a running job: one of its attempts is on record as crashed.
+    pub(crate) fn tally(&self) -> Tally {
+        let hits = |deeds: &[Deed]| {
+            let hit = |(deed, running): &&(Deed, Vec<Attempt>)| {
+                deeds.contains(deed) && running.iter().any(|attempt| self.crashed.contains(attempt))
+            };
+            self.done.iter().filter(hit).count()
+        };
+        Tally {
+            kills: hits(&[Deed::Kill]),
+            stops: hits(&[Deed::Stop, Deed::StopOwner]),
+            owner_deaths: hits(&[Deed::KillOwner]),
+            stale_writes: self.stale.len(),
+        }
+    }
+
+    /// Trouble for as long as it takes: on a slow machine longer than it should.
+    pub(crate) fn lead(&mut self, inbox: &mpsc::Receiver<News>, span: Duration) {
+        let (begun, owed) = (Instant::now(), Tally::owed(span));
+        let mut next = begun;
+        while begun.elapsed() < span || (!self.tally().covers(&owed) && begun.elapsed() < 4 * span) {
+            if let Ok(news) = inbox.recv_timeout(Duration::from_millis(20)) {
+                self.hear(news);
+            }
+            self.wake(false);
+            if Instant::now() >= next {
+                self.look_after();
+                self.trouble();
+                next = Instant::now() + Duration::from_millis(100 + self.random.below(400));
+            }
+        }
+    }
+
+    /// No more trouble: whoever is stopped goes on, and all jobs come to their end.
+    pub(crate) fn settle(&mut self, inbox: &mpsc::Receiver<News>) -> Vec<JobId> {
+        self.due = None;
+        self.wake(true);
+        let since = Instant::now();
+        loop {
+            match inbox.recv_timeout(Duration::from_secs(1)) {
+                Ok(News::Done(fed)) => return fed,
+                Ok(news) => self.hear(news),
+                Err(_) => self.look_after(),
+            }
+            let running = &self.running;
+            assert!(
+                since.elapsed() < PATIENCE,
+                "jobs do not come to their end; these run still: {running:?}"
+            );
+        }
+    }
+
+    /// Has the workers end in good order: none is left running.
+    pub(crate) fn finish(self) {
+        for worker in self.workers {
+            worker.process.finish();
+        }
+    }
+}

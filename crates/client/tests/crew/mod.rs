@@ -1,0 +1,270 @@
+//! Workers in processes of their own, and how a test leads them.
+//!
+//! A worker is the test binary once more, told by its environment who it is and where it works. It *says* on its output
+//! what it is about, and where it *holds* it waits for the word to go on. So a test knows where a process stands when it
+//! kills or stops it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its part, and output is how a process speaks"
+)]
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold::fence::file::Appended;
+use fencehold::fence::{FenceError, FencedFile, Pass};
+use fencehold::{Fencehold, Job, JobError};
+use rustix::process::{Pid, Signal, WaitOptions};
+use tokio::sync::watch;
+
+/// Longer than anything that a test does to a process, however busy the machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TTL: Duration = Duration::from_secs(1);
+
+const NAME: &str = "FENCEHOLD_TEST_WORKER";
+const ROOM: &str = "FENCEHOLD_TEST_ROOM";
+/// What a process says starts with this: the test runner writes on the same output.
+const SAYS: &str = "@says ";
+
+/// A directory with the store and the file that jobs write to.
+#[derive(Clone)]
+pub struct Room {
+    path: PathBuf,
+}
+
+impl Room {
+    pub fn new(path: &Path) -> Self {
+        Room { path: path.to_owned() }
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.path.join("store")
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.path.join("lines")
+    }
+
+    pub async fn connect(&self, owner: &str) -> Fencehold {
+        let url = format!("file:{}", self.store().display());
+        let connecting = Fencehold::builder().url(url).owner(owner).patience(PATIENCE).connect();
+        connecting.await.unwrap()
+    }
+
+    /// The lines of the file, which must end with a whole one.
+    pub fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.file()).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'), "the last line is torn: {text:?}");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// An attempt, by its key and its token.
+pub type Attempt = (String, u64);
+
+pub fn attempt(job: &Job) -> Attempt {
+    (Pass::for_job(job.id(), job.token()).key().to_string(), job.token().get())
+}
+
+/// What a process says about an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It has raised the fence and begun to work.
+    Begun,
+    /// It waits for the word to go on.
+    Holds,
+    /// The fence refused it as stale.
+    Refused,
+    /// It works no longer.
+    Ended,
+}
+
+impl What {
+    const ALL: [What; 4] = [What::Begun, What::Holds, What::Refused, What::Ended];
+}
+
+/// One thing that a process says.
+#[derive(Clone, Debug)]
+pub struct Said {
+    pub what: What,
+    pub attempt: Attempt,
+}
+
+fn heard(line: &str) -> Option<Said> {
+    // The runner leaves its own line open.
+    let (_, said) = line.split_once(SAYS)?;
+    let mut words = said.split(' ');
+    let what = words.next()?;
+    let what = What::ALL.into_iter().find(|known| format!("{known:?}") == what)?;
+    Some(Said { what, attempt: (words.next()?.to_owned(), words.next()?.parse().ok()?) })
+}
+
+/// The side of the worker: its place in the room, its fence, and whom it listens to.
+pub struct Post {
+    pub name: String,
+    pub room: Room,
+    fence: FencedFile,
+    freed: watch::Receiver<HashSet<Attempt>>,
+}
+
+impl Post {
+    /// `None`: this process is no worker, but runs the tests.
+    pub async fn of_this_process() -> Option<Arc<Post>> {
+        let name = std::env::var(NAME).ok()?;
+        let room = Room::new(Path::new(&std::env::var_os(ROOM)?));
+        let (free, freed) = watch::channel(HashSet::new());
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines() {
+                if let Some((key, token)) = line.unwrap().split_once(' ') {
+                    let attempt = (key.to_owned(), token.parse().unwrap());
+                    free.send_modify(|freed| {
+                        freed.insert(attempt);
+                    });
+                }
+            }
+        });
+        let fence = FencedFile::options().patience(PATIENCE).open(room.file()).await.unwrap();
+        Some(Arc::new(Post { name, room, fence, freed }))
+    }
+
+    /// Done when nobody leads any more: the time to end in good order.
+    pub async fn dismissed(&self) {
+        let never = self.freed.clone().wait_for(|_| false).await.map(drop);
+        never.expect_err("it waits for what never is, so only the end of the channel ends it");
+    }
+
+    /// Stands still until it is told to go on, is killed, or its handler is dropped.
+    pub async fn hold(&self, job: &Job) {
+        say(What::Holds, job);
+        let this = attempt(job);
+        // An error: nobody leads any more.
+        let _ = self.freed.clone().wait_for(|freed| freed.contains(&this)).await;
+    }
+
+    /// Raises the fence, and says that the work has begun. The work ends when the answer is dropped.
+    pub async fn begin(&self, job: &Job) -> Result<Work, JobError> {
+        through(job, self.fence.raise(pass(job)).await)?;
+        say(What::Begun, job);
+        Ok(Work { job: job.clone() })
+    }
+
+    pub async fn append(&self, job: &Job, key: &str, line: &str) -> Result<Appended, JobError> {
+        through(job, self.fence.append(pass(job), key, format!("{line}\n")).await)
+    }
+}
+
+fn say(what: What, job: &Job) {
+    let (key, token) = attempt(job);
+    println!("{SAYS}{what:?} {key} {token}");
+}
+
+fn through<T>(job: &Job, answer: Result<T, FenceError>) -> Result<T, JobError> {
+    if matches!(answer, Err(FenceError::Stale { .. })) {
+        say(What::Refused, job);
+    }
+    Ok(answer?)
+}
+
+fn pass(job: &Job) -> Pass {
+    Pass::for_job(job.id(), job.token())
+}
+
+/// An attempt that is worked on.
+pub struct Work {
+    job: Job,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        say(What::Ended, &self.job);
+    }
+}
+
+/// The side of the test: a process that works.
+pub struct Process {
+    pub name: String,
+    child: Child,
+    /// `None`: it was told to end.
+    orders: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts the test of this name as a process of its own; `told` is called with what it says.
+    pub fn start(test: &str, name: &str, room: &Room, mut told: impl FnMut(Said) + Send + 'static) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(NAME, name)
+            .env(ROOM, &room.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (orders, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            // A line that was cut off by a kill is of no interest.
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            lines.filter_map(|line| heard(&line)).for_each(&mut told);
+        });
+        Process { name: name.to_owned(), child, orders: Some(orders) }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// `kill -9`. When this returns, it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Stops it. When this returns, nothing of it runs.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let pid = Pid::from_child(&self.child);
+        let (_, status) = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{} ended by itself: {status:?}", self.name);
+    }
+
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// The word to go on. One who is gone does not hear it.
+    pub fn let_go(&mut self, (key, token): &Attempt) {
+        if let Some(orders) = &mut self.orders {
+            let _ = writeln!(orders, "{key} {token}");
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Has it end in good order.
+    pub fn finish(mut self) {
+        drop(self.orders.take());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{} ended with {status}", self.name);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Also of a test that has failed nobody may be left behind, stopped or not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,8 @@
+//! The chaos test of jobs for a whole minute. `cargo xtask test` has it for a third of that.
+
+use crate::process;
+
+pub(crate) fn run() -> Result<(), String> {
+    let args = ["test", "--package", "fencehold", "--all-features", "--test", "chaos", "--", "--nocapture"];
+    process::run(process::cargo(&args).env("FENCEHOLD_CHAOS_SECONDS", "60"))
+}

@@ -92,7 +92,7 @@ impl Fencehold {
 /// ```
 ///
 /// - A claim that is lost stops its handler: the future is dropped at its next await. A blocking handler looks at
-///   [`is_live`](blocking::Job::is_live) between its steps.
+///   [`is_live`](crate::Job::is_live) between its steps.
 /// - An error, a panic, a payload that does not fit, a kind that nobody handles and an attempt over its time limit are
 ///   failures. A worker that dies is a crash.
 /// - Several jobs run at once, each on a thread of its own; completions are sent together and nobody waits for them.
@@ -197,7 +197,7 @@ impl Worker {
     }
 
     /// Has jobs of this kind run by a blocking handler, on the thread of its slot. It cannot be stopped from outside: long
-    /// work looks at [`is_live`](blocking::Job::is_live) between its steps.
+    /// work looks at [`is_live`](crate::Job::is_live) between its steps.
     pub fn handle_blocking<P, R, F>(self, kind: impl AsRef<str>, handler: F) -> Self
     where
         P: DeserializeOwned + Send + 'static,

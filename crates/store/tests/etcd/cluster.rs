@@ -34,9 +34,7 @@ impl Cluster {
     pub fn start() -> Self {
         let installed = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
         assert!(installed.is_ok(), "etcd is not on this machine: `cargo xtask servers` installs it");
-        // In memory where there is such a place: what is killed here is processes, not machines.
-        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let directory = Arc::new(directory);
+        let directory = Arc::new(scratch());
         let ports = free_ports(2 * MEMBERS);
         let (client_ports, peer_ports) = ports.split_at(MEMBERS);
         let members: Vec<_> = client_ports
@@ -187,7 +185,7 @@ impl Lone {
     }
 
     fn start(scheme: &str, more: &[&str]) -> Self {
-        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let directory = scratch();
         let ports = free_ports(2);
         let (port, peer_port) = (ports[0], ports[1]);
         let client = format!("{scheme}://127.0.0.1:{port}");
@@ -245,6 +243,28 @@ fn post(host: &str, path: &str, body: &str) -> Option<String> {
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     head.contains(" 200 ").then(|| body.to_owned())
+}
+
+/// A folder for members' data, in memory where there is such a place: what is killed here is processes, not machines.
+///
+/// A cluster that all tests of a process share is never dropped, so its folder stays behind; whoever comes next removes
+/// the folders of processes that are gone.
+fn scratch() -> tempfile::TempDir {
+    const NAME: &str = "fencehold-etcd-";
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    for entry in std::fs::read_dir(&place).unwrap().flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(NAME))
+            .and_then(|rest| rest.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let prefix = format!("{NAME}{}-", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap()
 }
 
 /// Ports that nobody listens on. They are let go all together, so that none comes twice.

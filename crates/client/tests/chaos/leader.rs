@@ -1,6 +1,6 @@
 //! The leader: starts the workers, hears what they say, and does to them what is drawn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,23 @@ use crate::crew::{Attempt, PATIENCE, Process, Room, Said, TTL, What};
 use crate::{News, Random};
 
 const WORKERS: usize = 8;
+/// How many attempts are kept where they hold still, so that there is always somebody to hit.
+const HELD: usize = 10;
 /// At most how many are stopped at a time: somebody must be there to take over.
 const STOPPED_MAX: usize = 3;
 /// After this a stopped process goes on, even if nobody has taken its job: it may be in everybody's way.
 const STOP_MAX: Duration = Duration::from_secs(9);
 /// What is drawn from.
-const DEEDS: [Deed; 7] =
-    [Deed::Kill, Deed::Kill, Deed::Kill, Deed::Stop, Deed::Stop, Deed::KillOwner, Deed::StopOwner];
+const DEEDS: [Deed; 8] = [
+    Deed::Kill,
+    Deed::Kill,
+    Deed::Kill,
+    Deed::Stop,
+    Deed::Stop,
+    Deed::KillOwner,
+    Deed::KillOwner,
+    Deed::StopOwner,
+];
 
 /// What is done to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +97,9 @@ pub(crate) struct Leader {
     /// What is to be done to the next worker that holds still.
     due: Option<Deed>,
     running: HashMap<Attempt, usize>,
+    /// Those that hold still, longest first, with their workers.
+    held: VecDeque<(usize, Attempt)>,
+    held_max: usize,
     /// The newest attempt at each job that has raised the fence.
     newest: HashMap<String, u64>,
     crashed: HashSet<Attempt>,
@@ -105,6 +118,8 @@ impl Leader {
             owner_pid: None,
             due: None,
             running: HashMap::new(),
+            held: VecDeque::new(),
+            held_max: HELD,
             newest: HashMap::new(),
             crashed: HashSet::new(),
             stale: HashSet::new(),
@@ -128,7 +143,16 @@ impl Leader {
     fn hear(&mut self, news: News) {
         match news {
             News::Said(number, Said { what, attempt }) => self.hear_worker(number, what, attempt),
-            News::Owner(pid) => self.owner_pid = pid,
+            News::Owner(pid) => {
+                self.owner_pid = pid;
+                // Owners come and go: what is meant for one comes to it at once.
+                if let Some(deed) = self.due
+                    && deed.is_to_owner()
+                    && self.befall(deed)
+                {
+                    self.due = None;
+                }
+            }
             News::Happened(Event { key, fact, .. }) => match fact {
                 Fact::JobAttemptEnded { token, how: Ended::Crashed, .. } => {
                     self.crashed.insert((key.to_string(), token.get()));
@@ -168,10 +192,19 @@ impl Leader {
                     }
                     _ => {}
                 }
-                // One who was stopped hears it when it wakes.
-                if let Some(at) = self.place(number) {
-                    self.workers[at].process.let_go(&attempt);
-                }
+                self.held.push_back((number, attempt));
+                self.let_go();
+            }
+        }
+    }
+
+    /// Has those go on who have held still for longest. One who is stopped hears it when it wakes.
+    fn let_go(&mut self) {
+        while self.held.len() > self.held_max
+            && let Some((number, attempt)) = self.held.pop_front()
+        {
+            if let Some(at) = self.place(number) {
+                self.workers[at].process.let_go(&attempt);
             }
         }
     }
@@ -200,21 +233,30 @@ impl Leader {
     }
 
     /// Draws the next trouble: for anybody, or for the next who holds still. If nobody does in time, it comes to anybody;
-    /// what fits nobody waits for one whom it fits.
+    /// what fits nobody waits for one whom it fits, and keeps nothing else waiting.
     fn trouble(&mut self) {
-        let overdue = self.due.take();
-        let deed = overdue.unwrap_or_else(|| self.random.one_of(&DEEDS));
-        if overdue.is_none() && self.random.below(2) == 0 {
-            self.due = Some(deed);
-            return;
+        if let Some(overdue) = self.due.take()
+            && !self.befall(overdue)
+        {
+            self.due = Some(overdue);
         }
+        let drawn = self.random.one_of(&DEEDS);
+        if self.due.is_none() && self.random.below(2) == 0 {
+            self.due = Some(drawn);
+        } else {
+            self.befall(drawn);
+        }
+    }
+
+    /// Does it to anybody whom it fits. False: there is none.
+    fn befall(&mut self, deed: Deed) -> bool {
         let fitting: Vec<usize> = (0..self.workers.len()).filter(|at| self.fits(*at, deed)).collect();
         if fitting.is_empty() {
-            self.due = Some(deed);
-            return;
+            return false;
         }
         let at = self.random.one_of(&fitting);
         self.carry_out(deed, at, None);
+        true
     }
 
     fn carry_out(&mut self, deed: Deed, at: usize, holds: Option<&Attempt>) {
@@ -227,6 +269,7 @@ impl Leader {
             self.workers[at].process.kill();
             let victim = self.workers[at].number;
             self.running.retain(|_, number| *number != victim);
+            self.held.retain(|(number, _)| *number != victim);
             self.workers[at] = self.start();
             self.done.push((deed, running));
         }
@@ -293,6 +336,8 @@ impl Leader {
     /// No more trouble: whoever is stopped goes on, and all jobs come to their end.
     pub(crate) fn settle(&mut self, inbox: &mpsc::Receiver<News>) -> Vec<JobId> {
         self.due = None;
+        self.held_max = 0;
+        self.let_go();
         self.wake(true);
         let since = Instant::now();
         loop {

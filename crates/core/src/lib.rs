@@ -37,5 +37,8 @@ pub use key::{Key, Namespace, Owner, Reason, Task};
 #[cfg(feature = "bugs")]
 #[doc(hidden)]
 pub use seeded::bugs;
+#[cfg(not(feature = "bugs"))]
+#[doc(hidden)]
+pub use seeded::never;
 pub use time::Stamp;
 pub use token::Token;

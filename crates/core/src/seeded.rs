@@ -1,6 +1,6 @@
 //! Deliberate mistakes, to see what notices them.
 //!
-//! `seeded!(Name)` is true when that mistake is on. Without the feature `bugs` it is the constant `false`, and nothing of
+//! `seeded!(Name)` is true when that mistake is on. Without the feature `bugs` it is always false, and nothing of
 //! this is in the build. With it, the variable `FENCEHOLD_SEEDED_BUG` names the one mistake that is made.
 
 /// Whether a seeded mistake is on; without a name: whether any is.
@@ -22,8 +22,17 @@ macro_rules! seeded {
 #[macro_export]
 macro_rules! seeded {
     ($($bug:ident)?) => {
-        false
+        $crate::never()
     };
+}
+
+/// False. A function, so that lints do not take the mistakes that are not there for mistakes of reasoning; it leaves nothing
+/// in an optimised build.
+#[cfg(not(feature = "bugs"))]
+#[doc(hidden)]
+#[inline]
+pub const fn never() -> bool {
+    false
 }
 
 /// The mistakes.

@@ -358,7 +358,7 @@ impl Case<'_> {
         }
         let own = self.record.hold.as_ref().filter(|hold| {
             let renews = attempted == Attempted::Renew;
-            let unproved = if renews { seeded!(RenewalByToken) } else { seeded!(ReleaseByToken) };
+            let unproved = (seeded!(RenewalByToken) && renews) || (seeded!(ReleaseByToken) && !renews);
             (hold.hash == hash || unproved) && self.record.counter == token
         });
         if let Some(hold) = own {

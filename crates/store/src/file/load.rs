@@ -332,9 +332,10 @@ pub(crate) fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
             hold.notice = None;
         }
     }
+    let believed = (seeded!(RebootTrustsDeadlines) && trust == Trust::NewBoot)
+        || (seeded!(FailedDiskTrustsDeadlines) && trust == Trust::Lengthen);
     lease.deadline_ms = match (&lease.record.hold, trust) {
-        (Some(_), Trust::NewBoot) if seeded!(RebootTrustsDeadlines) => lease.deadline_ms,
-        (Some(_), Trust::Lengthen) if seeded!(FailedDiskTrustsDeadlines) => lease.deadline_ms,
+        (Some(_), _) if believed => lease.deadline_ms,
         // Deadlines of another boot are numbers of another clock.
         (Some(hold), Trust::NewBoot) => now.store_ms.saturating_add(hold.ttl_ms),
         // Also one that seems to have run out: the renewal that was lost may have kept it.

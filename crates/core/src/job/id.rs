@@ -86,16 +86,16 @@ impl JobId {
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(36);
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'-'; 36];
+        let mut to = 0;
         for (at, byte) in self.0.iter().enumerate() {
-            if matches!(at, 4 | 6 | 8 | 10) {
-                text.push('-');
-            }
-            for nibble in [byte >> 4, byte & 15] {
-                text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-            }
+            to += usize::from(matches!(at, 4 | 6 | 8 | 10));
+            text[to] = DIGITS[usize::from(byte >> 4)];
+            text[to + 1] = DIGITS[usize::from(byte & 15)];
+            to += 2;
         }
-        f.pad(&text)
+        f.pad(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

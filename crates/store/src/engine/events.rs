@@ -1,6 +1,7 @@
 //! The last events, and those who watch for the next.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{BadInput, Event, Fact, Key, Namespace, Stamp};
@@ -13,7 +14,7 @@ use crate::lease::{EventPage, EventsRequest};
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    kept: VecDeque<Event>,
+    kept: VecDeque<Arc<Event>>,
     last_seq: u64,
     /// How many of the kept ones have not been handed over yet.
     new: usize,
@@ -22,17 +23,18 @@ pub(super) struct Events {
 impl Events {
     #[cfg(feature = "file")]
     pub(super) fn from_kept(events: Vec<Event>, last_seq: u64) -> Self {
-        Events { kept: events.into(), last_seq, new: 0 }
+        Events { kept: events.into_iter().map(Arc::new).collect(), last_seq, new: 0 }
     }
 
     pub(super) fn add(&mut self, at_wall_ms: u64, namespace: Namespace, key: Key, fact: Fact) {
         self.last_seq += 1;
-        self.kept.push_back(Event::new(self.last_seq, at_wall_ms, namespace, key, fact));
+        self.kept
+            .push_back(Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact)));
         self.new += 1;
     }
 
     /// The events since the last call. The oldest are forgotten only now, so that no step loses its own.
-    pub(super) fn take_new(&mut self) -> Vec<Event> {
+    pub(super) fn take_new(&mut self) -> Vec<Arc<Event>> {
         let new = self.kept.iter().skip(self.kept.len() - self.new).cloned().collect();
         self.new = 0;
         while self.kept.len() > EVENTS_KEPT {
@@ -66,7 +68,7 @@ impl Events {
             let wanted = event.namespace == *namespace
                 && prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str()));
             if wanted {
-                page.events.push(event.clone());
+                page.events.push(Event::clone(event));
                 if page.events.len() == request.limit {
                     page.next = event.seq;
                     break;

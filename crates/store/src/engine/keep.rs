@@ -1,5 +1,7 @@
 //! What the engine hands over to be kept, as plain data, and who keeps it.
 
+use std::sync::Arc;
+
 use fencehold_core::lease::Record;
 use fencehold_core::{Event, Key, Namespace, Token};
 
@@ -29,7 +31,7 @@ pub(crate) enum Change {
 pub(crate) struct Changes {
     pub(crate) rows: Vec<Change>,
     pub(crate) jobs: Vec<JobChange>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<Arc<Event>>,
     /// Whether an answer of this batch promises that they survive a power cut. A batch of renewals alone does
     /// not: losing one may only lengthen a lease.
     pub(crate) durable: bool,

@@ -2,9 +2,10 @@
 //! lines at once and leaves them all with its first grant.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_core::{HoldHash, Namespace};
+use hashbrown::HashMap;
 
 use crate::lease::AcquireRequest;
 

@@ -1,7 +1,7 @@
 //! The one thread that changes an engine: it drains all waiting requests, decides them, has the changes kept, and
 //! only then lets the answers go.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use fencehold_core::{Namespace, Stamp};
 use futures_channel::oneshot;
+use hashbrown::{HashMap, HashSet};
 
 use super::ask::{Answer, Ask};
 use super::claim::{Claim, Unclaimed};
@@ -109,6 +110,7 @@ impl Writer {
             backlog: VecDeque::new(),
             callers: HashMap::new(),
             recent: 0,
+            expected: 0,
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let end = work.run();
@@ -229,39 +231,28 @@ struct Work<K> {
     callers: HashMap<Ticket, Caller>,
     /// How large the last batches were, as a moving average.
     recent: usize,
+    /// How many the next batch can have, if everybody who was just answered comes back at once.
+    expected: usize,
+}
+
+/// What one batch has come to, beside what the engine decided.
+#[derive(Default)]
+struct Gathered {
+    size: usize,
+    pongs: Vec<Pong>,
+    stop: bool,
 }
 
 impl<K: Keep> Work<K> {
     fn run(&mut self) -> Ended {
         let mut more_to_sweep = false;
         loop {
-            let mut batch: Vec<Message> = self.backlog.drain(..).collect();
-            if batch.is_empty() {
-                batch.extend(if more_to_sweep { self.receiver.try_recv().ok() } else { self.wait() });
+            let mut waiting: Vec<Message> = self.backlog.drain(..).collect();
+            if waiting.is_empty() {
+                waiting.extend(if more_to_sweep { self.receiver.try_recv().ok() } else { self.wait() });
             }
-            self.gather(&mut batch);
+            let Gathered { stop, pongs, .. } = self.gather(waiting);
             let now = self.clock.now();
-            let mut stop = false;
-            let mut pongs: Vec<Pong> = Vec::new();
-            for message in batch {
-                match message {
-                    Message::Ask { ticket, namespace, ask, caller } => {
-                        self.callers.insert(ticket, caller);
-                        self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
-                    }
-                    Message::Cancel(ticket) => {
-                        if self.engine.cancel(now, ticket) {
-                            self.callers.remove(&ticket);
-                        } else if let Some(caller) = self.callers.get_mut(&ticket) {
-                            // Its answer goes out with this batch, and finds nobody.
-                            caller.reply = Box::new(|_| false);
-                        }
-                    }
-                    Message::Ping(pong) => pongs.push(pong),
-                    Message::Nudge => {}
-                    Message::Stop => stop = true,
-                }
-            }
             // Whoever asked comes first, also after a gap in which this process did not run.
             more_to_sweep = self.engine.sweep(now, SWEEP_MAX, self.keep.archive());
             self.settle(now, !pongs.is_empty())?;
@@ -290,25 +281,55 @@ impl<K: Keep> Work<K> {
         }
     }
 
-    /// Takes everything that waits, and waits a little for more while this batch is smaller than the recent ones:
-    /// those who were answered together tend to come back together, and one sync can serve them all.
+    /// Decides everything that waits, and waits a little for more while this batch is smaller than it could be: those who
+    /// were answered together tend to come back together, and one sync can serve them all. Each is decided as it comes,
+    /// while the others are still on their way.
     #[expect(clippy::disallowed_methods, reason = "a batch gathers in the machine's time, not the store's")]
-    fn gather(&mut self, batch: &mut Vec<Message>) {
-        batch.extend(self.receiver.try_iter().take(BATCH_REQUESTS_MAX.saturating_sub(batch.len())));
-        if K::KEEPS && self.gathers && !batch.is_empty() {
-            let target = self.recent.min(BATCH_REQUESTS_MAX);
-            let started = std::time::Instant::now();
-            while batch.len() < target {
-                let Some(left) = GATHER_MAX.checked_sub(started.elapsed()) else { break };
-                match self.receiver.recv_timeout(left) {
-                    Ok(message) => batch.push(message),
-                    Err(_) => break,
-                }
-                batch.extend(self.receiver.try_iter().take(BATCH_REQUESTS_MAX.saturating_sub(batch.len())));
+    fn gather(&mut self, mut waiting: Vec<Message>) -> Gathered {
+        let mut gathered = Gathered::default();
+        let target = self.expected.min(self.recent + self.recent / 4 + 1).min(BATCH_REQUESTS_MAX);
+        let started = std::time::Instant::now();
+        loop {
+            let room = BATCH_REQUESTS_MAX.saturating_sub(gathered.size + waiting.len());
+            waiting.extend(self.receiver.try_iter().take(room));
+            gathered.size += waiting.len();
+            let now = self.clock.now();
+            for message in waiting.drain(..) {
+                self.take(now, message, &mut gathered);
+            }
+            let waits = K::KEEPS && self.gathers && !gathered.stop && gathered.size > 0;
+            if !waits || gathered.size >= target {
+                break;
+            }
+            let Some(left) = GATHER_MAX.checked_sub(started.elapsed()) else { break };
+            match self.receiver.recv_timeout(left) {
+                Ok(message) => waiting.push(message),
+                Err(_) => break,
             }
         }
-        if !batch.is_empty() {
-            self.recent = (self.recent * 3 + batch.len()) / 4;
+        if gathered.size > 0 {
+            self.recent = (self.recent * 3 + gathered.size) / 4;
+        }
+        gathered
+    }
+
+    fn take(&mut self, now: Stamp, message: Message, gathered: &mut Gathered) {
+        match message {
+            Message::Ask { ticket, namespace, ask, caller } => {
+                self.callers.insert(ticket, caller);
+                self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
+            }
+            Message::Cancel(ticket) => {
+                if self.engine.cancel(now, ticket) {
+                    self.callers.remove(&ticket);
+                } else if let Some(caller) = self.callers.get_mut(&ticket) {
+                    // Its answer goes out with this batch, and finds nobody.
+                    caller.reply = Box::new(|_| false);
+                }
+            }
+            Message::Ping(pong) => gathered.pongs.push(pong),
+            Message::Nudge => {}
+            Message::Stop => gathered.stop = true,
         }
     }
 
@@ -330,6 +351,9 @@ impl<K: Keep> Work<K> {
                 self.insist(Keep::confirm)?;
             }
             confirm = false;
+            // Whoever came too late for this batch and whoever is answered now may meet in the next.
+            self.backlog.extend(self.receiver.try_iter());
+            self.expected = answers.len() + self.backlog.len();
             let abandoned = self.deliver(now, answers)?;
             if abandoned.is_empty() {
                 return Ok(());

@@ -3,12 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use fencehold_core::Event;
 use fencehold_core::limits::EVENTS_KEPT;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
 use super::codec;
 use super::gate;
+use super::job::Bodies;
 use super::place::Place;
 use super::schema::is_busy;
 use super::turn::Turn;
@@ -35,6 +37,7 @@ pub(super) struct SqliteKeep {
     /// Events up to here have been forgotten.
     forgotten_seq: u64,
     buffer: Vec<u8>,
+    pub(super) bodies: Bodies,
 }
 
 /// The disk failed. Nothing is asked of it any more.
@@ -71,6 +74,7 @@ impl SqliteKeep {
             log_pages: 0,
             forgotten_seq: oldest_seq.saturating_sub(1),
             buffer: Vec::new(),
+            bodies: Bodies::default(),
         }
     }
 
@@ -208,7 +212,8 @@ impl SqliteKeep {
     fn write_events(&mut self, changes: &Changes) -> rusqlite::Result<()> {
         let Some(last) = changes.events.last() else { return Ok(()) };
         self.buffer.clear();
-        if let Ok(bytes) = postcard::to_extend(&changes.events, std::mem::take(&mut self.buffer)) {
+        let events: Vec<&Event> = changes.events.iter().map(AsRef::as_ref).collect();
+        if let Ok(bytes) = postcard::to_extend(&events, std::mem::take(&mut self.buffer)) {
             self.buffer = bytes;
         }
         self.connection
@@ -253,7 +258,9 @@ impl Keep for SqliteKeep {
     const KEEPS: bool = true;
 
     fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError> {
-        self.in_turn(|keep| keep.try_keep(changes))
+        self.in_turn(|keep| keep.try_keep(changes))?;
+        self.bodies.learn(&changes.jobs);
+        Ok(())
     }
 
     fn archive(&mut self) -> &mut dyn Archive {

@@ -1,12 +1,13 @@
 //! What of a job is not in the working state: bodies, notes, effects, and jobs that have come to their end. The engine
 //! reads it where it needs it and hands over what changes; `memory:` keeps it in maps, `file:` in tables.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Record, ScheduleName, UniqueKey};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{Namespace, Token};
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Counts, QueueMode, ScheduleSpec, UndoOf};
@@ -46,6 +47,8 @@ pub(crate) struct KeptJob {
     pub(crate) about: About,
     /// It had come to its end, and goes on.
     pub(crate) reopened: bool,
+    /// A renewal of one of its claims may be on record.
+    pub(crate) renewed: bool,
 }
 
 /// What the working state knows of a job's body.

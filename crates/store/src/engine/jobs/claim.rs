@@ -1,10 +1,11 @@
 //! Taking jobs, standing in line for them, and being asked to make room for one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_core::job::{By, Command, Outcome};
 use fencehold_core::lease::Preempt;
 use fencehold_core::{HoldHash, Owner, Stamp, Task};
+use hashbrown::HashMap;
 
 use super::archive::Archive;
 use super::look::{Look, Picked};
@@ -210,7 +211,7 @@ impl Engine {
             let Some((_, at)) = self.jobs.queues.at(number).ready.first().map(|(p, at)| (p, *at)) else {
                 break;
             };
-            let size = self.jobs.table.at(at).map_or(0, |slot| u64::from(slot.about.bytes));
+            let size = self.jobs.table.at(at).map_or(0, |slot| u64::from(slot.bytes));
             if !jobs.is_empty() && bytes + size > BYTES_PER_CLAIM_MAX {
                 break;
             }
@@ -248,7 +249,7 @@ impl Engine {
             return;
         }
         let Some((priority, at)) = queue.ready.first().map(|(priority, at)| (priority, *at)) else { return };
-        let Some(slot) = self.jobs.table.at(at).filter(|slot| slot.about.yield_within_ms > 0) else { return };
+        let Some(slot) = self.jobs.table.at(at).filter(|slot| slot.yield_within_ms > 0) else { return };
         if self.jobs.notices.contains_key(&at) {
             return;
         }
@@ -265,7 +266,7 @@ impl Engine {
             contender,
             task: Task::new(format!("queue {}", queue.name)).ok(),
             priority,
-            yield_in_ms: u64::from(slot.about.yield_within_ms),
+            yield_in_ms: u64::from(slot.yield_within_ms),
         };
         if self.apply_to_job(now, victim, &Command::Preempt(ask), archive).is_ok() {
             self.jobs.notices.insert(at, victim);

@@ -1,11 +1,12 @@
 //! Putting jobs into their queues: once each, whatever is sent twice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_core::job::{JobId, Record, Refusal, UniqueKey};
 use fencehold_core::limits::{JOBS_MAX, QUEUES_MAX};
 use fencehold_core::{Fact, Stamp};
+use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
 use super::archive::{About, Archive, Body, JobChange, KeptJob, KeptUnique};
@@ -246,6 +247,7 @@ impl Engine {
             deadline_ms: 0,
             about,
             reopened: false,
+            renewed: false,
         });
         self.jobs.batch.bodies.insert(arrival, (job.id, body));
         self.jobs.batch.touched.insert(arrival, Touch::Put(at));

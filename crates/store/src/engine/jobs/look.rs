@@ -5,7 +5,7 @@ use fencehold_core::ledger::{Effect, EffectState};
 use fencehold_core::{Stamp, Token};
 
 use super::JobAnswer;
-use super::archive::{Archive, Body, KeptJob, Note, Read, Rows};
+use super::archive::{Archive, Body, Note, Read, Rows};
 use super::table::Slot;
 use crate::engine::state::Engine;
 use crate::job::{
@@ -93,7 +93,7 @@ impl Engine {
             Some(slot) => slot,
             None => match archive.finished(id)? {
                 Some(job) => {
-                    finished = as_slot(job);
+                    finished = Slot::of(job);
                     &finished
                 }
                 None => return Ok(None),
@@ -172,7 +172,7 @@ impl Engine {
             }
             last = Some(row.arrival);
             let live = self.jobs.table.find(row.id).and_then(|at| self.jobs.table.at(at));
-            let finished = row.finished.map(as_slot);
+            let finished = row.finished.map(Slot::of);
             let Some(slot) = live.or(finished.as_ref()) else { continue };
             if self.jobs.queues.at(slot.queue).space != space || !stands(now, slot, filter) {
                 continue;
@@ -271,11 +271,6 @@ fn in_order(mut effects: Vec<Effect>) -> Vec<Effect> {
 
 fn text(bytes: Option<std::sync::Arc<[u8]>>) -> Option<Box<str>> {
     bytes.map(|bytes| std::str::from_utf8(&bytes).unwrap_or(NOT_UTF8).into())
-}
-
-fn as_slot(job: KeptJob) -> Slot {
-    let KeptJob { arrival, id, queue, record, deadline_ms, about, .. } = job;
-    Slot { id, arrival, queue, about, was_finished: true, record, deadline_ms }
 }
 
 fn view(now: Stamp, slot: &Slot, body: &Body) -> JobView {

@@ -22,7 +22,7 @@ mod schedule;
 mod table;
 mod wait;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fencehold_core::job::{
@@ -31,6 +31,7 @@ use fencehold_core::job::{
 use fencehold_core::lease::{Change as Deadline, Term};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{Key, Namespace, Stamp, Token};
+use hashbrown::HashMap;
 
 #[cfg(feature = "file")]
 pub(crate) use archive::{About, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, Note, Row, Rows};
@@ -284,7 +285,7 @@ impl Engine {
         self.jobs.batch.leaving.push(at);
         self.answer_waits(at);
         let Some(slot) = self.jobs.table.at(at) else { return };
-        if slot.about.undoes {
+        if slot.undoes {
             self.undo_goes_on(now, at, archive);
         }
         self.begin_to_undo(now, at, archive);
@@ -352,9 +353,10 @@ impl Engine {
         for (arrival, touch) in batch.touched {
             into.push(match touch {
                 Touch::Drop => JobChange::Drop { arrival },
-                Touch::Put(at) | Touch::Term(at) => match (self.jobs.table.at(at), touch) {
+                Touch::Put(at) | Touch::Term(at) => match (self.jobs.table.at_mut(at), touch) {
                     (None, _) => JobChange::Drop { arrival },
                     (Some(slot), Touch::Term(_)) => {
+                        slot.renewed = true;
                         JobChange::Term { arrival, token: slot.record.token, deadline_ms: slot.deadline_ms }
                     }
                     (Some(slot), _) if slot.record.state.is_final() => JobChange::Finished(slot.kept()),

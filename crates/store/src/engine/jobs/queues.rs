@@ -1,9 +1,10 @@
 //! Every queue: what it does, which of its jobs are ready, who works on them, how many there are.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use fencehold_core::Namespace;
 use fencehold_core::job::{Queue, Ready, State};
+use hashbrown::HashMap;
 
 use super::archive::KeptQueue;
 use crate::engine::waiters::Ticket;

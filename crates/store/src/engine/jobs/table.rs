@@ -15,15 +15,39 @@ pub(super) struct Slot {
     pub(super) id: JobId,
     pub(super) arrival: u64,
     pub(super) queue: u32,
-    pub(super) about: About,
+    /// How large its body is, and within what time it asks others to yield; 0: it asks nobody.
+    pub(super) bytes: u32,
+    pub(super) yield_within_ms: u32,
+    /// It undoes an effect of another job.
+    pub(super) undoes: bool,
     /// The archive has it among the finished ones.
     pub(super) was_finished: bool,
+    /// A renewal of one of its claims may be on record.
+    pub(super) renewed: bool,
     pub(super) record: Record,
     /// While it is claimed: when the claim runs out.
     pub(super) deadline_ms: u64,
 }
 
 impl Slot {
+    pub(super) fn of(job: KeptJob) -> Self {
+        let KeptJob { arrival, id, queue, record, deadline_ms, about, renewed, .. } = job;
+        let About { bytes, yield_within_ms, undoes } = about;
+        let was_finished = record.state.is_final();
+        Slot {
+            id,
+            arrival,
+            queue,
+            bytes,
+            yield_within_ms,
+            undoes,
+            was_finished,
+            renewed,
+            record,
+            deadline_ms,
+        }
+    }
+
     pub(super) fn term(&self, now_ms: u64) -> Term {
         if self.record.claim.is_none() {
             Term::Free
@@ -41,8 +65,9 @@ impl Slot {
             queue: self.queue,
             record: self.record.clone(),
             deadline_ms: self.deadline_ms,
-            about: self.about,
+            about: About { bytes: self.bytes, yield_within_ms: self.yield_within_ms, undoes: self.undoes },
             reopened: self.was_finished,
+            renewed: self.renewed,
         })
     }
 }
@@ -68,10 +93,8 @@ impl Table {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 jobs: their number is bounded")
         });
-        let KeptJob { arrival, id, queue, record, deadline_ms, about, .. } = job;
-        let was_finished = record.state.is_final();
-        let slot = Slot { id, arrival, queue, about, was_finished, record, deadline_ms };
-        self.slots[at as usize] = Some(slot);
+        let id = job.id;
+        self.slots[at as usize] = Some(Slot::of(job));
         let (slots, hasher) = (&self.slots, &self.hasher);
         let rehash = |at: &u32| slots[*at as usize].as_ref().map_or(0, |slot| hasher.hash_one(slot.id));
         self.index.insert_unique(self.hasher.hash_one(id), at, rehash);
@@ -108,5 +131,15 @@ impl Table {
 
     pub(super) fn len(&self) -> u64 {
         self.index.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_of_them_are_in_memory() {
+        assert!(size_of::<Option<Slot>>() <= 136, "{}", size_of::<Option<Slot>>());
     }
 }

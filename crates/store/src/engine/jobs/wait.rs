@@ -1,10 +1,11 @@
 //! Those who wait for a job to come to its end.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::WAIT_MS_MAX;
+use hashbrown::HashMap;
 
 use super::archive::Archive;
 use super::{JobAnswer, Look};

@@ -40,7 +40,7 @@ impl Disk {
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
             }
         }
-        self.events.extend(changes.events);
+        self.events.extend(changes.events.iter().map(|event| (**event).clone()));
     }
 
     fn load(&self) -> Engine {

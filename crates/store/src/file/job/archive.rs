@@ -6,6 +6,7 @@ use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
 use rusqlite::{OptionalExtension, params};
 
+use super::bodies::{AHEAD, AHEAD_BYTES};
 use super::codec::{decode, decode_job};
 use super::write::tag_of;
 use crate::engine::{Archive, Body, KeptJob, Note, Read, Row, Rows};
@@ -33,10 +34,29 @@ impl Archive for SqliteKeep {
     }
 
     fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
-        let mut statement = disk(self.connection.prepare_cached("SELECT body FROM jobs WHERE arrival = ?1"))?;
-        let read =
-            statement.query_row([to_sql(arrival)], |row| Ok(decode("body", row.get_ref(0)?.as_blob()?)));
-        Ok(disk(read.optional())?.and_then(|body| understood(arrival, body)).map(Arc::new))
+        if let Some(body) = self.bodies.get(arrival) {
+            return Ok(Some(body));
+        }
+        let many = if self.bodies.missed(arrival) { AHEAD } else { 1 };
+        let sql = "SELECT arrival, body FROM jobs WHERE arrival BETWEEN ?1 AND ?2 ORDER BY arrival";
+        let mut statement = disk(self.connection.prepare_cached(sql))?;
+        let mut rows = disk(statement.query([to_sql(arrival), to_sql(arrival.saturating_add(many - 1))]))?;
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = disk(rows.next())? {
+            let at = from_sql(disk(row.get(0))?);
+            let body = disk(row.get_ref(1))?.as_blob().unwrap_or_default();
+            bytes += body.len();
+            found.extend(understood(at, decode("body", body)).map(|body| (at, Arc::new(body))));
+            if bytes > AHEAD_BYTES {
+                break;
+            }
+        }
+        let body = found.first().filter(|(at, _)| *at == arrival).map(|(_, body)| Arc::clone(body));
+        if many > 1 {
+            self.bodies.look_ahead(found);
+        }
+        Ok(body)
     }
 
     fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
@@ -104,5 +124,5 @@ impl Archive for SqliteKeep {
 
 fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<KeptJob> {
     let (about, record) = understood(arrival, decode_job(record))?;
-    Some(KeptJob { arrival, id, queue, record, deadline_ms: 0, about, reopened: false })
+    Some(KeptJob { arrival, id, queue, record, deadline_ms: 0, about, reopened: false, renewed: false })
 }

@@ -69,13 +69,23 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
             let deadline_ms: i64 = row.get(3).map_err(|_| "the deadline is not a number".to_owned())?;
             let bytes = row.get_ref(4).ok().and_then(|bytes| bytes.as_blob().ok());
             let (about, record) = decode_job(bytes.ok_or("the record is not a blob")?)?;
-            let renewed = row.get::<_, i64>(5).ok().zip(row.get::<_, i64>(6).ok());
-            let renewed = renewed.filter(|(token, _)| from_sql(*token) == record.token.get());
+            let term = row.get::<_, i64>(5).ok().zip(row.get::<_, i64>(6).ok());
+            let renewed = term.is_some();
+            let term = term.filter(|(token, _)| from_sql(*token) == record.token.get());
             let deadline_ms =
-                from_sql(renewed.map_or(deadline_ms, |(_, renewed_ms)| renewed_ms.max(deadline_ms)));
+                from_sql(term.map_or(deadline_ms, |(_, renewed_ms)| renewed_ms.max(deadline_ms)));
             let id = JobId::from_bytes(id);
             let arrival = from_sql(arrival);
-            Ok::<_, String>(KeptJob { arrival, id, queue, record, deadline_ms, about, reopened: false })
+            Ok::<_, String>(KeptJob {
+                arrival,
+                id,
+                queue,
+                record,
+                deadline_ms,
+                about,
+                reopened: false,
+                renewed,
+            })
         })();
         match read {
             Ok(mut job) => {

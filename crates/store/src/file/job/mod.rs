@@ -5,11 +5,13 @@
 //! Renewals have a table of their own, as those of leases do; a row there counts only for the token that it names.
 
 mod archive;
+mod bodies;
 mod codec;
 mod examine;
 mod load;
 mod write;
 
+pub(super) use bodies::Bodies;
 pub(super) use examine::examine;
 pub(super) use load::load;
 pub(super) use write::write;

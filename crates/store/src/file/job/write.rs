@@ -24,7 +24,7 @@ pub(in crate::file) fn write(
                 .map(drop)
         }
         JobChange::Live(job) => {
-            let KeptJob { arrival, id, queue, record, deadline_ms, about, reopened } = job.as_ref();
+            let KeptJob { arrival, id, queue, record, deadline_ms, about, reopened, .. } = job.as_ref();
             encode_job(*about, record, buffer);
             let sql = "INSERT OR REPLACE INTO job_live VALUES (?1, ?2, ?3, ?4, ?5)";
             let values = params![to_sql(*arrival), id.as_bytes(), queue, to_sql(*deadline_ms), &buffer[..]];
@@ -41,7 +41,9 @@ pub(in crate::file) fn write(
         JobChange::Finished(job) => {
             let arrival = to_sql(job.arrival);
             run("DELETE FROM job_live WHERE arrival = ?1", &[&arrival])?;
-            run("DELETE FROM job_terms WHERE arrival = ?1", &[&arrival])?;
+            if job.renewed {
+                run("DELETE FROM job_terms WHERE arrival = ?1", &[&arrival])?;
+            }
             encode_job(job.about, &job.record, buffer);
             let sql = "INSERT OR REPLACE INTO job_finished VALUES (?1, ?2, ?3)";
             connection

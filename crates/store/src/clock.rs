@@ -31,10 +31,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Stamp {
-        Stamp {
-            store_ms: read_ms(rustix::time::ClockId::Boottime),
-            wall_ms: read_ms(rustix::time::ClockId::Realtime),
-        }
+        Stamp { store_ms: boot_ms(), wall_ms: wall_ms() }
     }
 
     fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
@@ -45,11 +42,20 @@ impl Clock for SystemClock {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place where time comes from")]
-fn read_ms(id: rustix::time::ClockId) -> u64 {
-    let time = rustix::time::clock_gettime(id);
-    // Both are after their epoch on every Linux; a wall clock set before 1970 reads as 0 and decides nothing.
+fn boot_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // It is after its epoch on every Linux.
     let ms = i128::from(time.tv_sec) * 1000 + i128::from(time.tv_nsec) / 1_000_000;
     u64::try_from(ms).unwrap_or(0)
+}
+
+/// Through libc, where a test can set it for one process alone. A wall clock set before 1970 reads as 0 and decides nothing.
+#[expect(clippy::disallowed_methods, reason = "this is the one place where time comes from")]
+fn wall_ms() -> u64 {
+    let since_1970 = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A clock that a test moves by hand.

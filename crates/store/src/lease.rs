@@ -26,6 +26,11 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// How many requests this handle has sent over a network so far, where the store can tell: what things cost.
+    fn requests_sent(&self) -> Option<u64> {
+        None
+    }
+
     /// Takes one of the keys, waiting in line for up to `wait_ms`.
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError>;
 

@@ -184,7 +184,8 @@ async fn stored(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result
         plan.stored
     );
     show(
-        Line::new(what, 0).bar("1 M in at most 200 MB", megabytes <= 200.0 * plan.stored as f64 / 1e6 + 20.0),
+        Line::new(what, 0)
+            .bar("1 M in at most 200 MB", megabytes <= 200.0 * (plan.stored as f64 / 1e6).max(0.1)),
     );
     let started = Instant::now();
     let subject = Subject::new(open_store(&place)?);

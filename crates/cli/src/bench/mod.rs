@@ -9,6 +9,7 @@ pub(crate) mod lease;
 mod life;
 mod load;
 mod log;
+pub(crate) mod named;
 mod percentile;
 mod redis;
 mod scale;

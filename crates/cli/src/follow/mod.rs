@@ -1,6 +1,7 @@
 //! What happened, and what happens next: events as they are read, one after the other.
 
 mod job;
+mod polled;
 mod told;
 
 use fencehold_core::Event;
@@ -28,14 +29,27 @@ pub(crate) async fn past(
     after: Option<u64>,
     prefix: Option<&str>,
 ) -> Result<(Vec<Event>, u64), Failure> {
+    read(store, after, prefix).await.map_err(|error| store.explain(error))
+}
+
+/// The same, or nothing where the store tells no events.
+pub(crate) async fn past_if_told(store: &Store, prefix: Option<&str>) -> Result<Vec<Event>, Failure> {
+    match read(store, None, prefix).await {
+        Ok((events, _)) => Ok(events),
+        Err(StoreError::Unsupported { .. }) => Ok(Vec::new()),
+        Err(error) => Err(store.explain(error)),
+    }
+}
+
+async fn read(
+    store: &Store,
+    after: Option<u64>,
+    prefix: Option<&str>,
+) -> Result<(Vec<Event>, u64), StoreError> {
     let mut events = Vec::new();
     let mut request = request(after, prefix, 0);
     loop {
-        let page = store
-            .leases
-            .events(&store.call, request.clone())
-            .await
-            .map_err(|error| store.explain(error))?;
+        let page = store.leases.events(&store.call, request.clone()).await?;
         let full = page.events.len() >= request.limit;
         events.extend(page.events);
         if !full {
@@ -65,6 +79,7 @@ pub(crate) async fn follow(
                 note(&format!("events {} to {} are gone: too many happened at once", cursor + 1, oldest - 1));
                 request.after = Some(oldest - 1);
             }
+            Err(StoreError::Unsupported { .. }) => return polled::follow(store, output, prefix).await,
             Err(error) => return Err(store.explain(error)),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::bench::{Failed, Line, job, lease};
+use crate::bench::{Failed, Line, job, lease, named};
 use crate::context::Context;
 use crate::duration::parse_ms;
 use crate::exit::Exit;
@@ -17,6 +17,8 @@ Examples:
   # The whole page, on the disk of the current directory: a few minutes
   fencehold bench lease
   fencehold bench job
+  # A store that runs already, and what each thing costs there in requests
+  fencehold bench lease --store etcd://etcd-1,etcd-2,etcd-3 --clients 1,8
   # A quick look
   fencehold bench lease --time 1s --held 0 --ending 0
   fencehold bench job --time 1s --stored 0
@@ -32,7 +34,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Acquire, release and renew on a `file:` store
+    /// Acquire, release and renew on a `file:` store, or on the one that --store names
     #[command(before_help = EXAMPLES)]
     Lease(LeaseArgs),
     /// Enqueue, claim and complete on a `file:` store
@@ -93,6 +95,13 @@ impl Args {
             lines.push(line);
         };
         let measured = match self.what {
+            What::Lease(args) if context.store_named().is_some() => {
+                let plan = args.named_plan()?;
+                let store = context.open()?;
+                let measured = named::measure(store.leases.clone(), &plan, show).await;
+                store.leases.close().await;
+                measured
+            }
             What::Lease(args) => lease::measure(&args.plan()?, show).await,
             What::Job(args) => job::measure(&args.plan(), show).await,
             What::Own { directory } => {
@@ -117,10 +126,20 @@ fn time(ms: u64) -> Duration {
 }
 
 impl LeaseArgs {
-    fn plan(self) -> Result<lease::Plan, Failure> {
+    fn check(&self) -> Result<(), Failure> {
         if self.clients.iter().any(|clients| *clients == 0 || *clients > 10_000) {
             return Err(Failure::new(Exit::Usage, "--clients takes numbers from 1 to 10000"));
         }
+        Ok(())
+    }
+
+    fn named_plan(self) -> Result<named::Plan, Failure> {
+        self.check()?;
+        Ok(named::Plan { clients: self.clients, time: time(self.time), batch: 100 })
+    }
+
+    fn plan(self) -> Result<lease::Plan, Failure> {
+        self.check()?;
         Ok(lease::Plan {
             directory: self.dir,
             clients: self.clients,

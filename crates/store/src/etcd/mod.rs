@@ -34,6 +34,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
@@ -77,6 +78,7 @@ const ABANDON_PATIENCE_MS: u64 = 10_000;
 pub struct EtcdStore {
     orders: mpsc::UnboundedSender<Order>,
     url: EtcdUrl,
+    sent: Arc<AtomicU64>,
     closing: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -114,10 +116,12 @@ impl EtcdStore {
             .enable_all()
             .build()
             .map_err(unavailable)?;
+        let sent = Arc::new(AtomicU64::new(0));
         let wire = {
             let _within = runtime.enter();
             Wire::new(
                 url,
+                Arc::clone(&sent),
                 #[cfg(feature = "gates")]
                 gate,
             )?
@@ -132,7 +136,7 @@ impl EtcdStore {
                 tokio::task::LocalSet::new().block_on(&runtime, serve(Rc::new(core), inbox));
             })
             .map_err(unavailable)?;
-        Ok(EtcdStore { orders, url: url.clone(), closing, thread: Mutex::new(Some(thread)) })
+        Ok(EtcdStore { orders, url: url.clone(), sent, closing, thread: Mutex::new(Some(thread)) })
     }
 
     /// Has the thread do something that is answered by one value.
@@ -174,6 +178,10 @@ impl Drop for EtcdStore {
 
 #[async_trait]
 impl LeaseStore for EtcdStore {
+    fn requests_sent(&self) -> Option<u64> {
+        Some(self.sent.load(Ordering::Relaxed))
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: STORE,

@@ -3,9 +3,8 @@
 //! Deliberately absent: retries. Whoever asks knows whether it may ask again, and what a lost answer means.
 
 use std::path::Path;
-#[cfg(feature = "gates")]
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -65,6 +64,7 @@ struct Login {
 pub(super) struct Wire {
     members: Vec<Member>,
     current: AtomicUsize,
+    sent: Arc<AtomicU64>,
     login: Option<Login>,
     /// What the cluster gave for user and password.
     pass: Mutex<Option<MetadataValue<Ascii>>>,
@@ -76,6 +76,7 @@ impl Wire {
     /// Connects when the first request leaves. Must be called within a runtime.
     pub(super) fn new(
         url: &EtcdUrl,
+        sent: Arc<AtomicU64>,
         #[cfg(feature = "gates")] gate: Option<Arc<dyn Gate>>,
     ) -> Result<Self, StoreError> {
         let unusable = |why: String| StoreError::Unusable { place: url.to_string(), why };
@@ -96,6 +97,7 @@ impl Wire {
         Ok(Wire {
             members: members.map_err(|error| unusable(because(&error)))?,
             current: AtomicUsize::new(0),
+            sent,
             login: login.map(|(user, password)| Login { user, password }),
             pass: Mutex::new(None),
             #[cfg(feature = "gates")]
@@ -254,6 +256,7 @@ impl Wire {
             gate.before(kind).await;
         }
         let (nth, member) = self.member();
+        self.sent.fetch_add(1, Ordering::Relaxed);
         let answer = match tokio::time::timeout(ANSWER_WITHIN, send(member)).await {
             Ok(answer) => answer,
             Err(_) => Err(Status::unavailable(format!("no answer within {} ms", ANSWER_WITHIN.as_millis()))),

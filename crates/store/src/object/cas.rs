@@ -74,6 +74,11 @@ impl CasError {
 /// Object storage that writes on a condition, or not at all. Every call ends within its limit.
 #[async_trait]
 pub trait Cas: fmt::Debug + Send + Sync {
+    /// How many requests were sent so far, where that can be told.
+    fn requests_sent(&self) -> Option<u64> {
+        None
+    }
+
     /// The object of this name, if there is one.
     async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError>;
 

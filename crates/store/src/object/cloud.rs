@@ -5,11 +5,15 @@
 
 use std::env;
 use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use opendal::options::WriteOptions;
-use opendal::{Error, ErrorKind, HttpTransporter, OperationContext, Operator, services};
+use opendal::{
+    Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter, OperationContext, Operator, services,
+};
 use opendal_http_transport_reqwest::ReqwestTransport;
 
 use super::cas::{Cas, CasError, Object, Version, Written};
@@ -22,6 +26,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Cloud {
     scheme: Scheme,
+    sent: Arc<AtomicU64>,
     operator: Operator,
 }
 
@@ -47,8 +52,10 @@ impl Cloud {
             Scheme::Az => Operator::new(azblob(place)?),
         };
         let operator = operator.map_err(|error| unusable(place, describe(&error)))?;
-        let context = OperationContext::new().with_http_transport(transport);
-        Ok(Cloud { scheme: place.scheme, operator: operator.with_context(context) })
+        let sent = Arc::new(AtomicU64::new(0));
+        let counted = HttpTransporter::new(Counted { transport, sent: Arc::clone(&sent) });
+        let context = OperationContext::new().with_http_transport(counted);
+        Ok(Cloud { scheme: place.scheme, sent, operator: operator.with_context(context) })
     }
 
     async fn write(
@@ -131,6 +138,10 @@ fn late(limit: Duration) -> CasError {
 
 #[async_trait]
 impl Cas for Cloud {
+    fn requests_sent(&self) -> Option<u64> {
+        Some(self.sent.load(Ordering::Relaxed))
+    }
+
     async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError> {
         let read = async {
             // One request: its answer has both the version and the body.
@@ -198,6 +209,19 @@ impl Cas for Cloud {
 async fn next(stream: &mut opendal::BufferStream) -> Option<Result<opendal::Buffer, Error>> {
     use futures_core::Stream as _;
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *stream).poll_next(context)).await
+}
+
+/// Counts what is sent.
+struct Counted {
+    transport: HttpTransporter,
+    sent: Arc<AtomicU64>,
+}
+
+impl HttpTransport for Counted {
+    async fn fetch(&self, request: http::Request<Buffer>) -> Result<http::Response<HttpBody>, Error> {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        self.transport.fetch(request).await
+    }
 }
 
 /// A client of this handle's own: connections belong to the thread that made them.

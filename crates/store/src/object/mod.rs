@@ -211,6 +211,10 @@ impl LeaseStore for ObjectStore {
         self.inner.can
     }
 
+    fn requests_sent(&self) -> Option<u64> {
+        self.inner.cas.requests_sent()
+    }
+
     /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
         let namespace = call.namespace.clone();

@@ -54,7 +54,7 @@ impl Args {
 
 /// The last late writes that were refused, and worse.
 async fn alarms(store: &Store, key: &Key) -> Result<Vec<Event>, Failure> {
-    let (mut events, _) = follow::past(store, None, Some(key.as_str())).await?;
+    let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
     events.retain(|event| event.key == *key && is_alarm(event));
     events.drain(..events.len().saturating_sub(ALARMS_MAX));
     Ok(events)

@@ -1,7 +1,10 @@
 //! `fencehold lease acquire`: a lease for a script, which renews it itself.
 
+use std::time::Duration;
+
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::{Key, Owner, Task, ttl};
+use fencehold_core::retry::full_jitter_ms;
+use fencehold_core::{HoldId, Key, Owner, Refusal, Task, ttl};
 use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 use serde::Serialize;
 
@@ -15,6 +18,9 @@ use crate::process::boot_ms;
 use crate::shell;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
+
+/// How often a store that lets nobody stand in line is asked, on average.
+const POLL_MS: u64 = 1_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +89,7 @@ impl Args {
             keys: std::iter::once(self.key.clone()).chain(self.any).collect(),
             ..AcquireRequest::new(self.key, hold, owner, self.ttl)
         };
-        let Acquired { key, grant, .. } = ask(store, request).await?;
+        let (Acquired { key, grant, .. }, hold) = ask(store, request).await?;
         let hold_ref = HoldRef { key: key.clone(), hold, token: grant.token };
         let taken = Taken {
             key,
@@ -101,8 +107,30 @@ impl Args {
     }
 }
 
+/// Asks for as long as the caller waits. A store that lets nobody stand in line is asked again now and then, each time for
+/// an acquisition of its own.
+async fn ask(store: &Store, mut request: AcquireRequest) -> Result<(Acquired, HoldId), Failure> {
+    let until_ms = boot_ms().saturating_add(request.wait_ms);
+    loop {
+        let refused = match ask_once(store, &request).await {
+            Ok(acquired) => return Ok((acquired, request.hold)),
+            Err(error) => error,
+        };
+        let held = matches!(&refused, StoreError::Refused { refusal: Refusal::Held { .. }, .. });
+        let left_ms = until_ms.saturating_sub(boot_ms());
+        if !held || left_ms == 0 {
+            return Err(store.explain(refused));
+        }
+        request.hold = hold::fresh()?;
+        // Spread, so that those who wait do not ask all at once.
+        let pause_ms = POLL_MS / 2 + full_jitter_ms(POLL_MS, POLL_MS, 0, getrandom::u64().unwrap_or(0));
+        tokio::time::sleep(Duration::from_millis(pause_ms.min(left_ms))).await;
+        request.wait_ms = until_ms.saturating_sub(boot_ms());
+    }
+}
+
 /// An acquisition whose outcome is unknown is sent again: the same hold id gets the same lease.
-async fn ask(store: &Store, request: AcquireRequest) -> Result<Acquired, Failure> {
+async fn ask_once(store: &Store, request: &AcquireRequest) -> Result<Acquired, StoreError> {
     let began_ms = boot_ms();
     let mut sendings = 1;
     loop {
@@ -114,9 +142,8 @@ async fn ask(store: &Store, request: AcquireRequest) -> Result<Acquired, Failure
             ..request.clone()
         };
         match store.leases.acquire(&store.call, again).await {
-            Ok(acquired) => return Ok(acquired),
             Err(StoreError::Unknown { .. }) if sendings < SENDINGS_MAX => sendings += 1,
-            Err(error) => return Err(store.explain(error)),
+            answer => return answer,
         }
     }
 }

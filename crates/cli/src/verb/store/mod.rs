@@ -5,7 +5,7 @@ mod advance;
 mod backup;
 #[cfg(feature = "file")]
 mod check;
-#[cfg(feature = "object")]
+#[cfg(any(feature = "etcd", feature = "object"))]
 mod probe;
 #[cfg(feature = "file")]
 mod restore;
@@ -48,7 +48,7 @@ impl Args {
 verbs! { Verb:
     Status = status,
     Advance = advance,
-    #[cfg(feature = "object")]
+    #[cfg(any(feature = "etcd", feature = "object"))]
     Probe = probe,
     #[cfg(feature = "file")]
     Backup = backup,

@@ -1,7 +1,8 @@
 //! `fencehold store probe`: does the storage keep its conditions?
 
 use fencehold_store::StoreUrl;
-use fencehold_store::object::{Verdict, probe_place};
+#[cfg(feature = "object")]
+use fencehold_store::object::{ObjectPlace, Verdict, probe_place};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -15,9 +16,10 @@ const EXAMPLES: &str = "\
 Examples:
   fencehold store probe s3://my-bucket/leases
   fencehold store probe 's3://leases?endpoint=http://minio:9000' -o json
+  fencehold store probe etcd://etcd-1,etcd-2,etcd-3
 ";
 
-/// Check that object storage keeps its conditions, on scratch objects
+/// Check that object storage or an etcd cluster keeps its conditions, on scratch objects
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -27,33 +29,75 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    #[expect(clippy::unused_async, reason = "every verb is called alike")]
+    #[cfg_attr(not(feature = "etcd"), expect(clippy::unused_async, reason = "every verb is called alike"))]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         context.output.refuse_env()?;
         let url = match &self.url {
             Some(url) => Place::choose(Some(url))?.url,
             None => context.place()?.url,
         };
-        let StoreUrl::Object(place) = &url else {
-            let what = format!("{url} has nothing to probe: that is for s3://, gs:// and az://");
-            return Err(Failure::new(Exit::Usage, what));
-        };
-        let report = probe_place(place).map_err(|error| Failure::of_store(error, &url.to_string()))?;
-        context.output.one(&report, |palette| {
-            let mut table = Table::new(["CHECK", "VERDICT"]);
-            for (check, verdict) in &report.checks {
-                let verdict = match verdict {
-                    Verdict::Failed(why) => Cell::from(format!("failed: {why}")).in_colour(Colour::Bad),
-                    _ => Cell::from("passed"),
-                };
-                table.row([Cell::from(check), verdict]);
+        let sound = match &url {
+            #[cfg(feature = "object")]
+            StoreUrl::Object(place) => probe_object(context, &url, place)?,
+            #[cfg(feature = "etcd")]
+            StoreUrl::Etcd(cluster) => probe_etcd(context, &url, cluster).await?,
+            _ => {
+                let what = format!("{url} has nothing to probe: that is for s3://, gs://, az:// and etcd://");
+                return Err(Failure::new(Exit::Usage, what));
             }
-            table.render(palette)
-        })?;
-        if report.failure().is_none() {
+        };
+        if sound {
             return Ok(DONE);
         }
         note(&format!("{url} does not keep its conditions: two could hold one lease there. Do not use it."));
         Ok(Exit::Unusable.code())
     }
+}
+
+/// False: it does not keep its conditions.
+#[cfg(feature = "object")]
+fn probe_object(context: &Context, url: &StoreUrl, place: &ObjectPlace) -> Result<bool, Failure> {
+    let report = probe_place(place).map_err(|error| Failure::of_store(error, &url.to_string()))?;
+    context.output.one(&report, |palette| {
+        let mut table = Table::new(["CHECK", "VERDICT"]);
+        for (check, verdict) in &report.checks {
+            let verdict = match verdict {
+                Verdict::Failed(why) => Cell::from(format!("failed: {why}")).in_colour(Colour::Bad),
+                _ => Cell::from("passed"),
+            };
+            table.row([Cell::from(check), verdict]);
+        }
+        table.render(palette)
+    })?;
+    Ok(report.failure().is_none())
+}
+
+/// False: it does not keep its conditions.
+#[cfg(feature = "etcd")]
+async fn probe_etcd(
+    context: &Context,
+    url: &StoreUrl,
+    cluster: &fencehold_store::EtcdUrl,
+) -> Result<bool, Failure> {
+    use fencehold_store::etcd::{EtcdStore, EtcdVerdict};
+    let clock = std::sync::Arc::new(fencehold_store::clock::SystemClock);
+    let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
+    let findings = match EtcdStore::open(cluster, clock) {
+        Ok(store) => store.probe(&call).await,
+        Err(error) => Err(error),
+    };
+    let findings = findings.map_err(|error| Failure::of_store(error, &url.to_string()))?;
+    context.output.many(&findings, "nothing was found", || {
+        let mut table = Table::new(["CHECK", "VERDICT"]);
+        for finding in &findings {
+            let verdict = match &finding.verdict {
+                EtcdVerdict::Failed(why) => Cell::from(format!("failed: {why}")).in_colour(Colour::Bad),
+                EtcdVerdict::Warned(why) => Cell::from(format!("warning: {why}")).in_colour(Colour::Warning),
+                _ => Cell::from("passed"),
+            };
+            table.row([Cell::from(finding.check.as_str()), verdict]);
+        }
+        table
+    })?;
+    Ok(!findings.iter().any(|finding| matches!(finding.verdict, EtcdVerdict::Failed(_))))
 }

@@ -1,0 +1,65 @@
+//! `bench lease --store URL`: leases on a store that somebody runs already, and what each thing costs in requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_core::Key;
+use fencehold_store::{HoldRef, LeaseStore};
+
+use super::load::{self, Subject, fresh, hold_id};
+use super::{Failed, Line};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// How many clients at once, one measurement each.
+    pub(crate) clients: Vec<usize>,
+    /// How long one measurement takes.
+    pub(crate) time: Duration,
+    /// How many leases one call renews.
+    pub(crate) batch: usize,
+}
+
+/// Measures, calling `show` with each line as it is known. Keys that nobody else has are taken, and given back.
+pub(crate) async fn measure(
+    store: Arc<dyn LeaseStore>,
+    plan: &Plan,
+    mut show: impl FnMut(Line),
+) -> Result<(), Failed> {
+    let subject = Subject::new(store);
+    for line in cost(&subject).await? {
+        show(line);
+    }
+    for clients in &plan.clients {
+        let pairs = load::pairs(&subject, *clients, plan.time).await?;
+        show(Line::new("acquire + release", *clients).measured(&pairs));
+    }
+    for clients in &plan.clients {
+        let renewed = load::renewals(&subject, *clients, plan.batch, plan.time).await?;
+        show(Line::new(format!("renew, by {}", plan.batch), *clients).measured(&renewed));
+    }
+    Ok(())
+}
+
+/// How many requests each thing costs, where the store counts them.
+async fn cost(subject: &Subject) -> Result<Vec<Line>, Failed> {
+    let Some(mut before) = subject.store.requests_sent() else { return Ok(Vec::new()) };
+    let mut lines = Vec::new();
+    let mut say = |what: &str| {
+        let now = subject.store.requests_sent().unwrap_or_default();
+        lines.push(Line::new(format!("{what}: {} requests", now - before), 0));
+        before = now;
+    };
+    let key = Key::new(format!("bench/{}/cost", std::process::id()))?;
+    for what in ["a key that nobody ever held", "a free key"] {
+        let hold = hold_id(0, fresh());
+        let token = subject.take(key.clone(), hold, 60_000).await?;
+        say(&format!("acquire of {what}"));
+        let held = HoldRef { key: key.clone(), hold, token };
+        load::renew_all(subject, std::slice::from_ref(&held)).await?;
+        say("renewal");
+        subject.give_back(held).await?;
+        say("release");
+    }
+    Ok(lines)
+}

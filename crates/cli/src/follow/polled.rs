@@ -1,0 +1,94 @@
+//! What happens to leases in a store that tells no events: found by looking again and again, and told as if it did.
+//!
+//! What comes and goes between two looks is told from the key's history, as far as that reaches back; when something
+//! happened is then known only from what the record says, and nothing is known of refused writes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Event, Fact, Key, Token};
+use fencehold_store::{LeaseView, ListRequest};
+
+use super::print;
+use crate::context::Store;
+use crate::failure::Failure;
+use crate::output::{Output, note};
+
+/// How long between two looks: each is a request for every key.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What was last seen of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// The token of the last hold whose beginning was told.
+    begun: Token,
+    /// The token of the last hold whose end was told.
+    ended: Token,
+}
+
+/// Prints what happens from now on, for ever.
+pub(super) async fn follow(store: &Store, output: Output, prefix: Option<&str>) -> Result<(), Failure> {
+    let mut known: HashMap<Key, Known> = HashMap::new();
+    for view in look(store, prefix).await? {
+        known.insert(view.key.clone(), Known::of(&view));
+    }
+    note(&format!("this store tells no events: looking at its leases every {} s", LOOK_EVERY.as_secs()));
+    let mut seq = 0;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        for view in look(store, prefix).await? {
+            let before = known.insert(view.key.clone(), Known::of(&view)).unwrap_or_default();
+            for (at_wall_ms, fact) in news(before, &view) {
+                seq += 1;
+                let namespace = store.call.namespace.clone();
+                print(output, &Event::new(seq, at_wall_ms, namespace, view.key.clone(), fact))?;
+            }
+        }
+    }
+}
+
+async fn look(store: &Store, prefix: Option<&str>) -> Result<Vec<LeaseView>, Failure> {
+    let mut request = ListRequest {
+        prefix: prefix.map(ToOwned::to_owned),
+        include_free: true,
+        limit: PAGE_MAX,
+        ..ListRequest::default()
+    };
+    let mut views = Vec::new();
+    loop {
+        let page = store.leases.list(&store.call, request.clone()).await;
+        let page = page.map_err(|error| store.explain(error))?;
+        views.extend(page.leases);
+        if page.next.is_none() {
+            return Ok(views);
+        }
+        request.cursor = page.next;
+    }
+}
+
+impl Known {
+    fn of(view: &LeaseView) -> Self {
+        let ended = view.endings.last().map_or(Token::NONE, |ending| ending.token);
+        let held = view.holder.as_ref().map_or(Token::NONE, |_| view.token);
+        Known { begun: held.max(ended), ended }
+    }
+}
+
+/// What has happened since, oldest first.
+fn news(before: Known, view: &LeaseView) -> Vec<(u64, Fact)> {
+    let mut news = Vec::new();
+    for ending in view.endings.iter().filter(|ending| ending.token > before.ended) {
+        let (token, owner, task) = (ending.token, ending.owner.clone(), ending.task.clone());
+        let (how, by, reason) = (ending.how, ending.by.clone(), ending.reason.clone());
+        news.push((ending.at_wall_ms, Fact::LeaseEnded { token, owner, task, how, by, reason }));
+    }
+    if let Some(holder) = &view.holder
+        && view.token > before.begun
+    {
+        let (token, ttl_ms) = (view.token, holder.ttl_ms);
+        let (owner, task) = (holder.owner.clone(), holder.task.clone());
+        news.push((holder.since_wall_ms, Fact::LeaseAcquired { token, owner, task, ttl_ms }));
+    }
+    news
+}

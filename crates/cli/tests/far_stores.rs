@@ -1,0 +1,237 @@
+//! The verbs of leases on stores that are not on this machine: object storage and etcd, by real servers.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
+
+mod support;
+
+#[path = "../../store/tests/etcd/cluster.rs"]
+mod cluster;
+#[path = "../../store/tests/object/gcs.rs"]
+#[allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "shared with the tests of the store")]
+mod gcs;
+#[path = "../../store/tests/object/servers.rs"]
+#[allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "shared with the tests of the store")]
+#[allow(clippy::disallowed_methods, reason = "waits for a server that is starting")]
+mod servers;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Room, Running, Said, eventually, said};
+
+/// The real binary on one far store.
+struct Far {
+    room: Room,
+    url: String,
+}
+
+impl Far {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.room.command(words);
+        command
+            .env("FENCEHOLD_STORE", &self.url)
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        command
+    }
+
+    fn fencehold(&self, words: &[&str]) -> Said {
+        said(&mut self.command(words))
+    }
+
+    /// Every verb of leases, as a person would use them one after the other.
+    fn every_verb_of_leases_works(&self) {
+        let ran =
+            self.fencehold(&["run", "--key", "job/nightly", "--", "sh", "-c", "echo token $FENCEHOLD_TOKEN"]);
+        assert_eq!((ran.code, ran.out.trim()), (0, "token 1"), "{ran:?}");
+
+        let mut watch = self.command(&["lease", "watch", "job/", "-o", "jsonl"]);
+        let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut told = BufReader::new(watch.stdout.take().unwrap());
+        // It has looked once when it says so; what happens from then on is told.
+        let mut first = String::new();
+        BufReader::new(watch.stderr.take().unwrap()).read_line(&mut first).unwrap();
+        assert!(first.contains("looking at its leases every"), "{first}");
+        let _watch = Running::adopt(watch);
+        let mut next = || {
+            let mut line = String::new();
+            told.read_line(&mut line).unwrap();
+            serde_json::from_str::<serde_json::Value>(&line).unwrap()
+        };
+
+        let words = [
+            "lease",
+            "acquire",
+            "job/nightly",
+            "--ttl",
+            "60s",
+            "--owner",
+            "ann",
+            "--task",
+            "run-7",
+            "-o",
+            "json",
+        ];
+        let acquired = self.fencehold(&words);
+        assert_eq!(acquired.code, 0, "{acquired:?}");
+        assert_eq!(acquired.json()["token"], 2);
+        let hold = acquired.json()["hold"].as_str().unwrap().to_owned();
+        let begun = next();
+        assert_eq!(
+            (&begun["key"], &begun["token"], &begun["owner"]),
+            (&"job/nightly".into(), &2.into(), &"ann".into())
+        );
+
+        let refused = self.fencehold(&["lease", "acquire", "job/nightly"]);
+        assert!(
+            refused.code != 0 && refused.err.contains("ann") && refused.err.contains("run-7"),
+            "{refused:?}"
+        );
+        let mut renew = self.command(&["lease", "renew", "job/nightly"]);
+        let renewed = said(renew.env("FENCEHOLD_HOLD", &hold).env("FENCEHOLD_TOKEN", "2"));
+        assert_eq!(renewed.code, 0, "{renewed:?}");
+        let list = self.fencehold(&["lease", "ls", "-o", "jsonl"]);
+        assert!(list.code == 0 && list.out.contains("\"ann\"") && !list.out.contains(&hold), "{list:?}");
+        let explained = self.fencehold(&["explain", "job/nightly"]);
+        assert!(explained.code == 0 && explained.out.contains("ann"), "{explained:?}");
+        assert!(explained.out.contains("run-7"), "{explained:?}");
+
+        let revoked = self.fencehold(&["lease", "revoke", "job/nightly", "--reason", "host is gone"]);
+        assert_eq!(revoked.code, 0, "{revoked:?}");
+        let ended = next();
+        assert_eq!((&ended["token"], &ended["how"]), (&2.into(), &"revoked".into()), "{ended}");
+        let got = self.fencehold(&["lease", "get", "job/nightly", "-o", "json"]);
+        assert!(got.code == 0 && got.out.contains("host is gone"), "{got:?}");
+    }
+
+    /// What `bench lease` says of requests.
+    fn costs(&self, lines: [&str; 3]) {
+        let words =
+            ["bench", "lease", "--store", &self.url, "--clients", "1", "--time", "100ms", "-o", "json"];
+        let bench = self.fencehold(&words);
+        assert_eq!(bench.code, 0, "{bench:?}");
+        for line in lines {
+            assert!(bench.out.contains(&format!("{line} requests")), "{line}: {bench:?}");
+        }
+    }
+
+    /// `store probe`: exit code 0, and every check with its verdict.
+    fn probes(&self, checks: &[&str]) -> Said {
+        let probed = self.fencehold(&["store", "probe"]);
+        assert_eq!(probed.code, 0, "{probed:?}");
+        for check in checks {
+            assert!(probed.out.contains(check), "{check}: {probed:?}");
+        }
+        probed
+    }
+}
+
+fn moto(options: &str) -> Far {
+    let url = format!("s3://leases/cli?endpoint={}{options}", servers::Server::Moto.endpoint());
+    Far { room: Room::new(), url }
+}
+
+#[test]
+fn object_storage() {
+    let far = moto("");
+    far.every_verb_of_leases_works();
+    far.probes(&["CHECK", "passed"]);
+}
+
+#[test]
+fn etcd() {
+    let cluster = cluster::Cluster::start();
+    let far = Far { room: Room::new(), url: cluster.url("cli").to_string() };
+    far.every_verb_of_leases_works();
+    far.probes(&["CHECK", "passed"]);
+    far.costs(["acquire of a free key: 3", "renewal: 2", "release: 2"]);
+}
+
+#[test]
+fn the_benchmark_says_what_things_cost_in_requests() {
+    moto("&write_gap_ms=0").costs(["acquire of a free key: 2", "renewal: 1", "release: 1"]);
+}
+
+#[test]
+fn storage_that_lets_two_win_is_refused_by_name() {
+    let url = format!("gs://leases/cli?endpoint={}", servers::Server::Careless.endpoint());
+    let far = Far { room: Room::new(), url };
+    let probed = far.fencehold(&["store", "probe"]);
+    assert!(probed.code != 0 && probed.out.contains("failed:"), "{probed:?}");
+    assert!(probed.err.contains("two could hold one lease"), "{probed:?}");
+    let ran = far.fencehold(&["run", "--key", "k", "--", "true"]);
+    assert!(ran.code != 0, "{ran:?}");
+}
+
+/// A command that sees a wall clock an hour off, and every other clock as it is.
+fn with_wall_clock(command: &Command, shift: &str) -> Command {
+    let mut shifted = Command::new("faketime");
+    shifted
+        .args(["-f", shift])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear();
+    for (name, value) in command.get_envs() {
+        shifted.envs(value.map(|value| (name, value)));
+    }
+    shifted
+        .envs([("FAKETIME_DONT_FAKE_MONOTONIC", "1"), ("DONT_FAKE_MONOTONIC", "1")])
+        .stdin(Stdio::null());
+    shifted
+}
+
+/// Wall, monotonic and boot clock, in seconds, as a process sees them.
+fn clocks(far: &Far, shift: &str) -> [f64; 3] {
+    let print = "import time as t; print(t.time(), t.monotonic(), t.clock_gettime(t.CLOCK_BOOTTIME))";
+    let mut python = far.room.command(["-c", print]);
+    let mut bare = Command::new("python3");
+    bare.args(python.get_args()).env_clear();
+    for (name, value) in python.get_envs() {
+        bare.envs(value.map(|value| (name, value)));
+    }
+    python = with_wall_clock(&bare, shift);
+    let said = said(&mut python);
+    let read: Vec<f64> = said.out.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect();
+    read.try_into().unwrap_or_else(|_| panic!("{said:?}"))
+}
+
+/// Whose wall clock is right makes no difference: only how long a contender has watched does.
+#[test]
+fn wall_clocks_an_hour_apart_change_nothing() {
+    const TTL: Duration = Duration::from_secs(2);
+    for (holder, contender) in [("+1h", "-1h"), ("-1h", "+1h")] {
+        let far = moto("&ttl_min_ms=100&write_gap_ms=0");
+        let (ahead, behind) = (clocks(&far, "+1h"), clocks(&far, "-1h"));
+        assert!((ahead[0] - behind[0] - 7_200.0).abs() < 60.0, "the wall clocks are two hours apart");
+        assert!(
+            (ahead[1] - behind[1]).abs() < 60.0 && (ahead[2] - behind[2]).abs() < 60.0,
+            "the others are not"
+        );
+
+        // One who lives, and renews: nobody takes it, however late it is on their wall.
+        let key = format!("clock/{holder}");
+        let until_told = "until [ -e stop ]; do sleep 0.05; done";
+        let run = far.command(&["run", "--key", &key, "--ttl", "2s", "--", "sh", "-c", until_told]);
+        let mut run = with_wall_clock(&run, holder);
+        let mut running = Running::start(run.current_dir(far.room.path("")));
+        eventually("the key is held", || far.fencehold(&["lease", "get", &key]).out.contains("held"));
+        let wants = far.command(&["lease", "acquire", &key, "--ttl", "2s", "--wait", "4s"]);
+        let refused = said(&mut with_wall_clock(&wants, contender));
+        assert_ne!(refused.code, 0, "{refused:?}");
+        std::fs::write(far.room.path("stop"), "").unwrap();
+        assert_eq!(running.finish().code, 0);
+
+        // One who is gone: it is waited out for its ttl and a quarter, neither less nor for hours.
+        let takes = far.command(&["lease", "acquire", &key, "--ttl", "2s", "-o", "json"]);
+        let taken = said(&mut with_wall_clock(&takes, holder));
+        assert_eq!(taken.code, 0, "{taken:?}");
+        let began = Instant::now();
+        let waits = far.command(&["lease", "acquire", &key, "--ttl", "2s", "--wait", "60s", "-o", "json"]);
+        let waited = said(&mut with_wall_clock(&waits, contender));
+        assert_eq!(waited.code, 0, "{waited:?}");
+        assert!(began.elapsed() >= TTL.mul_f64(1.25), "taken after {:?}", began.elapsed());
+        assert!(waited.json()["token"].as_u64() > taken.json()["token"].as_u64(), "{waited:?}");
+    }
+}

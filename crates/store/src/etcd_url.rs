@@ -90,7 +90,7 @@ fn member(text: &str) -> Option<String> {
 }
 
 /// What stands behind `%40` and the like.
-fn unescaped(text: &str) -> Option<String> {
+pub(crate) fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

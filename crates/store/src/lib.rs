@@ -29,6 +29,9 @@ mod locality;
 mod memory;
 #[cfg(feature = "object")]
 pub mod object;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod postgres_url;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
@@ -44,4 +47,5 @@ pub use lease::{
 };
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
+pub use postgres_url::{PostgresTls, PostgresUrl};
 pub use url::{StoreUrl, open};

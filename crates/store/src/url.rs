@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::etcd_url::EtcdUrl;
 use crate::lease::LeaseStore;
+use crate::postgres_url::PostgresUrl;
 
 /// Which store, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +23,15 @@ pub enum StoreUrl {
     File(PathBuf),
     /// `etcd://HOST,HOST/PREFIX`: in an etcd cluster.
     Etcd(EtcdUrl),
+    /// `postgres://USER@HOST/DATABASE`: in a PostgreSQL database.
+    Postgres(Box<PostgresUrl>),
     /// `s3://`, `gs://`, `az://`: in object storage.
     #[cfg(feature = "object")]
     Object(Box<crate::object::ObjectPlace>),
 }
 
 /// Schemes of the design that this build does not have yet, so that the error can say so.
-const PLANNED: [&str; 3] = ["postgres", "http", "https"];
+const PLANNED: [&str; 2] = ["http", "https"];
 
 impl FromStr for StoreUrl {
     type Err = BadInput;
@@ -63,6 +66,9 @@ impl FromStr for StoreUrl {
                 Ok(StoreUrl::File(path.into()))
             }
             "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
+            "postgres" | "postgresql" => {
+                PostgresUrl::parse(place, options).map(|url| StoreUrl::Postgres(Box::new(url)))
+            }
             #[cfg(feature = "object")]
             "s3" | "gs" | "az" => {
                 use crate::object::{ObjectPlace, Scheme};
@@ -82,7 +88,7 @@ impl FromStr for StoreUrl {
                 Err(bad(format!("has the scheme {planned}:, which this version does not have yet")))
             }
             _ => Err(bad(format!(
-                "has the unknown scheme {:?}; there are file:DIR, memory:, s3://, gs://, az:// and etcd://",
+                "has the unknown scheme {:?}; there are file:DIR, memory:, s3://, gs://, az://, etcd:// and postgres://",
                 clip(scheme)
             ))),
         }
@@ -100,6 +106,7 @@ impl fmt::Display for StoreUrl {
             StoreUrl::Memory => f.write_str("memory:"),
             StoreUrl::File(path) => write!(f, "file:{}", path.display()),
             StoreUrl::Etcd(url) => url.fmt(f),
+            StoreUrl::Postgres(url) => url.fmt(f),
             #[cfg(feature = "object")]
             StoreUrl::Object(place) => place.fmt(f),
         }
@@ -123,6 +130,13 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
         StoreUrl::Etcd(_) => Err(StoreError::Unsupported {
             store: "etcd:".to_owned(),
             what: "be used: this build lacks the feature `etcd`".to_owned(),
+        }),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => Ok(Arc::new(crate::postgres::PostgresStore::open(url, clock)?)),
+        #[cfg(not(feature = "postgres"))]
+        StoreUrl::Postgres(_) => Err(StoreError::Unsupported {
+            store: "postgres:".to_owned(),
+            what: "be used: this build lacks the feature `postgres`".to_owned(),
         }),
         #[cfg(feature = "object")]
         StoreUrl::Object(place) => {
@@ -157,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_password_in_a_url_is_never_repeated() {
-        assert!(!error("postgres://me:secret@host/db").contains("secret"));
+        assert!(!error("https://me:secret@host/db").contains("secret"));
         assert!(!error("mysql://me:secret@host/db").contains("secret"));
     }
 }

@@ -1,0 +1,72 @@
+//! What can go wrong on the way to the database and back, and what that says of what was asked.
+
+use tokio_postgres::error::SqlState;
+
+/// Why a statement was not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing was done, and it may work in a moment.
+    Unreached(String),
+    /// It may have been done: the connection broke, or the server went, before the answer came.
+    Unclear(String),
+    /// Nothing was done: somebody held a lock on what was asked for longer than this request may wait.
+    Locked(String),
+    /// It will not work, however often it is tried.
+    Refused(String),
+}
+
+impl Fault {
+    /// What became of a statement.
+    pub(super) fn of(error: &tokio_postgres::Error) -> Self {
+        let Some(said) = error.as_db_error() else {
+            return Fault::Unclear(whole(error));
+        };
+        let why = format!("{} (SQLSTATE {})", said.message(), said.code().code());
+        match said.code() {
+            &SqlState::LOCK_NOT_AVAILABLE => Fault::Locked(why),
+            // Rolled back: another try starts afresh. Or refused before anything began.
+            &SqlState::T_R_SERIALIZATION_FAILURE
+            | &SqlState::T_R_DEADLOCK_DETECTED
+            | &SqlState::READ_ONLY_SQL_TRANSACTION
+            | &SqlState::CANNOT_CONNECT_NOW
+            | &SqlState::TOO_MANY_CONNECTIONS
+            | &SqlState::QUERY_CANCELED
+            | &SqlState::OUT_OF_MEMORY
+            | &SqlState::DISK_FULL => Fault::Unreached(why),
+            // The server went, and did not say what became of what it was doing.
+            &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => Fault::Unclear(why),
+            code if code.code().starts_with("08") || code.code().starts_with("58") => Fault::Unclear(why),
+            &SqlState::UNDEFINED_FUNCTION | &SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN => {
+                Fault::Refused(format!(
+                    "{why}; the schema is not the one that this program knows: see `fencehold store status`"
+                ))
+            }
+            &SqlState::INSUFFICIENT_PRIVILEGE => Fault::Refused(format!(
+                "{why}; grant this user the role fencehold_worker (or fencehold_admin, for what needs it)"
+            )),
+            _ => Fault::Refused(why),
+        }
+    }
+
+    /// What became of trying to connect: whatever it was, nothing was done.
+    pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Self {
+        match Fault::of(error) {
+            Fault::Unclear(why) | Fault::Locked(why) => Fault::Unreached(why),
+            fault => fault,
+        }
+    }
+}
+
+/// An error with what caused it: its own text alone often says only that something failed.
+fn whole(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(deeper) = cause {
+        let said = deeper.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = deeper.source();
+    }
+    text
+}

@@ -1,0 +1,124 @@
+//! The one connection that listens: whoever waits for something is woken when it has happened.
+//!
+//! Nouns: a *topic* is the text of a notification; an *ear* hears of one topic. What is missed, because the connection
+//! broke or a pooler stands in the way, costs time and nothing else: whoever waits also looks now and then.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_postgres::AsyncMessage;
+
+use super::errand::pause;
+use super::fault::Fault;
+use super::pool::Pool;
+
+/// Before a broken connection is made anew.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// What wakes everybody, whatever they wait for.
+const EVERYBODY: &str = "*";
+
+/// Who listens for what.
+#[derive(Default)]
+pub(super) struct Listener {
+    ears: RefCell<HashMap<String, Vec<Weak<Notify>>>>,
+    started: Cell<bool>,
+}
+
+impl Listener {
+    /// From now on, remembers that this topic was heard of. The connection is made with the first ear.
+    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str, topic: &str) -> Ear {
+        if !self.started.replace(true) {
+            let (listener, pool, schema) = (Rc::downgrade(self), Rc::clone(pool), schema.to_owned());
+            tokio::task::spawn_local(async move {
+                while let Some(listener) = listener.upgrade() {
+                    if let Err(Fault::Refused(why) | Fault::Unreached(why) | Fault::Unclear(why)) =
+                        listener.hear(&pool, &schema).await
+                    {
+                        tracing::debug!(why, "the listening connection broke; it is made anew");
+                    }
+                    // What happened meanwhile was not heard.
+                    listener.wake(EVERYBODY);
+                    drop(listener);
+                    pause(AGAIN_AFTER).await;
+                }
+            });
+        }
+        let notify = Rc::new(Notify::new());
+        self.ears
+            .borrow_mut()
+            .entry(topic.to_owned())
+            .or_default()
+            .push(Rc::downgrade(&notify));
+        Ear { notify, topic: topic.to_owned(), listener: Rc::downgrade(self) }
+    }
+
+    /// Hears until the connection breaks.
+    async fn hear(self: &Rc<Self>, pool: &Pool, schema: &str) -> Result<(), Fault> {
+        let (client, mut connection) = pool.connect().await?;
+        let listen = format!("LISTEN {}", channel(schema));
+        let mut listening = Box::pin(client.batch_execute(&listen));
+        let mut ready = false;
+        loop {
+            tokio::select! {
+                said = &mut listening, if !ready => {
+                    said.map_err(|error| Fault::of_connecting(&error))?;
+                    ready = true;
+                    // What happened before it was listened for.
+                    self.wake(EVERYBODY);
+                }
+                message = poll_fn(|context| connection.poll_message(context)) => match message {
+                    Some(Ok(AsyncMessage::Notification(said))) => self.wake(said.payload()),
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Err(Fault::of_connecting(&error)),
+                    None => return Err(Fault::Unreached("the server closed the connection".to_owned())),
+                }
+            }
+        }
+    }
+
+    fn wake(&self, topic: &str) {
+        let ears = self.ears.borrow();
+        let meant = |(name, _): &(&String, &Vec<Weak<Notify>>)| topic == EVERYBODY || *name == topic;
+        for (_, ears) in ears.iter().filter(meant) {
+            for ear in ears.iter().filter_map(Weak::upgrade) {
+                ear.notify_one();
+            }
+        }
+    }
+}
+
+/// The channel on which everything of one schema is told.
+pub(super) fn channel(schema: &str) -> String {
+    format!("fencehold_{schema}")
+}
+
+/// Hears of one topic.
+pub(super) struct Ear {
+    notify: Rc<Notify>,
+    topic: String,
+    listener: Weak<Listener>,
+}
+
+impl Ear {
+    /// Returns when the topic was heard of since the last call, or when something may have been missed.
+    pub(super) async fn heard(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let Some(listener) = self.listener.upgrade() else { return };
+        let mut ears = listener.ears.borrow_mut();
+        if let Some(others) = ears.get_mut(&self.topic) {
+            others.retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(&self.notify)));
+            if others.is_empty() {
+                ears.remove(&self.topic);
+            }
+        }
+    }
+}

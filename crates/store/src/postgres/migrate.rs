@@ -1,0 +1,127 @@
+//! The schema: made and brought up to date by whoever comes first, refused where it is newer than this program.
+//!
+//! Nouns: a *migration* is one SQL file with a number; what was carried out stands in the table `migration`. All that are
+//! missing are carried out in one transaction, under an advisory lock, so that fifty processes can start at once.
+
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use super::fault::Fault;
+
+/// Every migration in order: what is in the list was given away once and is never changed again.
+const MIGRATIONS: &[(i32, &str, &str)] = &[(1, "base", include_str!("migrations/0001_base.sql"))];
+
+/// The newest schema that this program knows.
+pub(super) fn newest() -> i32 {
+    MIGRATIONS.last().map_or(0, |(version, ..)| *version)
+}
+
+/// Sees to it that the schema is the one that this program knows.
+pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<(), Fault> {
+    match version(client, schema).await? {
+        found if found == newest() => Ok(()),
+        found if found > newest() => Err(too_new(schema, found)),
+        _ => migrate(client, schema).await.map(drop),
+    }
+}
+
+/// The version of a schema; 0: it is not there.
+pub(super) async fn version(client: &Client, schema: &str) -> Result<i32, Fault> {
+    let sql = format!("SELECT coalesce(max(version), 0) FROM {schema}.migration");
+    match client.query_typed(&sql, &[]).await {
+        Ok(rows) => Ok(rows.first().map_or(0, |row| row.get(0))),
+        Err(error)
+            if matches!(error.code(), Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME)) =>
+        {
+            Ok(0)
+        }
+        Err(error) => Err(Fault::of_connecting(&error)),
+    }
+}
+
+/// Carries out what is missing. Gives the names of what was.
+pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<Vec<&'static str>, Fault> {
+    carry_out(client, schema).await.map_err(|fault| match fault {
+        Fault::Refused(why) => Fault::Refused(format!(
+            "the schema {schema} could not be brought up to date: {why}; an owner of the database can, by `fencehold store migrate`"
+        )),
+        fault => fault,
+    })
+}
+
+async fn carry_out(client: &mut Client, schema: &str) -> Result<Vec<&'static str>, Fault> {
+    let fault = |error: tokio_postgres::Error| match error.code() {
+        // Not the advice for those who only use the schema.
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Fault::Refused(text_of(&error)),
+        _ => Fault::of_connecting(&error),
+    };
+    let transaction = client.transaction().await.map_err(fault)?;
+    // Held to the end of the transaction: whoever comes second finds the work done.
+    let lock = "SELECT pg_advisory_xact_lock(1179142477, hashtext($1)), to_regnamespace($1)::text";
+    let rows = transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await.map_err(fault)?;
+    if rows.first().and_then(|row| row.get::<_, Option<String>>(1)).is_none() {
+        transaction
+            .batch_execute(&format!("CREATE SCHEMA {schema}"))
+            .await
+            .map_err(fault)?;
+    }
+    // Functions are made to keep the path that they were made under: see `SET search_path FROM CURRENT` in the files.
+    let base = format!(
+        "SET LOCAL search_path = {schema}, pg_temp;
+         SET LOCAL client_min_messages = warning;
+         CREATE TABLE IF NOT EXISTS migration (
+             version integer PRIMARY KEY,
+             name text NOT NULL,
+             carried_out_at timestamptz NOT NULL DEFAULT clock_timestamp()
+         );"
+    );
+    transaction.batch_execute(&base).await.map_err(fault)?;
+    let rows = transaction
+        .query_typed("SELECT coalesce(max(version), 0) FROM migration", &[])
+        .await
+        .map_err(fault)?;
+    let found: i32 = rows.first().map_or(0, |row| row.get(0));
+    if found > newest() {
+        return Err(too_new(schema, found));
+    }
+    let mut done = Vec::new();
+    for (version, name, sql) in MIGRATIONS.iter().filter(|(version, ..)| *version > found) {
+        transaction.batch_execute(sql).await.map_err(|error| match fault(error) {
+            Fault::Refused(why) => Fault::Refused(format!("migration {version} ({name}): {why}")),
+            fault => fault,
+        })?;
+        let note = "INSERT INTO migration (version, name) VALUES ($1, $2)";
+        transaction
+            .query_typed(note, &[(version, Type::INT4), (name, Type::TEXT)])
+            .await
+            .map_err(fault)?;
+        done.push(*name);
+    }
+    transaction.commit().await.map_err(fault)?;
+    Ok(done)
+}
+
+fn text_of(error: &tokio_postgres::Error) -> String {
+    error
+        .as_db_error()
+        .map_or_else(|| error.to_string(), |said| said.message().to_owned())
+}
+
+fn too_new(schema: &str, found: i32) -> Fault {
+    Fault::Refused(format!(
+        "the schema {schema} has version {found}, and this program knows up to {}: a newer Fencehold uses it; update this one",
+        newest()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_numbered_one_by_one() {
+        let numbers: Vec<i32> = MIGRATIONS.iter().map(|(version, ..)| *version).collect();
+        assert_eq!(numbers, (1..=newest()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,287 @@
+//! `postgres://`: leases, jobs and fences in a database that people already run.
+//!
+//! The rules are functions in the database: an operation is one call and one round trip, and check and write are one
+//! transaction. They answer as `fencehold-core` would, and are held against it by tests. What stands here is the way
+//! there and back: connections (`pool`), the schema (`migrate`), waiting (`listen`), and what a lost answer means
+//! (`fault`, `errand`).
+//!
+//! Deliberately absent: a coordinator of our own, and any clock but the database's.
+
+#![allow(dead_code, reason = "leases and jobs are built on this next")]
+
+mod contract;
+mod errand;
+mod fault;
+mod listen;
+mod migrate;
+mod pool;
+mod tls;
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_postgres::Client;
+
+use self::errand::Errand;
+use self::fault::Fault;
+use self::listen::{Ear, Listener};
+use self::pool::Pool;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::lease::Call;
+use crate::postgres_url::PostgresUrl;
+
+const STORE: &str = "postgres:";
+/// How long closing waits for those who are leaving their lines.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    orders: mpsc::UnboundedSender<Order>,
+    url: PostgresUrl,
+    closing: watch::Sender<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How the schema of a store stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaVersion {
+    /// What is in the database; 0: nothing.
+    pub found: i32,
+    /// The newest that this program knows.
+    pub known: i32,
+}
+
+impl PostgresStore {
+    /// A handle on the store that a URL names. The database is reached for when the first question comes.
+    pub fn open(url: &PostgresUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let unavailable = |error: std::io::Error| StoreError::Unavailable {
+            why: format!("the thread of {url} could not be started: {error}"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(unavailable)?;
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let (closing, told) = watch::channel(false);
+        // Files are read and settings checked here, so that what is wrong is said at once.
+        Pool::new(url)?;
+        let place = url.clone();
+        let thread = std::thread::Builder::new()
+            .name("fencehold-postgres".to_owned())
+            .spawn(move || {
+                let Ok(core) = Core::new(&place, clock, told) else { return };
+                tokio::task::LocalSet::new().block_on(&runtime, serve(Rc::new(core), inbox));
+            })
+            .map_err(unavailable)?;
+        Ok(PostgresStore { orders, url: url.clone(), closing, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// How the schema stands, without changing it.
+    pub async fn schema_version(&self, call: &Call) -> Result<SchemaVersion, StoreError> {
+        self.ask(call, async |core, errand| {
+            loop {
+                match core.version().await {
+                    Ok(found) => return Ok(SchemaVersion { found, known: migrate::newest() }),
+                    Err(fault) => errand.bear(fault).await?,
+                }
+            }
+        })
+        .await
+    }
+
+    /// Brings the schema up to date. Gives the names of the migrations that were carried out.
+    pub async fn migrate(&self, call: &Call) -> Result<Vec<String>, StoreError> {
+        self.ask(call, async |core, errand| {
+            loop {
+                match core.migrate().await {
+                    Ok(done) => return Ok(done.into_iter().map(str::to_owned).collect()),
+                    Err(fault) => errand.bear(fault).await?,
+                }
+            }
+        })
+        .await
+    }
+
+    /// Has the thread do something that is answered by one value.
+    async fn ask<T: Send + 'static>(
+        &self,
+        call: &Call,
+        work: impl AsyncFnOnce(&Rc<Core>, &mut Errand) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, told) = oneshot::channel();
+        let patience_ms = call.patience_ms;
+        // A closed handle drops the question, and with it the reply.
+        let _ = self.orders.send(Box::new(move |core| {
+            Box::pin(async move {
+                let mut errand = Errand::new(&core.clock, &core.place, patience_ms, 0);
+                let _ = reply.send(work(&core, &mut errand).await);
+            })
+        }));
+        told.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    fn stop(&self) {
+        self.closing.send_replace(true);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Something for the thread behind a handle to do.
+type Order = Box<dyn FnOnce(Rc<Core>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+fn closed() -> StoreError {
+    StoreError::Unavailable { why: "this store was closed".to_owned() }
+}
+
+/// Whether a statement may be sent again although it may have been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    /// It names what it means by hold id and token, or only reads.
+    Safe,
+    /// It could strike somebody who came since.
+    Never,
+}
+
+/// What the thread behind a handle works with.
+struct Core {
+    pool: Rc<Pool>,
+    listener: Rc<Listener>,
+    clock: Arc<dyn Clock>,
+    schema: String,
+    /// The URL, without its password.
+    place: String,
+    closing: watch::Receiver<bool>,
+}
+
+impl Core {
+    fn new(
+        url: &PostgresUrl,
+        clock: Arc<dyn Clock>,
+        closing: watch::Receiver<bool>,
+    ) -> Result<Self, StoreError> {
+        Ok(Core {
+            pool: Rc::new(Pool::new(url)?),
+            listener: Rc::default(),
+            clock,
+            schema: url.schema.clone(),
+            place: url.to_string(),
+            closing,
+        })
+    }
+
+    /// A statement as it is written for the default schema, for the one that is meant.
+    fn sql(&self, statement: &str) -> String {
+        statement.replace("fencehold.", &format!("{}.", self.schema))
+    }
+
+    /// Hears of a topic from now on.
+    fn listen(&self, topic: &str) -> Ear {
+        self.listener.listen(&self.pool, &self.schema, topic)
+    }
+
+    /// Sends something on a connection of its own, once.
+    async fn send<T>(
+        &self,
+        errand: &Errand,
+        work: impl AsyncFnOnce(&mut Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, Fault> {
+        let late = "it was not answered in time";
+        let lending = tokio::time::timeout(errand.left(), self.pool.lend()).await;
+        let mut lent = lending.map_err(|_| Fault::Unreached(late.to_owned()))??;
+        match tokio::time::timeout(errand.left(), work(&mut lent)).await {
+            Ok(Ok(answer)) => {
+                lent.give_back();
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                // An error of the server leaves the connection as it was; but not one in the middle of a transaction.
+                let fault = Fault::of(&error);
+                if matches!(fault, Fault::Locked(_)) {
+                    lent.give_back();
+                }
+                Err(fault)
+            }
+            Err(_) => Err(Fault::Unclear(late.to_owned())),
+        }
+    }
+
+    /// Sends something until it is answered, or patience ends.
+    async fn run<T>(
+        &self,
+        errand: &mut Errand,
+        repeat: Repeat,
+        work: impl AsyncFn(&mut Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match self.send(errand, &work).await {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::Unclear(why)) if repeat == Repeat::Never => {
+                    errand.uncertain = true;
+                    return Err(errand.given_up(&why));
+                }
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    async fn version(&self) -> Result<i32, Fault> {
+        let (client, connection) = self.pool.connect().await?;
+        let _driving = Driving(tokio::task::spawn_local(connection));
+        migrate::version(&client, &self.schema).await
+    }
+
+    async fn migrate(&self) -> Result<Vec<&'static str>, Fault> {
+        let (mut client, connection) = self.pool.connect().await?;
+        let _driving = Driving(tokio::task::spawn_local(connection));
+        migrate::migrate(&mut client, &self.schema).await
+    }
+}
+
+/// A connection outside the pool. It ends with this.
+struct Driving(tokio::task::JoinHandle<Result<(), tokio_postgres::Error>>);
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Carries out orders, each in a task of its own, until the handle is closed.
+async fn serve(core: Rc<Core>, mut inbox: mpsc::UnboundedReceiver<Order>) {
+    let (under_way, mut all_done) = mpsc::channel::<()>(1);
+    let mut closing = core.closing.clone();
+    loop {
+        let order = tokio::select! {
+            order = inbox.recv() => order,
+            _ = closing.wait_for(|closing| *closing) => None,
+        };
+        let Some(order) = order else { break };
+        let (core, under_way) = (Rc::clone(&core), under_way.clone());
+        tokio::task::spawn_local(async move {
+            order(core).await;
+            drop(under_way);
+        });
+    }
+    drop((inbox, under_way));
+    let _ = tokio::time::timeout(CLOSE_WITHIN, all_done.recv()).await;
+}

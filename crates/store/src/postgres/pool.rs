@@ -1,0 +1,130 @@
+//! Connections: a few, lent to one request at a time.
+//!
+//! A connection goes back only when what was asked on it was answered. One whose request was given up is closed, so
+//! that nobody waits behind a statement that nobody wants any more.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, Connection, Socket};
+
+use super::fault::Fault;
+use super::migrate;
+use super::tls::{Encrypted, Tls};
+use crate::error::StoreError;
+use crate::postgres_url::{PostgresTls, PostgresUrl};
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How soon a machine that has vanished is noticed, together with the kernel's own tries.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+
+/// How to connect, and the connections that nobody uses at the moment.
+pub(super) struct Pool {
+    config: Config,
+    tls: Tls,
+    schema: String,
+    idle: RefCell<Vec<Client>>,
+    seats: Arc<Semaphore>,
+}
+
+impl Pool {
+    pub(super) fn new(url: &PostgresUrl) -> Result<Self, StoreError> {
+        let mut config = Config::new();
+        config
+            .dbname(&url.database)
+            .application_name("fencehold")
+            .connect_timeout(CONNECT_WITHIN)
+            .keepalives_idle(KEEPALIVE_IDLE)
+            // After a failover the old primary may still answer: it would take nothing.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .ssl_mode(match url.tls {
+                PostgresTls::Disable => SslMode::Disable,
+                PostgresTls::Prefer => SslMode::Prefer,
+                PostgresTls::Require | PostgresTls::VerifyFull => SslMode::Require,
+            });
+        match &url.user {
+            Some(user) => config.user(user),
+            None => config.user(std::env::var("USER").unwrap_or_else(|_| "postgres".to_owned())),
+        };
+        if let Some(password) = &url.password {
+            config.password(password);
+        }
+        for (host, port) in &url.hosts {
+            config.host(host).port(*port);
+        }
+        Ok(Pool {
+            config,
+            tls: Tls::new(url)?,
+            schema: url.schema.clone(),
+            idle: RefCell::default(),
+            seats: Arc::new(Semaphore::new(url.connections)),
+        })
+    }
+
+    /// A connection to a server that takes writes, with nothing looked at yet.
+    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, Encrypted<Socket>>), Fault> {
+        self.config
+            .connect(self.tls.clone())
+            .await
+            .map_err(|error| Fault::of_connecting(&error))
+    }
+
+    /// Lends a connection, made if none is idle. On a new one the schema is looked at, and migrated if it is old.
+    pub(super) async fn lend(self: &Rc<Self>) -> Result<Lent, Fault> {
+        let closed = |_| Fault::Refused("this store was closed".to_owned());
+        let seat = Arc::clone(&self.seats).acquire_owned().await.map_err(closed)?;
+        let idle = loop {
+            match self.idle.borrow_mut().pop() {
+                Some(client) if client.is_closed() => {}
+                other => break other,
+            }
+        };
+        let client = if let Some(client) = idle {
+            client
+        } else {
+            let (mut client, connection) = self.connect().await?;
+            tokio::task::spawn_local(async move {
+                // Whoever asks on it learns of its end.
+                let _ = connection.await;
+            });
+            migrate::ensure(&mut client, &self.schema).await?;
+            client
+        };
+        Ok(Lent { pool: Rc::clone(self), client, _seat: seat })
+    }
+}
+
+/// A connection for one request.
+pub(super) struct Lent {
+    pool: Rc<Pool>,
+    client: Client,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl Lent {
+    /// What was asked on it was answered: others may use it.
+    pub(super) fn give_back(self) {
+        if !self.client.is_closed() {
+            self.pool.idle.borrow_mut().push(self.client);
+        }
+    }
+}
+
+impl Deref for Lent {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+}

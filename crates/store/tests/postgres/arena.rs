@@ -1,0 +1,86 @@
+//! The arena of the conformance suite: a fresh schema whose clock stands still until it is moved, and two handles on it.
+#![allow(dead_code, reason = "leases and jobs are tested in it next")]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fencehold_core::Namespace;
+use fencehold_store::clock::SystemClock;
+use fencehold_store::conformance::{Arena, Power, block_on};
+use fencehold_store::postgres::PostgresStore;
+use fencehold_store::{Call, LeaseStore};
+
+use crate::cluster::{Admin, fresh_schema};
+
+/// Where a test's clock starts: an ordinary moment, the same as that of a `ManualClock`'s wall.
+pub(crate) const START_MS: u64 = 1_800_000_000_000;
+
+pub(crate) struct PostgresArena {
+    pub(crate) schema: String,
+    admin: Mutex<Admin>,
+    handles: Mutex<Option<[Arc<PostgresStore>; 2]>>,
+}
+
+impl PostgresArena {
+    pub(crate) fn new() -> Self {
+        let schema = fresh_schema();
+        let store = PostgresStore::open(&crate::cluster().url(&schema), Arc::new(SystemClock)).unwrap();
+        block_on(store.migrate(&Call::new(Namespace::default()))).unwrap();
+        let admin = crate::cluster().admin();
+        admin.run(&format!(
+            "CREATE TABLE {schema}.test_clock (at_ms bigint NOT NULL);
+             INSERT INTO {schema}.test_clock VALUES ({START_MS});
+             CREATE OR REPLACE FUNCTION {schema}.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
+             'SELECT at_ms FROM {schema}.test_clock';"
+        ));
+        PostgresArena { schema, admin: Mutex::new(admin), handles: Mutex::new(None) }
+    }
+
+    fn handle(&self, nth: usize) -> Arc<PostgresStore> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || {
+            let url = crate::cluster().url(&self.schema);
+            Arc::new(PostgresStore::open(&url, Arc::new(SystemClock)).unwrap())
+        };
+        let handles = handles.get_or_insert_with(|| [open(), open()]);
+        Arc::clone(&handles[nth])
+    }
+
+    /// Sets the store's clock forward or back, and wakes whoever waits for it to move.
+    pub(crate) fn shift(&self, by_ms: i64) {
+        let schema = &self.schema;
+        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
+        admin.run(&format!(
+            "UPDATE {schema}.test_clock SET at_ms = at_ms + {by_ms}; NOTIFY fencehold_{schema}, '*'"
+        ));
+    }
+}
+
+impl Arena for PostgresArena {
+    fn store(&self) -> Arc<dyn LeaseStore> {
+        self.handle(0)
+    }
+
+    fn other(&self) -> Arc<dyn LeaseStore> {
+        self.handle(1)
+    }
+
+    /// Everything but a wall clock beside the store's own: here they are one (`tests/postgres/clocks.rs` sets it).
+    fn powers(&self) -> Vec<Power> {
+        Power::ALL.into_iter().filter(|power| *power != Power::MovesWall).collect()
+    }
+
+    fn rounds(&self) -> usize {
+        8
+    }
+
+    fn pass(&self, ms: u64) {
+        self.shift(i64::try_from(ms).unwrap());
+    }
+
+    fn restart(&self) {
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for handle in handles.into_iter().flatten() {
+            block_on(handle.close());
+        }
+    }
+}

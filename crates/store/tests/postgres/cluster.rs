@@ -1,0 +1,249 @@
+//! A private PostgreSQL server in a temporary directory, on a free loopback port. It is gone with the test process.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+
+use fencehold_store::{PostgresUrl, StoreUrl};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// Who serves, where this process is root: PostgreSQL refuses to.
+const SERVES: &str = "postgres";
+
+/// A server and where it listens.
+pub struct Cluster {
+    port: u16,
+    directory: Arc<tempfile::TempDir>,
+    process: Arc<Mutex<Option<Child>>>,
+    starter: mpsc::Sender<mpsc::Sender<()>>,
+}
+
+/// Whether a commit waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// For what is about durability.
+    Yes,
+    /// For everything else: what is killed there is processes, not machines.
+    No,
+}
+
+impl Cluster {
+    /// Makes a server and waits until it answers.
+    pub fn start(durable: Durable) -> Self {
+        let directory = Arc::new(scratch());
+        let data = directory.path().join("data");
+        let made = as_server("initdb")
+            .arg("-D")
+            .arg(&data)
+            .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"])
+            .stdout(Stdio::null())
+            .status();
+        assert!(made.unwrap().success(), "a data directory could not be made");
+        let port = free_port();
+        let process: Arc<Mutex<Option<Child>>> = Arc::default();
+        let (starter, orders) = mpsc::channel::<mpsc::Sender<()>>();
+        let (child, place) = (Arc::clone(&process), Arc::clone(&directory));
+        // The server dies with the thread that started it, so it is one that stays.
+        thread::spawn(move || {
+            for started in orders {
+                *locked(&child) = Some(launch(place.path(), port, durable));
+                let _ = started.send(());
+            }
+        });
+        let cluster = Cluster { port, directory, process, starter };
+        cluster.start_server();
+        cluster
+    }
+
+    /// Starts a server that is not running, with the data that it had, and waits until it answers.
+    pub fn start_server(&self) {
+        let (started, told) = mpsc::channel();
+        self.starter.send(started).unwrap();
+        told.recv().unwrap();
+        for _ in 0..20_000 {
+            if Admin::connect(self.port).is_some() {
+                return;
+            }
+            let running = locked(&self.process).as_mut().unwrap().try_wait().unwrap().is_none();
+            let log = || std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+            assert!(running, "the server did not start: {}", log());
+            thread::yield_now();
+        }
+        panic!("the server does not answer");
+    }
+
+    /// Ends the server as `pg_ctl stop -m immediate` does: nothing is written, and the log is replayed at the next start.
+    pub fn stop_at_once(&self) {
+        if let Some(mut process) = locked(&self.process).take() {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::QUIT).unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// The store in a schema of this server.
+    pub fn url(&self, schema: &str) -> PostgresUrl {
+        match self.url_text(schema).parse().unwrap() {
+            StoreUrl::Postgres(url) => *url,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The same as people write it.
+    pub fn url_text(&self, schema: &str) -> String {
+        format!(
+            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&connections=4&sslmode=disable",
+            self.port
+        )
+    }
+
+    /// A connection that is nobody's store.
+    pub fn admin(&self) -> Admin {
+        Admin::connect(self.port).unwrap()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(mut process) = locked(&self.process).take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A session of its own, used from one thread at a time: every call waits for its answer.
+pub struct Admin {
+    runtime: tokio::runtime::Runtime,
+    pub client: Client,
+}
+
+impl Admin {
+    fn connect(port: u16) -> Option<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let config = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
+        let (client, connection) = runtime.block_on(tokio_postgres::connect(&config, NoTls)).ok()?;
+        runtime.spawn(connection);
+        Some(Admin { runtime, client })
+    }
+
+    /// Runs statements; gives the rows of all of them, as text.
+    pub fn try_run(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, tokio_postgres::Error> {
+        let messages = self.runtime.block_on(self.client.simple_query(sql))?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|nth| row.get(nth).map(str::to_owned)).collect())
+            }
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// The same for statements that must work.
+    pub fn run(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        self.try_run(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    /// The one value of one row.
+    pub fn value(&self, sql: &str) -> String {
+        self.run(sql)[0][0].clone().unwrap_or_default()
+    }
+}
+
+/// A program of PostgreSQL's, as a user that it accepts.
+fn as_server(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid", SERVES, "--regid", SERVES, "--init-groups"]);
+    }
+    command
+        .arg("--")
+        .arg(programs().join(program))
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Where PostgreSQL's programs are: the newest that Debian has installed, or what `FENCEHOLD_POSTGRES` names.
+fn programs() -> PathBuf {
+    if let Some(named) = std::env::var_os("FENCEHOLD_POSTGRES") {
+        return named.into();
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions
+        .map(|entry| entry.path())
+        .filter(|path| path.join("bin/initdb").exists())
+        .max_by_key(|path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
+    let newest = newest.expect("PostgreSQL is not on this machine: `cargo xtask servers` installs it");
+    newest.join("bin")
+}
+
+fn launch(directory: &Path, port: u16, durable: Durable) -> Child {
+    let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
+    let mut server = as_server("postgres");
+    server.arg("-D").arg(directory.join("data")).args(["-p", &port.to_string()]);
+    let mut set = |setting: &str| {
+        server.args(["-c", setting]);
+    };
+    set("listen_addresses=127.0.0.1");
+    set("unix_socket_directories=");
+    set("max_connections=500");
+    set("shared_buffers=64MB");
+    set("deadlock_timeout=100ms");
+    if durable == Durable::No {
+        set("fsync=off");
+        set("synchronous_commit=off");
+        set("full_page_writes=off");
+    }
+    server.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+}
+
+/// A folder for the server's data, in memory where there is such a place.
+///
+/// A server that all tests of a process share is never dropped, so its folder stays behind; whoever comes next removes
+/// the folders of processes that are gone.
+fn scratch() -> tempfile::TempDir {
+    const NAME: &str = "fencehold-postgres-";
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    for entry in std::fs::read_dir(&place).unwrap().flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(NAME))
+            .and_then(|rest| rest.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let prefix = format!("{NAME}{}-", std::process::id());
+    let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap();
+    if rustix::process::geteuid().is_root() {
+        let given = Command::new("chown").arg(SERVES).arg(directory.path()).status().unwrap();
+        assert!(given.success(), "there is no user {SERVES}: `cargo xtask servers` installs PostgreSQL");
+    }
+    directory
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A schema that no other test of this process uses.
+pub fn fresh_schema() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,16 @@
+//! The store `postgres://` against a private server.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod arena;
+mod cluster;
+mod schema;
+
+use std::sync::OnceLock;
+
+use cluster::{Cluster, Durable};
+
+/// One server for all tests of this binary: each has a schema of its own in it.
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| Cluster::start(Durable::No))
+}

@@ -22,7 +22,7 @@ mod wheel;
 mod writer;
 
 pub(crate) use ask::{Answer, Ask};
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "postgres"))]
 pub(crate) use check::{check_acquire, check_batch, check_limit, check_prefix};
 pub(crate) use claim::Claim;
 #[cfg(feature = "file")]

@@ -1,20 +1,20 @@
 //! The contract of leases, call by call: what is asked is checked here, and carried to the thread behind the handle.
 
-use async_trait::async_trait;
-use fencehold_core::{Key, Owner, Refusal, Token};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use super::{PostgresStore, STORE};
+use async_trait::async_trait;
+use fencehold_core::{BadInput, HoldHash, Key, Namespace, Owner, Refusal, Token};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Order, PostgresStore, STORE, closed};
 use crate::capability::Capabilities;
-use crate::engine::TTL_MS_MIN;
+use crate::engine::{TTL_MS_MIN, check_acquire, check_batch, check_limit, check_prefix};
 use crate::error::StoreError;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
+    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
 };
-
-fn not_yet<T>() -> Result<T, StoreError> {
-    Err(StoreError::Unsupported { store: STORE.to_owned(), what: "hold leases in this version".to_owned() })
-}
 
 #[async_trait]
 impl LeaseStore for PostgresStore {
@@ -30,43 +30,130 @@ impl LeaseStore for PostgresStore {
         }
     }
 
-    async fn acquire(&self, _: &Call, _: AcquireRequest) -> Result<Acquired, StoreError> {
-        not_yet()
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        check_acquire(&request)?;
+        let (reply, told) = oneshot::channel();
+        let (namespace, patience_ms) = (call.namespace.clone(), call.patience_ms);
+        let claim = Claim {
+            namespace: namespace.clone(),
+            hash: request.hold.hash(),
+            first: request.hold_age_ms == 0,
+        };
+        // A closed handle drops the question, and with it the reply.
+        let _ = self.orders.send(Box::new(move |core| {
+            Box::pin(async move { core.acquire(namespace, patience_ms, request, reply).await })
+        }));
+        Telling { orders: self.orders.clone(), claim: Some(claim), told }
+            .await
+            .unwrap_or_else(|| Err(closed()))
     }
 
-    async fn renew(&self, _: &Call, _: Vec<HoldRef>) -> Result<Renewed, StoreError> {
-        not_yet()
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+        check_batch("renewals", &holds)?;
+        let space = call.namespace.clone();
+        let answers = self
+            .ask(call, async move |core, errand| core.renew(errand, &space, &holds).await)
+            .await?;
+        Ok(Renewed { answers, waited_ms: 0 })
     }
 
-    async fn release(&self, _: &Call, _: Vec<HoldRef>) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
-        not_yet()
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        check_batch("releases", &holds)?;
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.release(errand, &space, &holds).await)
+            .await
     }
 
-    async fn revoke(&self, _: &Call, _: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
-        not_yet()
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+        if let Which::Prefix(prefix) = &request.which {
+            check_prefix(Some(prefix))?;
+        }
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.revoke(errand, &space, &request).await)
+            .await
     }
 
-    async fn get(&self, _: &Call, _: Key) -> Result<Option<LeaseView>, StoreError> {
-        not_yet()
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.get(errand, &space, &key).await)
+            .await
     }
 
-    async fn list(&self, _: &Call, _: ListRequest) -> Result<LeasePage, StoreError> {
-        not_yet()
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+        check_limit(request.limit)?;
+        check_prefix(request.prefix.as_ref())?;
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.list(errand, &space, &request).await)
+            .await
     }
 
-    async fn events(&self, _: &Call, _: EventsRequest) -> Result<EventPage, StoreError> {
-        not_yet()
+    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+        check_limit(request.limit)?;
+        check_prefix(request.prefix.as_ref())?;
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.events(errand, &space, request).await)
+            .await
     }
 
-    async fn advance(&self, _: &Call, _: Owner, _: u64) -> Result<Advanced, StoreError> {
-        not_yet()
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+        if lift == 0 {
+            return Err(BadInput::new("lift", "must be more than 0").into());
+        }
+        self.ask(call, async move |core, errand| core.advance(errand, &by, lift).await)
+            .await
     }
 
-    async fn status(&self, _: &Call) -> Result<StoreStatus, StoreError> {
-        not_yet()
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+        self.ask(call, async move |core, errand| core.status(errand).await).await
     }
 
     async fn close(&self) {
         self.stop();
+    }
+}
+
+/// Whose a grant is, should nobody pick it up.
+struct Claim {
+    namespace: Namespace,
+    hash: HoldHash,
+    /// Whether nobody sent this hold id before this call.
+    first: bool,
+}
+
+/// What will become of an acquisition. Dropping it leaves the line, and gives back a lease that was granted but never
+/// picked up.
+struct Telling {
+    orders: mpsc::UnboundedSender<Order>,
+    claim: Option<Claim>,
+    told: oneshot::Receiver<Result<Acquired, StoreError>>,
+}
+
+impl Future for Telling {
+    type Output = Option<Result<Acquired, StoreError>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.told).poll(context).map(Result::ok);
+        if polled.is_ready() {
+            self.claim = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        let Some(Claim { namespace, hash, first }) = self.claim.take() else { return };
+        self.told.close();
+        if let Ok(Ok(acquired)) = self.told.try_recv()
+            && (first || !acquired.grant.resumed)
+        {
+            let _ = self.orders.send(Box::new(move |core| {
+                Box::pin(async move { core.give_back(&namespace, &acquired.key, hash).await })
+            }));
+        }
     }
 }

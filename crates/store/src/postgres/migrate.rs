@@ -10,7 +10,13 @@ use tokio_postgres::types::Type;
 use super::fault::Fault;
 
 /// Every migration in order: what is in the list was given away once and is never changed again.
-const MIGRATIONS: &[(i32, &str, &str)] = &[(1, "base", include_str!("migrations/0001_base.sql"))];
+const MIGRATIONS: &[(i32, &str, &str)] = &[
+    (1, "base", include_str!("migrations/0001_base.sql")),
+    (2, "lease tables", include_str!("migrations/0002_lease_tables.sql")),
+    (3, "lease rules", include_str!("migrations/0003_lease_rules.sql")),
+    (4, "lease calls", include_str!("migrations/0004_lease_calls.sql")),
+    (5, "lease views", include_str!("migrations/0005_lease_views.sql")),
+];
 
 /// The newest schema that this program knows.
 pub(super) fn newest() -> i32 {
@@ -98,6 +104,9 @@ async fn carry_out(client: &mut Client, schema: &str) -> Result<Vec<&'static str
             .map_err(fault)?;
         done.push(*name);
     }
+    // What is made is everybody's at first; the files say whose it is.
+    let revoke = format!("REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC");
+    transaction.batch_execute(&revoke).await.map_err(fault)?;
     transaction.commit().await.map_err(fault)?;
     Ok(done)
 }

@@ -7,16 +7,21 @@
 //!
 //! Deliberately absent: a coordinator of our own, and any clock but the database's.
 
-#![allow(dead_code, reason = "leases and jobs are built on this next")]
-
+mod acquire;
 mod contract;
 mod errand;
+mod events;
 mod fault;
+mod force;
+mod hold;
 mod listen;
 mod migrate;
 mod pool;
 mod tls;
+mod upkeep;
+mod view;
 
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +43,8 @@ use crate::postgres_url::PostgresUrl;
 const STORE: &str = "postgres:";
 /// How long closing waits for those who are leaving their lines.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+/// What `lock_timeout` takes.
+const LOCK_MS_MAX: i64 = 2_147_483_647;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
@@ -171,6 +178,10 @@ struct Core {
     /// The URL, without its password.
     place: String,
     closing: watch::Receiver<bool>,
+    /// Under which number those who wait through this handle are known to be alive.
+    party: Cell<Option<i64>>,
+    sighting: RefCell<Option<upkeep::Sighting>>,
+    settled: RefCell<events::Settled>,
 }
 
 impl Core {
@@ -186,12 +197,20 @@ impl Core {
             schema: url.schema.clone(),
             place: url.to_string(),
             closing,
+            party: Cell::new(None),
+            sighting: RefCell::default(),
+            settled: RefCell::default(),
         })
     }
 
     /// A statement as it is written for the default schema, for the one that is meant.
     fn sql(&self, statement: &str) -> String {
         statement.replace("fencehold.", &format!("{}.", self.schema))
+    }
+
+    /// How long a statement may wait for locks: all the time that its caller has.
+    fn lock_ms(errand: &Errand) -> i64 {
+        i64::try_from(errand.left().as_millis()).unwrap_or(i64::MAX).min(LOCK_MS_MAX)
     }
 
     /// Hears of a topic from now on.
@@ -270,12 +289,14 @@ impl Drop for Driving {
 async fn serve(core: Rc<Core>, mut inbox: mpsc::UnboundedReceiver<Order>) {
     let (under_way, mut all_done) = mpsc::channel::<()>(1);
     let mut closing = core.closing.clone();
+    let mut upkeep = None;
     loop {
         let order = tokio::select! {
             order = inbox.recv() => order,
             _ = closing.wait_for(|closing| *closing) => None,
         };
         let Some(order) = order else { break };
+        upkeep.get_or_insert_with(|| tokio::task::spawn_local(Rc::clone(&core).keep_up()));
         let (core, under_way) = (Rc::clone(&core), under_way.clone());
         tokio::task::spawn_local(async move {
             order(core).await;
@@ -284,4 +305,7 @@ async fn serve(core: Rc<Core>, mut inbox: mpsc::UnboundedReceiver<Order>) {
     }
     drop((inbox, under_way));
     let _ = tokio::time::timeout(CLOSE_WITHIN, all_done.recv()).await;
+    if let Some(upkeep) = upkeep {
+        upkeep.abort();
+    }
 }

@@ -93,6 +93,12 @@ impl Pool {
                 let _ = connection.await;
             });
             migrate::ensure(&mut client, &self.schema).await?;
+            // Another server may have taken over since, and know less than the one before.
+            let timeline = format!("SELECT {}.lease_timeline()", self.schema);
+            client
+                .query_typed(&timeline, &[])
+                .await
+                .map_err(|error| Fault::of_connecting(&error))?;
             client
         };
         Ok(Lent { pool: Rc::clone(self), client, _seat: seat })

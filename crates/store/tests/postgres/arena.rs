@@ -1,14 +1,13 @@
 //! The arena of the conformance suite: a fresh schema whose clock stands still until it is moved, and two handles on it.
-#![allow(dead_code, reason = "leases and jobs are tested in it next")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{Call, LeaseStore};
 
+use crate::clock::MovedClock;
 use crate::cluster::{Admin, fresh_schema};
 
 /// Where a test's clock starts: an ordinary moment, the same as that of a `ManualClock`'s wall.
@@ -16,6 +15,8 @@ pub(crate) const START_MS: u64 = 1_800_000_000_000;
 
 pub(crate) struct PostgresArena {
     pub(crate) schema: String,
+    /// The boot clock of this machine, which goes with the store's: else the store's would be taken to have jumped.
+    pub(crate) clock: Arc<MovedClock>,
     admin: Mutex<Admin>,
     handles: Mutex<Option<[Arc<PostgresStore>; 2]>>,
 }
@@ -23,7 +24,8 @@ pub(crate) struct PostgresArena {
 impl PostgresArena {
     pub(crate) fn new() -> Self {
         let schema = fresh_schema();
-        let store = PostgresStore::open(&crate::cluster().url(&schema), Arc::new(SystemClock)).unwrap();
+        let clock = Arc::new(MovedClock::default());
+        let store = PostgresStore::open(&crate::cluster().url(&schema), clock.clone()).unwrap();
         block_on(store.migrate(&Call::new(Namespace::default()))).unwrap();
         let admin = crate::cluster().admin();
         admin.run(&format!(
@@ -32,14 +34,14 @@ impl PostgresArena {
              CREATE OR REPLACE FUNCTION {schema}.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
              'SELECT at_ms FROM {schema}.test_clock';"
         ));
-        PostgresArena { schema, admin: Mutex::new(admin), handles: Mutex::new(None) }
+        PostgresArena { schema, clock, admin: Mutex::new(admin), handles: Mutex::new(None) }
     }
 
     fn handle(&self, nth: usize) -> Arc<PostgresStore> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || {
             let url = crate::cluster().url(&self.schema);
-            Arc::new(PostgresStore::open(&url, Arc::new(SystemClock)).unwrap())
+            Arc::new(PostgresStore::open(&url, self.clock.clone()).unwrap())
         };
         let handles = handles.get_or_insert_with(|| [open(), open()]);
         Arc::clone(&handles[nth])
@@ -74,6 +76,7 @@ impl Arena for PostgresArena {
     }
 
     fn pass(&self, ms: u64) {
+        self.clock.pass(ms);
         self.shift(i64::try_from(ms).unwrap());
     }
 

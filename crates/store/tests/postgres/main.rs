@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod arena;
+mod clock;
 mod cluster;
 mod schema;
 
@@ -14,3 +15,5 @@ fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| Cluster::start(Durable::No))
 }
+
+fencehold_store::lease_conformance!(arena::PostgresArena::new);

@@ -131,8 +131,6 @@ $$;
 
 DO $$
 BEGIN
-    EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM PUBLIC', current_schema());
-    EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA %I REVOKE EXECUTE ON ROUTINES FROM PUBLIC', current_schema());
     CALL permit('fencehold_reader', format('USAGE ON SCHEMA %I', current_schema()));
     CALL permit('fencehold_reader', 'SELECT ON migration, store_state, namespace, event');
     CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION now_ms(), floor_of(text)');

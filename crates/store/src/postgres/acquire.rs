@@ -1,0 +1,265 @@
+//! Taking a key and standing in line for it.
+//!
+//! The line is in the database: whoever gives a key up grants it to the first who stands there, and leaves the answer to
+//! be picked up. Here somebody waits to be told, looks when something is due, and looks now and then all the same.
+
+use std::time::Duration;
+
+use fencehold_core::{HoldHash, Key, Namespace};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use tokio_postgres::types::Type;
+
+use super::errand::{Errand, pause};
+use super::fault::Fault;
+use super::{Core, Repeat, closed};
+use crate::error::StoreError;
+use crate::lease::{AcquireRequest, Acquired};
+
+/// How long an acquisition waits for the locks of others before it looks whether a fence is in its way.
+const LOCK_MS: i64 = 500;
+/// How often one who waits looks, although it was told of nothing and nothing is due.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long freeing a grant that nobody picked up is tried: after that, its ttl ends it.
+const ABANDON_PATIENCE_MS: u64 = 10_000;
+/// What one who waits bears beyond its time, by its own clock, before it goes by itself.
+const OVER_TIME_MS: u64 = 2_000;
+
+/// What the database says to one who asks for a key.
+#[derive(Debug, Deserialize)]
+enum Said {
+    Ok(Acquired),
+    Err(StoreError),
+    Waiting { id: i64, due_in_ms: u64 },
+}
+
+/// Why one stops waiting.
+enum Stop {
+    /// The asker has gone.
+    Left,
+    Closed,
+}
+
+pub(super) type Reply = oneshot::Sender<Result<Acquired, StoreError>>;
+
+impl Core {
+    pub(super) async fn acquire(
+        &self,
+        namespace: Namespace,
+        patience_ms: u64,
+        request: AcquireRequest,
+        mut reply: Reply,
+    ) {
+        let (hash, first) = (request.hold.hash(), request.hold_age_ms == 0);
+        let mut errand = Errand::new(&self.clock, &self.place, patience_ms, request.wait_ms);
+        let result = self.take(&mut errand, &namespace, &request, &mut reply).await;
+        let acquired = match result {
+            None => return,
+            Some(result) => match reply.send(result) {
+                Err(Ok(acquired)) => acquired,
+                _ => return,
+            },
+        };
+        if first || !acquired.grant.resumed {
+            self.give_back(&namespace, &acquired.key, hash).await;
+        }
+    }
+
+    /// `None`: the asker has gone, and what it left behind was seen to.
+    async fn take(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &AcquireRequest,
+        reply: &mut Reply,
+    ) -> Option<Result<Acquired, StoreError>> {
+        let mut sent = false;
+        loop {
+            let (mut id, mut due_in_ms) = match self.ask_for(errand, namespace, request, &mut sent).await {
+                Ok(Said::Ok(acquired)) => return Some(Ok(acquired)),
+                Ok(Said::Err(error)) | Err(error) => return Some(Err(error)),
+                Ok(Said::Waiting { id, due_in_ms }) => (id, due_in_ms),
+            };
+            let ear = self.listen(&format!("w{id}"));
+            loop {
+                // Nothing is due at first: what came before the ear was there is looked for.
+                let until_due = LOOK_EVERY.min(Duration::from_millis(due_in_ms));
+                let stop = tokio::select! {
+                    () = ear.heard() => None,
+                    () = pause(until_due) => None,
+                    () = reply.closed() => Some(Stop::Left),
+                    () = self.is_closing() => Some(Stop::Closed),
+                };
+                if let Some(stop) = stop {
+                    self.leave(namespace, request, id).await;
+                    return match stop {
+                        Stop::Left => None,
+                        Stop::Closed => Some(Err(closed())),
+                    };
+                }
+                match self.look_after(errand, id).await {
+                    Ok(Some(Said::Ok(acquired))) => return Some(Ok(acquired)),
+                    Ok(Some(Said::Err(error))) => return Some(Err(error)),
+                    Ok(Some(Said::Waiting { id: same, due_in_ms: next })) => {
+                        // A moment more than due: the database's clock and this one's timer count differently.
+                        (id, due_in_ms) = (same, next.saturating_add(1));
+                        if errand.so_far_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
+                            return Some(self.overdue(errand, namespace, request, id).await);
+                        }
+                    }
+                    // Fallen out of line, because nothing was heard of this process for long: it stands anew.
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.leave(namespace, request, id).await;
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the request, again where its outcome is not known: the hold id tells what has become of it.
+    async fn ask_for(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &AcquireRequest,
+        sent: &mut bool,
+    ) -> Result<Said, StoreError> {
+        loop {
+            let party = if request.wait_ms > 0 { Some(self.party(errand).await?) } else { None };
+            // A repeat is older, has waited already, and has less time to wait.
+            let repeated = std::mem::replace(sent, true);
+            let so_far_ms = if repeated { errand.so_far_ms() } else { 0 };
+            let hold_age_ms = request.hold_age_ms.saturating_add(so_far_ms).max(u64::from(repeated));
+            let wait_ms = request.wait_ms.saturating_sub(so_far_ms);
+            let waited_before_ms = request.waited_before_ms.saturating_add(so_far_ms);
+            let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
+            let sql = self.sql(
+                "SELECT fencehold.lease_acquire($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)::text",
+            );
+            let answered = self
+                .send(errand, async |client| {
+                    let rows = client
+                        .query_typed(
+                            &sql,
+                            &[
+                                (&namespace.as_str(), Type::TEXT),
+                                (&keys, Type::TEXT_ARRAY),
+                                (&request.hold.hash().as_bytes().as_slice(), Type::BYTEA),
+                                (&number(hold_age_ms), Type::INT8),
+                                (&request.owner.as_str(), Type::TEXT),
+                                (&request.task.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
+                                (&number(request.ttl_ms), Type::INT8),
+                                (&request.max_age_ms.map(number), Type::INT8),
+                                (&number(wait_ms), Type::INT8),
+                                (&number(waited_before_ms), Type::INT8),
+                                (&request.priority, Type::INT2),
+                                (&request.yield_within_ms.map(number), Type::INT8),
+                                (&request.seen_token.map(|token| number(token.get())), Type::INT8),
+                                (&party, Type::INT8),
+                                (&LOCK_MS, Type::INT8),
+                            ],
+                        )
+                        .await?;
+                    rows[0].try_get::<_, String>(0)
+                })
+                .await;
+            match answered {
+                Ok(text) => return self.read(&text),
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// What has become of one that waits. `None`: it is not known any more.
+    async fn look_after(&self, errand: &mut Errand, id: i64) -> Result<Option<Said>, StoreError> {
+        let sql = self.sql("SELECT fencehold.lease_look($1, $2)::text");
+        loop {
+            let looked = self
+                .send(errand, async |client| {
+                    let rows = client.query_typed(&sql, &[(&id, Type::INT8), (&LOCK_MS, Type::INT8)]).await?;
+                    rows[0].try_get::<_, Option<String>>(0)
+                })
+                .await;
+            match looked {
+                Ok(text) => return text.map(|text| self.read(&text)).transpose(),
+                // A fence is on one of its keys: it stays in line.
+                Err(Fault::Locked(_)) if !errand.is_over() => {
+                    let due_in_ms = LOCK_MS.unsigned_abs();
+                    return Ok(Some(Said::Waiting { id, due_in_ms }));
+                }
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// Its own time is up, though not by the database's clock, which may have been set back.
+    async fn overdue(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &AcquireRequest,
+        id: i64,
+    ) -> Result<Acquired, StoreError> {
+        self.leave(namespace, request, id).await;
+        let again = AcquireRequest { wait_ms: 0, ..request.clone() };
+        match self.ask_for(errand, namespace, &again, &mut true).await? {
+            Said::Ok(acquired) => Ok(acquired),
+            Said::Err(error) => Err(error),
+            Said::Waiting { .. } => Err(errand.given_up("it stands in line although it did not ask to")),
+        }
+    }
+
+    /// Leaves the line, and gives back what was granted meanwhile.
+    async fn leave(&self, namespace: &Namespace, request: &AcquireRequest, id: i64) {
+        let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
+        let sql = self.sql("SELECT fencehold.lease_leave($1, $2)::text");
+        let left = self.run(&mut errand, Repeat::Safe, async |client| {
+            let rows = client.query_typed(&sql, &[(&id, Type::INT8), (&LOCK_MS, Type::INT8)]).await?;
+            rows[0].try_get::<_, Option<String>>(0)
+        });
+        // If that fails, it falls out of line when nothing is heard of it.
+        if let Ok(Some(text)) = left.await
+            && let Ok(Said::Ok(acquired)) = self.read(&text)
+            && !acquired.grant.resumed
+        {
+            self.give_back(namespace, &acquired.key, request.hold.hash()).await;
+        }
+    }
+
+    /// Frees a key that was granted to somebody who had already gone.
+    pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) {
+        let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
+        let sql = self.sql("SELECT fencehold.lease_abandon($1, $2, $3, $4)");
+        let freed = self.run(&mut errand, Repeat::Safe, async |client| {
+            let asked = [
+                (&namespace.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
+                (&key.as_str(), Type::TEXT),
+                (&hash.as_bytes().as_slice(), Type::BYTEA),
+                (&LOCK_MS, Type::INT8),
+            ];
+            client.query_typed(&sql, &asked).await.map(drop)
+        });
+        if let Err(error) = freed.await {
+            tracing::warn!(%key, %error, "a grant that nobody picked up could not be freed; it runs out by itself");
+        }
+    }
+
+    pub(super) async fn is_closing(&self) {
+        let _ = self.closing.clone().wait_for(|closing| *closing).await;
+    }
+
+    /// Reads an answer of the database's functions.
+    pub(super) fn read<T: for<'a> Deserialize<'a>>(&self, text: &str) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|error| StoreError::Unusable {
+            place: self.place.clone(),
+            why: format!("its answer is not understood: {error}; see `fencehold store status`"),
+        })
+    }
+}
+
+/// A number as the database takes it. What is larger is as good as endless.
+pub(super) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,128 @@
+//! Force: ending holds of others, and `advance`. What may have been done is never sent again: it could strike somebody who
+//! came since.
+
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Key, Namespace, Owner, Refusal};
+use tokio_postgres::types::Type;
+
+use super::acquire::number;
+use super::errand::Errand;
+use super::{Core, Repeat};
+use crate::error::StoreError;
+use crate::lease::{Advanced, RevokeRequest, RevokedLease, Which};
+
+impl Core {
+    pub(super) async fn revoke(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &RevokeRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        let (task, owner, prefix) = match &request.which {
+            Which::Key { key, only_token } => {
+                let only = only_token.map(|token| number(token.get()));
+                return self.revoke_one(errand, namespace, request, key, only).await;
+            }
+            Which::Task(task) => (Some(task.as_str()), None, None),
+            Which::Owner(owner) => (None, Some(owner.as_str()), None),
+            Which::Prefix(prefix) => (None, None, Some(prefix.as_str())),
+        };
+        let sql =
+            self.sql("SELECT ended::text, next FROM fencehold.lease_revoke_many($1,$2,$3,$4,$5,$6,$7,$8,$9)");
+        let mut all: Vec<RevokedLease> = Vec::new();
+        let mut after = 0_i64;
+        let most = i32::try_from(PAGE_MAX).unwrap_or(i32::MAX);
+        loop {
+            let lock_ms = Core::lock_ms(errand);
+            let page = self.run(errand, Repeat::Never, async |client| {
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace.as_str(), Type::TEXT),
+                            (&task, Type::TEXT),
+                            (&owner, Type::TEXT),
+                            (&prefix, Type::TEXT),
+                            (&after, Type::INT8),
+                            (&most, Type::INT4),
+                            (&request.by.as_str(), Type::TEXT),
+                            (&request.reason.as_str(), Type::TEXT),
+                            (&lock_ms, Type::INT8),
+                        ],
+                    )
+                    .await?;
+                Ok((rows[0].try_get::<_, String>(0)?, rows[0].try_get::<_, Option<i64>>(1)?))
+            });
+            match page.await {
+                Ok((ended, next)) => {
+                    all.extend(self.read::<Vec<RevokedLease>>(&ended)?);
+                    match next {
+                        Some(next) => after = next,
+                        None => return Ok(all),
+                    }
+                }
+                // 'Nothing was done' is true of this page alone.
+                Err(error) if !all.is_empty() => {
+                    let why = format!("{} leases were ended, then: {error}", all.len());
+                    return Err(StoreError::Unknown { why });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn revoke_one(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &RevokeRequest,
+        key: &Key,
+        only_token: Option<i64>,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
+        let lock_ms = Core::lock_ms(errand);
+        let answer: String = self
+            .run(errand, Repeat::Never, async |client| {
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace.as_str(), Type::TEXT),
+                            (&key.as_str(), Type::TEXT),
+                            (&only_token, Type::INT8),
+                            (&request.by.as_str(), Type::TEXT),
+                            (&request.reason.as_str(), Type::TEXT),
+                            (&lock_ms, Type::INT8),
+                        ],
+                    )
+                    .await?;
+                rows[0].try_get(0)
+            })
+            .await?;
+        self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)?
+    }
+
+    pub(super) async fn advance(
+        &self,
+        errand: &mut Errand,
+        by: &Owner,
+        lift: u64,
+    ) -> Result<Advanced, StoreError> {
+        let sql = self.sql("SELECT * FROM fencehold.lease_advance($1, $2, $3)");
+        let lock_ms = Core::lock_ms(errand);
+        // More than any token can be is refused by the database, which says for which key.
+        let lift = number(lift).min(i64::MAX / 4);
+        let row = self
+            .run(errand, Repeat::Never, async |client| {
+                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                    [(&lift, Type::INT8), (&by.as_str(), Type::TEXT), (&lock_ms, Type::INT8)];
+                Ok(client.query_typed(&sql, &asked).await?.remove(0))
+            })
+            .await?;
+        if let Some(key) = row.get::<_, Option<String>>("exhausted") {
+            return Err(StoreError::refused(&Key::new(key)?, Refusal::TokensExhausted));
+        }
+        let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
+        Ok(Advanced { keys: count("keys"), ended: count("ended"), closed_for_ms: count("closed_for_ms") })
+    }
+}

@@ -1,0 +1,145 @@
+//! Keeping holds and giving them back, many in one call.
+
+use fencehold_core::lease::Renewal;
+use fencehold_core::{Key, Namespace, Refusal, Token};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::acquire::number;
+use super::errand::Errand;
+use super::{Core, Repeat};
+use crate::error::StoreError;
+use crate::lease::HoldRef;
+
+impl Core {
+    /// One statement for those that are live; a second for those that are not, which must be told why.
+    pub(super) async fn renew(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Result<Renewal, Refusal>>, StoreError> {
+        let mut answers: Vec<Option<Result<Renewal, Refusal>>> = vec![None; holds.len()];
+        for row in self.renew_live(errand, namespace, holds).await? {
+            let nth: i64 = row.get("nth");
+            let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
+            let notice: Option<String> = row.get("notice");
+            let renewal = Renewal {
+                token: holds[at].token,
+                remaining_ms: row.get::<_, i64>("remaining_ms").unsigned_abs(),
+                notice: notice.map(|notice| self.read(&notice)).transpose()?,
+                yield_in_ms: row.get::<_, Option<i64>>("yield_in_ms").map(i64::unsigned_abs),
+            };
+            answers[at] = Some(Ok(renewal));
+        }
+        let rest: Vec<HoldRef> = holds
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(hold, _)| hold.clone())
+            .collect();
+        let mut checked = if rest.is_empty() {
+            Vec::new()
+        } else {
+            self.ask_each(errand, namespace, &rest, "lease_renew_checked").await?
+        }
+        .into_iter();
+        let misfit = || StoreError::Unknown { why: "the answer does not fit the question".to_owned() };
+        answers
+            .into_iter()
+            .map(|answer| answer.or_else(|| checked.next()).ok_or_else(misfit))
+            .collect()
+    }
+
+    pub(super) async fn release(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ask_each(errand, namespace, holds, "lease_release").await
+    }
+
+    async fn renew_live(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Row>, StoreError> {
+        let sql = self.sql("SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)");
+        let asked = Asked::of(holds);
+        let lock_ms = Core::lock_ms(errand);
+        let before_ms = self.clock.now().store_ms;
+        let rows = self
+            .run(errand, Repeat::Safe, async |client| {
+                client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace.as_str(), Type::TEXT),
+                            (&asked.keys, Type::TEXT_ARRAY),
+                            (&asked.hashes, Type::BYTEA_ARRAY),
+                            (&asked.tokens, Type::INT8_ARRAY),
+                            (&lock_ms, Type::INT8),
+                        ],
+                    )
+                    .await
+            })
+            .await?;
+        if let Some(row) = rows.first() {
+            self.saw_the_clock(errand, before_ms, row.get("at_ms")).await?;
+        }
+        Ok(rows)
+    }
+
+    /// Asks a function that answers for each hold in order.
+    async fn ask_each<T: for<'a> serde::Deserialize<'a>>(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+        function: &str,
+    ) -> Result<Vec<Result<T, Refusal>>, StoreError> {
+        let sql = self.sql(&format!("SELECT fencehold.{function}($1, $2, $3, $4, $5)::text[]"));
+        let asked = Asked::of(holds);
+        let lock_ms = Core::lock_ms(errand);
+        let answers: Vec<String> = self
+            .run(errand, Repeat::Safe, async |client| {
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace.as_str(), Type::TEXT),
+                            (&asked.keys, Type::TEXT_ARRAY),
+                            (&asked.hashes, Type::BYTEA_ARRAY),
+                            (&asked.tokens, Type::INT8_ARRAY),
+                            (&lock_ms, Type::INT8),
+                        ],
+                    )
+                    .await?;
+                rows[0].try_get(0)
+            })
+            .await?;
+        answers.iter().map(|answer| self.read(answer)).collect()
+    }
+}
+
+/// Holds, as the functions take them.
+struct Asked<'a> {
+    keys: Vec<&'a str>,
+    hashes: Vec<Vec<u8>>,
+    tokens: Vec<i64>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(holds: &'a [HoldRef]) -> Self {
+        Asked {
+            keys: holds.iter().map(|hold| Key::as_str(&hold.key)).collect(),
+            hashes: holds.iter().map(|hold| hold.hold.hash().as_bytes().to_vec()).collect(),
+            tokens: holds.iter().map(|hold| number(hold.token.get())).collect(),
+        }
+    }
+}

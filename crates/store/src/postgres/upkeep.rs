@@ -1,0 +1,111 @@
+//! What a handle does without being asked: notes what has run out, says that it is alive, and watches the clock.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio_postgres::types::Type;
+
+use super::errand::{Errand, pause};
+use super::{Core, Repeat};
+use crate::error::StoreError;
+
+/// P4: what has run out is noted at most a second later.
+const EVERY: Duration = Duration::from_millis(900);
+/// How many rows one sweep takes, so that it never holds up others for long.
+const SWEEP_MAX: i32 = 500;
+/// How often a handle with somebody in line says that it is alive, in rounds. It is believed for 15 s.
+const ALIVE_ROUNDS: u32 = 3;
+/// How far the database's clock may be ahead of this machine's boot clock before it is taken to have jumped.
+const JUMP_MS: i64 = 1_000;
+const PATIENCE_MS: u64 = 5_000;
+
+/// When the database's clock was seen to say what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sighting {
+    /// By this machine's boot clock, before it was asked.
+    before_ms: u64,
+    said_ms: i64,
+}
+
+impl Core {
+    /// For as long as the handle is open.
+    pub(super) async fn keep_up(self: Rc<Self>) {
+        for round in 0_u32.. {
+            pause(EVERY).await;
+            let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+            if let Err(error) = self.keep_up_once(&mut errand, round).await {
+                tracing::debug!(place = self.place, %error, "the sweep could not be done; it is tried again");
+            }
+        }
+    }
+
+    async fn keep_up_once(&self, errand: &mut Errand, round: u32) -> Result<(), StoreError> {
+        // The clock first: what it has jumped over must not be taken for over.
+        let now = self.sql("SELECT fencehold.now_ms()");
+        let before_ms = self.clock.now().store_ms;
+        let said_ms = self
+            .run(errand, Repeat::Safe, async |client| client.query_typed(&now, &[]).await?[0].try_get(0))
+            .await?;
+        self.saw_the_clock(errand, before_ms, said_ms).await?;
+        if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
+            self.say_alive(errand).await?;
+        }
+        let sweep = self.sql("SELECT fencehold.lease_sweep($1)");
+        loop {
+            let done: i64 = self
+                .run(errand, Repeat::Safe, async |client| {
+                    client.query_typed(&sweep, &[(&SWEEP_MAX, Type::INT4)]).await?[0].try_get(0)
+                })
+                .await?;
+            if done < i64::from(SWEEP_MAX) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The number under which this handle's waiters are alive.
+    pub(super) async fn party(&self, errand: &mut Errand) -> Result<i64, StoreError> {
+        match self.party.get() {
+            Some(party) => Ok(party),
+            None => self.say_alive(errand).await,
+        }
+    }
+
+    async fn say_alive(&self, errand: &mut Errand) -> Result<i64, StoreError> {
+        let sql = self.sql("SELECT fencehold.party_lives($1)");
+        let known = self.party.get();
+        let party = self
+            .run(errand, Repeat::Safe, async |client| {
+                client.query_typed(&sql, &[(&known, Type::INT8)]).await?[0].try_get(0)
+            })
+            .await?;
+        self.party.set(Some(party));
+        Ok(party)
+    }
+
+    /// Compares the database's clock with this machine's. If it has jumped ahead, nothing that is held now runs out for one
+    /// ttl.
+    pub(super) async fn saw_the_clock(
+        &self,
+        errand: &mut Errand,
+        before_ms: u64,
+        said_ms: i64,
+    ) -> Result<(), StoreError> {
+        let after_ms = self.clock.now().store_ms;
+        let last = self.sighting.replace(Some(Sighting { before_ms, said_ms }));
+        let Some(last) = last else { return Ok(()) };
+        let passed_ms = i64::try_from(after_ms.saturating_sub(last.before_ms)).unwrap_or(i64::MAX);
+        let ahead_ms = said_ms.saturating_sub(last.said_ms).saturating_sub(passed_ms);
+        if ahead_ms <= JUMP_MS {
+            return Ok(());
+        }
+        tracing::warn!(
+            place = self.place,
+            ahead_ms,
+            "the database's clock jumped ahead: what is held now does not run out for one ttl"
+        );
+        let sql = self.sql("SELECT fencehold.lease_suspend()");
+        self.run(errand, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
+            .await
+    }
+}

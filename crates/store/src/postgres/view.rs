@@ -1,0 +1,80 @@
+//! Looking around: keys, lists and how much there is.
+
+use fencehold_core::{Key, Namespace};
+use tokio_postgres::types::Type;
+
+use super::acquire::number;
+use super::errand::Errand;
+use super::{Core, Repeat};
+use crate::error::StoreError;
+use crate::lease::{LeasePage, LeaseView, ListRequest, StoreStatus};
+
+/// How many keys one page looks at, so that a filter that few pass does not read a million rows at once.
+const LOOK_AT_MAX: i32 = 10_000;
+
+impl Core {
+    pub(super) async fn get(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        key: &Key,
+    ) -> Result<Option<LeaseView>, StoreError> {
+        let sql = self.sql("SELECT fencehold.lease_get($1, $2)::text");
+        let found: Option<String> = self
+            .run(errand, Repeat::Safe, async |client| {
+                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                    [(&namespace.as_str(), Type::TEXT), (&key.as_str(), Type::TEXT)];
+                client.query_typed(&sql, &asked).await?[0].try_get(0)
+            })
+            .await?;
+        found.map(|text| self.read(&text)).transpose()
+    }
+
+    pub(super) async fn list(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &ListRequest,
+    ) -> Result<LeasePage, StoreError> {
+        let sql =
+            self.sql("SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)");
+        let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
+        let (leases, next): (String, Option<i64>) = self
+            .run(errand, Repeat::Safe, async |client| {
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace.as_str(), Type::TEXT),
+                            (&request.prefix.as_deref(), Type::TEXT),
+                            (&request.owner.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
+                            (&request.task.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
+                            (&request.include_free, Type::BOOL),
+                            (&number(request.cursor.unwrap_or(0)), Type::INT8),
+                            (&most, Type::INT4),
+                            (&LOOK_AT_MAX, Type::INT4),
+                        ],
+                    )
+                    .await?;
+                Ok((rows[0].try_get(0)?, rows[0].try_get(1)?))
+            })
+            .await?;
+        Ok(LeasePage { leases: self.read(&leases)?, next: next.map(i64::unsigned_abs) })
+    }
+
+    pub(super) async fn status(&self, errand: &mut Errand) -> Result<StoreStatus, StoreError> {
+        let sql = self.sql("SELECT * FROM fencehold.lease_status()");
+        let row = self
+            .run(errand, Repeat::Safe, async |client| Ok(client.query_typed(&sql, &[]).await?.remove(0)))
+            .await?;
+        let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
+        Ok(StoreStatus {
+            store: super::STORE.to_owned(),
+            keys: count("keys"),
+            held: count("held"),
+            waiters: count("waiters"),
+            last_event: count("last_event"),
+            ..StoreStatus::default()
+        })
+    }
+}

@@ -20,8 +20,10 @@ const DEBIAN: &[(&str, &str)] = &[
     ("python3", "python3"),
 ];
 
-/// S3 (moto); and a store that does not keep its preconditions, which the probe must refuse.
-const PYPI: &[&str] = &["moto[s3,server]==5.2.5", "gcp-storage-emulator==2026.7.19"];
+/// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; and what Python people speak to
+/// PostgreSQL with.
+const PYPI: &[&str] =
+    &["moto[s3,server]==5.2.5", "gcp-storage-emulator==2026.7.19", "psycopg[binary]==3.2.13"];
 
 /// Azure Blob Storage.
 const NPM: &[&str] = &["azurite@3.35.0"];
@@ -30,6 +32,8 @@ pub(crate) fn run() -> Result<(), String> {
     for (program, package) in DEBIAN {
         install::ensure_program(program, package)?;
     }
+    // Its programs are not on the path: Debian keeps those of several versions side by side.
+    install::ensure(&["postgresql"])?;
     let place = workspace::target()?.join("servers");
     once(&place.join("python"), PYPI, install_python)?;
     once(&place.join("node"), NPM, install_node)

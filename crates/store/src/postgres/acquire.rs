@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fencehold_core::{HoldHash, Key, Namespace};
+use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_postgres::types::Type;
@@ -18,6 +18,8 @@ use crate::lease::{AcquireRequest, Acquired};
 
 /// How long an acquisition waits for the locks of others before it looks whether a fence is in its way.
 const LOCK_MS: i64 = 500;
+/// How soon one who waits asks again for a key with a fence on it.
+const FENCED_AGAIN: Duration = Duration::from_millis(250);
 /// How often one who waits looks, although it was told of nothing and nothing is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long freeing a grant that nobody picked up is tried: after that, its ttl ends it.
@@ -31,6 +33,15 @@ enum Said {
     Ok(Acquired),
     Err(StoreError),
     Waiting { id: i64, due_in_ms: u64 },
+}
+
+/// How often a request was sent.
+#[derive(Debug, Default)]
+struct Sending {
+    /// It was tried before.
+    again: bool,
+    /// An earlier sending may have arrived.
+    may_be_known: bool,
 }
 
 /// Why one stops waiting.
@@ -73,13 +84,14 @@ impl Core {
         request: &AcquireRequest,
         reply: &mut Reply,
     ) -> Option<Result<Acquired, StoreError>> {
-        let mut sent = false;
+        let mut sending = Sending::default();
         loop {
-            let (mut id, mut due_in_ms) = match self.ask_for(errand, namespace, request, &mut sent).await {
+            let (mut id, mut due_in_ms) = match self.ask_for(errand, namespace, request, &mut sending).await {
                 Ok(Said::Ok(acquired)) => return Some(Ok(acquired)),
                 Ok(Said::Err(error)) | Err(error) => return Some(Err(error)),
                 Ok(Said::Waiting { id, due_in_ms }) => (id, due_in_ms),
             };
+            sending.may_be_known = true;
             let ear = self.listen(&format!("w{id}"));
             loop {
                 // Nothing is due at first: what came before the ear was there is looked for.
@@ -118,20 +130,68 @@ impl Core {
         }
     }
 
-    /// Sends the request, again where its outcome is not known: the hold id tells what has become of it.
+    /// Asks for the keys. While a holder's transaction has a fence on one, that one is held, whatever its deadline: the
+    /// others are tried, and one who waits asks again.
     async fn ask_for(
         &self,
         errand: &mut Errand,
         namespace: &Namespace,
         request: &AcquireRequest,
-        sent: &mut bool,
+        sending: &mut Sending,
     ) -> Result<Said, StoreError> {
+        let hash = request.hold.hash();
+        loop {
+            match self.send_ask(errand, namespace, request, sending).await? {
+                Ok(said) => return Ok(said),
+                Err(why) => {
+                    let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
+                    let fenced = self.fenced(errand, namespace, &keys, Some(hash)).await?;
+                    let Some(first) = fenced.first() else {
+                        errand.bear(Fault::Locked(why)).await?;
+                        continue;
+                    };
+                    let held = Said::Err(StoreError::refused(&first.key, first.refusal.clone()));
+                    // A hold id that knows the fenced key is granted no other.
+                    let others = request.keys.iter().filter(|key| fenced.iter().all(|f| f.key != **key));
+                    let others: Vec<Key> = others.cloned().collect();
+                    if !others.is_empty() && fenced.iter().all(|fenced| !fenced.own) {
+                        let seen_token =
+                            request.seen_token.filter(|_| others.first() == request.keys.first());
+                        let rest = AcquireRequest { keys: others, wait_ms: 0, seen_token, ..request.clone() };
+                        match self.send_ask(errand, namespace, &rest, sending).await? {
+                            Ok(Said::Err(StoreError::Refused { refusal: Refusal::Held { .. }, .. }))
+                            | Err(_) => {}
+                            Ok(said) => return Ok(said),
+                        }
+                    }
+                    if errand.so_far_ms() >= request.wait_ms {
+                        return Ok(held);
+                    }
+                    pause(FENCED_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Sends the request, again where its outcome is not known: the hold id tells what has become of it. `Err` inside:
+    /// somebody had a key locked for longer than others ever do.
+    async fn send_ask(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &AcquireRequest,
+        sending: &mut Sending,
+    ) -> Result<Result<Said, String>, StoreError> {
         loop {
             let party = if request.wait_ms > 0 { Some(self.party(errand).await?) } else { None };
-            // A repeat is older, has waited already, and has less time to wait.
-            let repeated = std::mem::replace(sent, true);
-            let so_far_ms = if repeated { errand.so_far_ms() } else { 0 };
-            let hold_age_ms = request.hold_age_ms.saturating_add(so_far_ms).max(u64::from(repeated));
+            // A repeat has waited already, has less time to wait, and is older if the one before may have arrived.
+            let so_far_ms = if sending.again { errand.so_far_ms() } else { 0 };
+            sending.again = true;
+            let hold_age_ms = if sending.may_be_known {
+                request.hold_age_ms.saturating_add(so_far_ms).max(1)
+            } else {
+                request.hold_age_ms
+            };
             let wait_ms = request.wait_ms.saturating_sub(so_far_ms);
             let waited_before_ms = request.waited_before_ms.saturating_add(so_far_ms);
             let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
@@ -166,8 +226,12 @@ impl Core {
                 })
                 .await;
             match answered {
-                Ok(text) => return self.read(&text),
-                Err(fault) => errand.bear(fault).await?,
+                Ok(text) => return self.read(&text).map(Ok),
+                Err(Fault::Locked(why)) => return Ok(Err(why)),
+                Err(fault) => {
+                    sending.may_be_known |= matches!(fault, Fault::Unclear(_));
+                    errand.bear(fault).await?;
+                }
             }
         }
     }
@@ -204,7 +268,10 @@ impl Core {
     ) -> Result<Acquired, StoreError> {
         self.leave(namespace, request, id).await;
         let again = AcquireRequest { wait_ms: 0, ..request.clone() };
-        match self.ask_for(errand, namespace, &again, &mut true).await? {
+        match self
+            .ask_for(errand, namespace, &again, &mut Sending { again: true, may_be_known: true })
+            .await?
+        {
             Said::Ok(acquired) => Ok(acquired),
             Said::Err(error) => Err(error),
             Said::Waiting { .. } => Err(errand.given_up("it stands in line although it did not ask to")),

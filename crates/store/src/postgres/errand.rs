@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Repeat;
 use super::fault::Fault;
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -52,6 +53,17 @@ impl Errand {
     pub(super) fn left(&self) -> Duration {
         let left_ms = self.give_up_ms.saturating_sub(self.clock.now().store_ms);
         Duration::from_millis(left_ms).max(STATEMENT_MIN)
+    }
+
+    /// Bears with a fault, unless what may have been done must not be sent again.
+    pub(super) async fn bear_with(&mut self, repeat: Repeat, fault: Fault) -> Result<(), StoreError> {
+        match fault {
+            Fault::Unclear(why) if repeat == Repeat::Never => {
+                self.uncertain = true;
+                Err(self.given_up(&why))
+            }
+            fault => self.bear(fault).await,
+        }
     }
 
     /// Bears with a fault for a moment; or, when patience has ended or it would not help, says what stands in the way.

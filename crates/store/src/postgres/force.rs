@@ -82,7 +82,7 @@ impl Core {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
         let lock_ms = Core::lock_ms(errand);
         let answer: String = self
-            .run(errand, Repeat::Never, async |client| {
+            .run_on_keys(errand, Repeat::Never, namespace, &[key.as_str()], async |client| {
                 let rows = client
                     .query_typed(
                         &sql,

@@ -107,7 +107,7 @@ impl Core {
         let asked = Asked::of(holds);
         let lock_ms = Core::lock_ms(errand);
         let answers: Vec<String> = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run_on_keys(errand, Repeat::Safe, namespace, &asked.keys, async |client| {
                 let rows = client
                     .query_typed(
                         &sql,

@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (3, "lease rules", include_str!("migrations/0003_lease_rules.sql")),
     (4, "lease calls", include_str!("migrations/0004_lease_calls.sql")),
     (5, "lease views", include_str!("migrations/0005_lease_views.sql")),
+    (6, "fences", include_str!("migrations/0006_fence.sql")),
 ];
 
 /// The newest schema that this program knows.

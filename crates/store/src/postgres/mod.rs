@@ -12,6 +12,7 @@ mod contract;
 mod errand;
 mod events;
 mod fault;
+mod fenced;
 mod force;
 mod hold;
 mod listen;
@@ -208,9 +209,12 @@ impl Core {
         statement.replace("fencehold.", &format!("{}.", self.schema))
     }
 
-    /// How long a statement may wait for locks: all the time that its caller has.
+    /// How long a statement may wait for locks: nearly all the time that its caller has, so that it can be told by whom
+    /// they are held.
     fn lock_ms(errand: &Errand) -> i64 {
-        i64::try_from(errand.left().as_millis()).unwrap_or(i64::MAX).min(LOCK_MS_MAX)
+        i64::try_from(errand.left().as_millis() * 9 / 10)
+            .unwrap_or(i64::MAX)
+            .min(LOCK_MS_MAX)
     }
 
     /// Hears of a topic from now on.
@@ -254,11 +258,7 @@ impl Core {
         loop {
             match self.send(errand, &work).await {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::Unclear(why)) if repeat == Repeat::Never => {
-                    errand.uncertain = true;
-                    return Err(errand.given_up(&why));
-                }
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => errand.bear_with(repeat, fault).await?,
             }
         }
     }

@@ -47,11 +47,15 @@ impl PostgresArena {
         Arc::clone(&handles[nth])
     }
 
+    /// Runs statements beside the store.
+    pub(crate) fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        self.admin.lock().unwrap_or_else(PoisonError::into_inner).run(sql)
+    }
+
     /// Sets the store's clock forward or back, and wakes whoever waits for it to move.
     pub(crate) fn shift(&self, by_ms: i64) {
         let schema = &self.schema;
-        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
-        admin.run(&format!(
+        self.admin(&format!(
             "UPDATE {schema}.test_clock SET at_ms = at_ms + {by_ms}; NOTIFY fencehold_{schema}, '*'"
         ));
     }

@@ -1,6 +1,7 @@
 //! The store `postgres://` against a private server.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
+mod alike;
 mod arena;
 mod clock;
 mod cluster;

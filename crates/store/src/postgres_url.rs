@@ -108,6 +108,16 @@ impl PostgresUrl {
         Ok(url)
     }
 
+    /// Whether a text can name a schema: one that needs no quoting anywhere, so that users can write it in their SQL as it
+    /// is.
+    pub fn is_schema(text: &str) -> bool {
+        let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        text.len() <= SCHEMA_BYTES_MAX
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.chars().all(fine)
+            && !text.starts_with("pg_")
+    }
+
     /// Gives the directory of a socket, if one is named.
     fn read_options(&mut self, options: &str) -> Result<Option<String>, BadInput> {
         let bad = |problem: String| Err(BadInput::new("store URL", problem));
@@ -115,7 +125,7 @@ impl PostgresUrl {
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             match name {
-                "schema" if is_schema(value) => value.clone_into(&mut self.schema),
+                "schema" if PostgresUrl::is_schema(value) => value.clone_into(&mut self.schema),
                 "schema" => {
                     return bad(format!(
                         "has a schema that is not 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and '_', a letter first"
@@ -157,15 +167,6 @@ impl PostgresUrl {
         }
         Ok(directory)
     }
-}
-
-/// A name that needs no quoting anywhere, so that users can write it in their SQL as it is.
-fn is_schema(text: &str) -> bool {
-    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    text.len() <= SCHEMA_BYTES_MAX
-        && text.starts_with(|c: char| c.is_ascii_lowercase())
-        && text.chars().all(fine)
-        && !text.starts_with("pg_")
 }
 
 fn server(text: &str) -> Option<(String, u16)> {

@@ -128,7 +128,12 @@ fn table(findings: &[Finding]) -> Table {
 }
 
 fn about_us(findings: &mut Findings, place: &Place) {
-    let all = [("file:", cfg!(feature = "file")), ("etcd:", cfg!(feature = "etcd")), ("memory:", true)];
+    let all = [
+        ("file:", cfg!(feature = "file")),
+        ("etcd:", cfg!(feature = "etcd")),
+        ("postgres:", cfg!(feature = "postgres")),
+        ("memory:", true),
+    ];
     let built: Vec<_> = all.iter().filter(|(_, built)| *built).map(|(store, _)| *store).collect();
     let stores = built.join(", ");
     findings.add(

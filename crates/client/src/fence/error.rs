@@ -27,6 +27,18 @@ pub enum FenceError {
         /// Who raised the fence to it, where that was said.
         raised_by: Option<Owner>,
     },
+    /// The token is the newest, but its lease was given back or ended by force. Stop the work; trying again under this token
+    /// can never succeed.
+    Ended {
+        /// What the fence protects.
+        place: String,
+        /// For which key.
+        key: Key,
+        /// The token that was shown.
+        shown: Token,
+        /// How it ended.
+        why: String,
+    },
     /// The request can never succeed as it stands.
     BadInput(BadInput),
     /// Somebody else is in the middle of a step, and did not finish it in time. Nothing was done.
@@ -97,6 +109,9 @@ impl fmt::Display for FenceError {
                     write!(f, ", shown by {owner}")?;
                 }
                 write!(f, "; the hold under token {shown} is over: stop what runs under it, and acquire anew")
+            }
+            FenceError::Ended { place, why, .. } => {
+                write!(f, "{place} refuses it: {why}; stop what runs under it, and acquire anew")
             }
             FenceError::BadInput(bad) => bad.fmt(f),
             FenceError::Busy { place, pid, waited } => {

@@ -10,8 +10,10 @@
 //! - [`FencedFile`]: a file that is replaced, or appended to exactly once.
 //! - `FencedObject` (feature `object`): an object in a bucket, which carries the token itself.
 //! - `fence::http` (feature `http`): a `tower` layer that checks the requests of a service, and one that sends them.
+//! - `fence::postgres` (feature `postgres`): one call inside a transaction of one's own. It asks the lease's store, which
+//!   is in the same transaction.
 //!
-//! Deliberately absent: asking the lease's store. A fence must hold when the store cannot be reached, and a holder that
+//! Deliberately absent from the others: asking the lease's store. A fence must hold when the store cannot be reached, and a holder that
 //! was live when the store was asked may not be when it writes.
 
 mod error;
@@ -22,6 +24,8 @@ mod mark;
 #[cfg(feature = "object")]
 mod object;
 mod pass;
+#[cfg(feature = "postgres")]
+mod postgres;
 
 pub use error::FenceError;
 pub use file::FencedFile;
@@ -29,3 +33,5 @@ pub use mark::Mark;
 #[cfg(feature = "object")]
 pub use object::FencedObject;
 pub use pass::Pass;
+#[cfg(feature = "postgres")]
+pub use postgres::{postgres, postgres_in};

@@ -44,6 +44,9 @@ use crate::postgres_url::PostgresUrl;
 const STORE: &str = "postgres:";
 /// How long closing waits for those who are leaving their lines.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+/// What an answer may take beyond its caller's patience, which the server keeps to while it waits for locks: one that is
+/// nearly there says more than that none came.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// What `lock_timeout` takes.
 const LOCK_MS_MAX: i64 = 2_147_483_647;
 
@@ -231,7 +234,7 @@ impl Core {
         let late = "it was not answered in time";
         let lending = tokio::time::timeout(errand.left(), self.pool.lend()).await;
         let mut lent = lending.map_err(|_| Fault::Unreached(late.to_owned()))??;
-        match tokio::time::timeout(errand.left(), work(&mut lent)).await {
+        match tokio::time::timeout(errand.left() + ANSWER_WITHIN, work(&mut lent)).await {
             Ok(Ok(answer)) => {
                 lent.give_back();
                 Ok(answer)

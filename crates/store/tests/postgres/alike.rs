@@ -111,10 +111,17 @@ impl Pair {
         self.arena.admin(&format!(
             "DELETE FROM {schema}.lease_key; DELETE FROM {schema}.lease_hold; DELETE FROM {schema}.lease_ending;
              DELETE FROM {schema}.event; DELETE FROM {schema}.namespace;
-             UPDATE {schema}.store_state SET closed_until_ms = 0, longest_ttl_ms = 0, suspended_from_ms = 0,
+             UPDATE {schema}.store_state SET closed_until_ms = 0, longest_ttl_ms = 0, suspended_from_ms = 0, floor = 0,
                  events_removed_to = (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.event_seq);
              UPDATE {schema}.test_clock SET at_ms = {START_MS};"
         ));
+    }
+
+    /// Whoever was ever mentioned is lifted by an advance, at `memory:`; PostgreSQL lifts those that are not, too.
+    fn mention(&self) {
+        for space in 0..2 {
+            block_on(self.memory.renew(&call(space), Vec::new())).unwrap();
+        }
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -132,6 +139,7 @@ impl Pair {
 
     fn play(&mut self, number: u64) {
         self.chance = number.wrapping_mul(0x1_0001);
+        self.mention();
         for _ in 0..COMMANDS {
             match self.below(20) {
                 0..=4 => self.acquire(false),
@@ -384,10 +392,10 @@ impl Pair {
     /// Every key as both stores show it. What a caller that left leads to may take a moment.
     fn compare(&mut self, number: u64) {
         for space in 0..2 {
-            let memory = self.views(&*self.memory, space, ahead_ms());
-            let same = (0..LOOKS_MAX).any(|_| self.views(&*self.postgres, space, 0) == memory);
+            let memory = views(&*self.memory, space, ahead_ms());
+            let same = (0..LOOKS_MAX).any(|_| views(&*self.postgres, space, 0) == memory);
             if !same {
-                let postgres = self.views(&*self.postgres, space, 0);
+                let postgres = views(&*self.postgres, space, 0);
                 let story = self.story.join("\n");
                 panic!("sequence {number}\n{story}\npostgres: {postgres:#?}\nmemory: {memory:#?}");
             }
@@ -397,18 +405,6 @@ impl Pair {
             (status.keys, status.held, status.waiters)
         };
         assert_eq!(counts(&*self.postgres), counts(&*self.memory), "{}", self.story.join("\n"));
-    }
-
-    fn views(&self, store: &dyn LeaseStore, space: usize, ahead_ms: u64) -> BTreeMap<Key, LeaseView> {
-        let request = ListRequest { include_free: true, limit: 100, ..ListRequest::default() };
-        let page = block_on(store.list(&call(space), request)).unwrap();
-        let view = |mut view: LeaseView| {
-            if let Some(notice) = view.holder.as_mut().and_then(|holder| holder.notice.as_mut()) {
-                notice.yield_at_ms += ahead_ms;
-            }
-            (view.key.clone(), view)
-        };
-        page.leases.into_iter().map(view).collect()
     }
 
     fn compare_events(&mut self, number: u64) {
@@ -432,6 +428,19 @@ impl Pair {
             assert_eq!(postgres, memory, "sequence {number}\n{}", self.story.join("\n"));
         }
     }
+}
+
+/// Every key of a namespace, with moments as PostgreSQL tells them.
+fn views(store: &dyn LeaseStore, space: usize, ahead_ms: u64) -> BTreeMap<Key, LeaseView> {
+    let request = ListRequest { include_free: true, limit: 100, ..ListRequest::default() };
+    let page = block_on(store.list(&call(space), request)).unwrap();
+    let view = |mut view: LeaseView| {
+        if let Some(notice) = view.holder.as_mut().and_then(|holder| holder.notice.as_mut()) {
+            notice.yield_at_ms += ahead_ms;
+        }
+        (view.key.clone(), view)
+    };
+    page.leases.into_iter().map(view).collect()
 }
 
 /// How far PostgreSQL's store time is ahead of memory's: one is wall time, the other is not.

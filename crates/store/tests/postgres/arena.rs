@@ -70,7 +70,7 @@ impl Arena for PostgresArena {
         self.handle(1)
     }
 
-    /// Everything but a wall clock beside the store's own: here they are one (`tests/postgres/clocks.rs` sets it).
+    /// Everything but a wall clock beside the store's own: here they are one (`tests/postgres/clock_set.rs` sets it).
     fn powers(&self) -> Vec<Power> {
         Power::ALL.into_iter().filter(|power| *power != Power::MovesWall).collect()
     }

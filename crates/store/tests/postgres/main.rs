@@ -4,8 +4,14 @@
 mod alike;
 mod arena;
 mod clock;
+mod clock_set;
 mod cluster;
+mod fences;
+mod interleaved;
+mod lost_answer;
+mod python;
 mod schema;
+mod session;
 
 use std::sync::OnceLock;
 

@@ -5,6 +5,8 @@ mod advance;
 mod backup;
 #[cfg(feature = "file")]
 mod check;
+#[cfg(feature = "postgres")]
+mod migrate;
 #[cfg(any(feature = "etcd", feature = "object"))]
 mod probe;
 #[cfg(feature = "file")]
@@ -48,6 +50,8 @@ impl Args {
 verbs! { Verb:
     Status = status,
     Advance = advance,
+    #[cfg(feature = "postgres")]
+    Migrate = migrate,
     #[cfg(any(feature = "etcd", feature = "object"))]
     Probe = probe,
     #[cfg(feature = "file")]

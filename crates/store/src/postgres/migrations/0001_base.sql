@@ -16,6 +16,8 @@ CREATE TABLE store_state (
     closed_until_ms bigint NOT NULL DEFAULT 0,
     -- The longest ttl that was ever granted.
     longest_ttl_ms bigint NOT NULL DEFAULT 0,
+    -- The floor of namespaces while there are none: what was restored may have lost them.
+    floor bigint NOT NULL DEFAULT 0,
     -- When somebody last found that the clock had jumped ahead. What was held then does not run out for one ttl.
     suspended_from_ms bigint NOT NULL DEFAULT 0,
     -- The server's timeline. Another one means that another server has taken over.
@@ -35,7 +37,7 @@ CREATE FUNCTION floor_of(of_namespace text) RETURNS bigint LANGUAGE sql VOLATILE
     SELECT coalesce(
         (SELECT floor FROM namespace WHERE name = of_namespace),
         (SELECT min(floor) FROM namespace),
-        0)
+        (SELECT floor FROM store_state))
 $$;
 
 CREATE FUNCTION make_namespace(new_name text) RETURNS void LANGUAGE sql VOLATILE AS $$

@@ -128,6 +128,9 @@ BEGIN
     now := now_ms();
     SELECT l.key INTO exhausted FROM lease_key l
     WHERE greatest(l.counter, floor_of(l.namespace)) + lift > limit_token() ORDER BY l.id LIMIT 1;
+    IF exhausted IS NULL AND (SELECT floor + lift > limit_token() FROM store_state) THEN
+        exhausted := '*';
+    END IF;
     IF exhausted IS NULL THEN
         exhausted := advance_jobs(lift, by_owner);
     END IF;
@@ -149,7 +152,7 @@ BEGIN
     UPDATE lease_key l SET counter = greatest(l.counter, floor_of(l.namespace)) + lift, forgotten_at_ms = now,
         freed_at_ms = coalesce(freed_at_ms, now);
     UPDATE namespace SET floor = floor + lift WHERE floor + lift <= limit_token();
-    UPDATE store_state SET closed_until_ms = greatest(closed_until_ms, now + longest_ttl_ms)
+    UPDATE store_state SET closed_until_ms = greatest(closed_until_ms, now + longest_ttl_ms), floor = floor + lift
     RETURNING closed_until_ms INTO until;
     closed_for_ms := until - now;
 END

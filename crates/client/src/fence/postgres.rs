@@ -1,0 +1,76 @@
+//! The fence for transactions of one's own, where what a lease protects is in the same PostgreSQL database as the lease.
+//!
+//! Check and write are one transaction: until it ends, nobody can be granted the key, and its holder's renewals go on. It
+//! passes under the newest token, also when the lease has run out, as long as nobody has taken the key since.
+//!
+//! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
+
+use fencehold_core::limits::TOKEN_MAX;
+use fencehold_core::{BadInput, Token};
+use fencehold_store::PostgresUrl;
+use tokio_postgres::Transaction;
+use tokio_postgres::types::Type;
+
+use super::error::FenceError;
+use super::mark::Mark;
+use super::pass::Pass;
+
+/// Where the functions are, unless they were put elsewhere.
+const SCHEMA: &str = "fencehold";
+
+/// Lets a transaction go on only while its holder is the newest, and keeps it so to the end of the transaction.
+///
+/// ```no_run
+/// # async fn example(client: &mut tokio_postgres::Client, lease: &fencehold::Lease) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut transaction = client.transaction().await?;
+/// fencehold::fence::postgres(&mut transaction, lease).await?;
+/// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 7", &[]).await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Once it was refused, the transaction is of no more use: roll it back, by dropping it. A transaction that is left open
+/// and idle under a fence is ended by the server after five minutes (the setting `fencehold.fence_idle_ms`).
+pub async fn postgres(transaction: &mut Transaction<'_>, pass: impl Into<Pass>) -> Result<(), FenceError> {
+    postgres_in(SCHEMA, transaction, pass).await
+}
+
+/// The same where the store's URL names another schema.
+pub async fn postgres_in(
+    schema: &str,
+    transaction: &mut Transaction<'_>,
+    pass: impl Into<Pass>,
+) -> Result<(), FenceError> {
+    let pass = pass.into();
+    pass.check()?;
+    if !PostgresUrl::is_schema(schema) {
+        return Err(BadInput::new("schema", "is not a name that a store's URL can have").into());
+    }
+    let token = i64::try_from(pass.token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX);
+    let fenced = transaction
+        .query_typed(
+            &format!("SELECT {schema}.fence($1, $2, $3)"),
+            &[(&pass.key.as_str(), Type::TEXT), (&token, Type::INT8), (&pass.namespace.as_str(), Type::TEXT)],
+        )
+        .await;
+    fenced.map(drop).map_err(|error| refused(schema, &pass, &error))
+}
+
+fn refused(schema: &str, pass: &Pass, error: &tokio_postgres::Error) -> FenceError {
+    let place = format!("the fence of the schema {schema}");
+    let Some(said) = error.as_db_error() else {
+        return FenceError::Unknown { place, why: error.to_string() };
+    };
+    let why = said.message().to_owned();
+    match said.code().code() {
+        "FH001" => {
+            // The newest token is the last word of what is said.
+            let newest = why.rsplit(' ').next().and_then(|number| number.parse().ok());
+            let mark = Mark { token: Token::new(newest.unwrap_or(pass.token.get())), raised_by: None };
+            FenceError::stale(&place, pass, &mark)
+        }
+        "FH002" => FenceError::Ended { place, key: pass.key.clone(), shown: pass.token, why },
+        _ => FenceError::Unusable { place, why },
+    }
+}

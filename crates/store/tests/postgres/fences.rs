@@ -1,0 +1,201 @@
+//! Fences in users' own transactions.
+
+use std::sync::Arc;
+
+use fencehold_core::{Key, Namespace, Owner, Reason, Refusal};
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
+
+use crate::arena::PostgresArena;
+use crate::session::{Calls, Said, Session};
+
+fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
+    let hold = fencehold_core::HoldId::from_random([hold; 16]);
+    AcquireRequest::new(key(name), hold, Owner::new(owner).unwrap(), 30_000)
+}
+
+fn take(store: &Arc<dyn LeaseStore>, name: &str, hold: u8, owner: &str) -> HoldRef {
+    let request = request(name, hold, owner);
+    let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
+    HoldRef { key: key(name), hold: request.hold, token: acquired.grant.token }
+}
+
+fn refused(said: Said) -> (String, String) {
+    said.expect_err("refused")
+}
+
+#[test]
+fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
+    let arena = PostgresArena::new();
+    let (store, calls, user) = (arena.store(), Calls(&arena.schema), Session::new());
+    let a = take(&store, "k", 1, "A");
+    user.value(&calls.fence("k", a.token.get()));
+    // Expired, and nobody has taken it: it passes, noted or not.
+    arena.pass(30_000);
+    user.value(&calls.fence("k", a.token.get()));
+    user.value(&calls.sweep());
+    user.value(&calls.fence("k", a.token.get()));
+    let b = take(&store, "k", 2, "B");
+    let (code, said) = refused(user.run(&calls.fence("k", a.token.get())));
+    assert_eq!((code.as_str(), said.as_str()), ("FH001", "k: token 1 is stale; the newest is 2"));
+    user.value(&calls.fence("k", b.token.get()));
+    block_on(store.release(&call(), vec![b.clone()])).unwrap()[0].as_ref().unwrap();
+    let (code, said) = refused(user.run(&calls.fence("k", b.token.get())));
+    assert_eq!(code, "FH002");
+    assert_eq!(said, "k: the lease under token 2 has ended: it was released");
+    let c = take(&store, "k", 3, "C");
+    let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
+    let which = Which::Key { key: key("k"), only_token: None };
+    block_on(store.revoke(&call(), RevokeRequest { which, by, reason })).unwrap();
+    assert_eq!(refused(user.run(&calls.fence("k", c.token.get()))).0, "FH001", "force consumed a token");
+    assert_eq!(refused(user.run(&calls.fence("k", 99))).0, "FH003");
+    assert_eq!(refused(user.run(&calls.fence("never-held", 1))).0, "FH003");
+}
+
+/// R41.
+#[test]
+fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_granted_the_key() {
+    let arena = PostgresArena::new();
+    let (store, calls, user) = (arena.store(), Calls(&arena.schema), Session::new());
+    let a = take(&store, "k", 1, "A");
+    take(&store, "other", 2, "A");
+    user.value("BEGIN");
+    user.value(&calls.fence("k", a.token.get()));
+    for _ in 0..9 {
+        arena.pass(10_000);
+        let renewed = block_on(store.renew(&call(), vec![a.clone()])).unwrap();
+        assert_eq!(renewed.answers[0].as_ref().unwrap().remaining_ms, 30_000, "its own renewals go on");
+    }
+    let held = |answer: Result<_, StoreError>| match answer {
+        Err(StoreError::Refused { refusal: Refusal::Held { owner, .. }, .. }) => owner.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(held(block_on(store.acquire(&call(), request("k", 3, "B"))).map(drop)), "A");
+    // Also when its deadline has passed.
+    arena.pass(40_000);
+    assert_eq!(held(block_on(store.acquire(&call(), request("k", 4, "B"))).map(drop)), "A");
+    // Another of several keys can be had all the same.
+    let any = AcquireRequest { keys: vec![key("k"), key("free")], ..request("k", 5, "B") };
+    assert_eq!(block_on(store.acquire(&call(), any)).unwrap().key.as_str(), "free");
+    // Force waits within its time, and then says for whom.
+    let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
+    let which = Which::Key { key: key("k"), only_token: None };
+    let impatient = call().with_patience_ms(400);
+    match block_on(store.revoke(&impatient, RevokeRequest { which, by, reason })) {
+        Err(StoreError::Unavailable { why }) => {
+            assert!(why.contains(&format!("backend {}", user.pid)) && why.contains("k has a fence"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    user.value("CREATE TEMPORARY TABLE written (what text); INSERT INTO written VALUES ('business')");
+    user.value("COMMIT");
+    assert_eq!(user.value("SELECT what FROM written"), "business");
+    assert!(block_on(store.acquire(&call(), request("k", 6, "B"))).unwrap().grant.token > a.token);
+}
+
+#[test]
+fn a_fence_waits_for_a_grant_under_way_and_then_refuses() {
+    let arena = PostgresArena::new();
+    let (calls, a, b) = (Calls(&arena.schema), Session::new(), Session::new());
+    a.value(&calls.acquire("k", 1, "A"));
+    arena.pass(30_000);
+    b.value("BEGIN");
+    b.value(&calls.acquire("k", 2, "B"));
+    let fencing = a.run_blocked_by(&b, &calls.fence("k", 1));
+    b.value("COMMIT");
+    assert_eq!(refused(fencing.end().1).0, "FH001");
+}
+
+#[test]
+fn a_grant_waits_for_a_fence_under_way() {
+    let arena = PostgresArena::new();
+    let (calls, a, b) = (Calls(&arena.schema), Session::new(), Session::new());
+    a.value(&calls.acquire("k", 1, "A"));
+    arena.pass(30_000);
+    a.value("BEGIN");
+    a.value(&calls.fence("k", 1));
+    let taking = b.run_blocked_by(&a, &calls.acquire("k", 2, "B"));
+    a.value("COMMIT");
+    taking.end().1.unwrap();
+    assert_eq!(a.value(&calls.holder("k")), "B");
+}
+
+#[test]
+fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
+    let arena = PostgresArena::new();
+    let (calls, user) = (Calls(&arena.schema), Session::new());
+    user.value(&calls.acquire("k", 1, "A"));
+    let limit = |before: &str| {
+        user.value(&format!("BEGIN; {before}; {}", calls.fence("k", 1)));
+        let limit = user.value("SHOW idle_in_transaction_session_timeout");
+        user.value("ROLLBACK");
+        limit
+    };
+    assert_eq!(limit("SELECT 1"), "5min");
+    assert_eq!(limit("SET LOCAL idle_in_transaction_session_timeout = '1min'"), "1min");
+    assert_eq!(limit("SET LOCAL idle_in_transaction_session_timeout = '1h'"), "5min");
+    assert_eq!(limit("SET LOCAL fencehold.fence_idle_ms = 20000"), "20s");
+    // And it does end: whoever waited for it goes on.
+    user.value(&format!("BEGIN; SET LOCAL fencehold.fence_idle_ms = 300; {}", calls.fence("k", 1)));
+    arena.pass(30_000);
+    let other = Session::new();
+    other.value(&calls.acquire("k", 2, "B"));
+    assert_eq!(other.value(&calls.holder("k")), "B");
+}
+
+/// R18.
+#[test]
+fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
+    let arena = PostgresArena::new();
+    let schema = &arena.schema;
+    let (old, new) = (Session::new(), Session::new());
+    let raise = |token: u64| format!("SELECT {schema}.raise('accounts', {token})");
+    let guard = |token: u64| format!("SELECT {schema}.guard('accounts', {token})");
+    old.value(&guard(33));
+    new.value(&raise(34));
+    assert_eq!(
+        refused(old.run(&guard(33))),
+        ("FH001".to_owned(), "accounts: token 33 is stale; 34 was shown before".to_owned())
+    );
+    assert_eq!(refused(old.run(&raise(33))).0, "FH001");
+    // A holder's transactions pass side by side, and a newer holder waits for them.
+    let beside = Session::new();
+    new.value("BEGIN");
+    new.value(&guard(34));
+    beside.value(&guard(34));
+    let raising = beside.run_blocked_by(&new, &raise(35));
+    new.value("COMMIT");
+    raising.end().1.unwrap();
+    assert_eq!(refused(new.run(&guard(34))).0, "FH001");
+}
+
+#[test]
+fn a_worker_may_call_what_it_needs_and_touch_nothing_else() {
+    let arena = PostgresArena::new();
+    let (schema, calls, user) = (&arena.schema, Calls(&arena.schema), Session::new());
+    user.value("SET ROLE fencehold_worker");
+    user.value(&calls.acquire("k", 1, "A"));
+    user.value(&calls.fence("k", 1));
+    for forbidden in [
+        calls.revoke("k"),
+        format!("UPDATE {schema}.lease_key SET counter = 0"),
+        format!("DELETE FROM {schema}.lease_hold"),
+        format!("SELECT hash FROM {schema}.lease_hold"),
+        format!("SELECT {schema}.note('default', 'k', '{{}}', 0)"),
+    ] {
+        assert_eq!(refused(user.run(&forbidden)).0, "42501", "{forbidden}");
+    }
+    user.value("SET ROLE fencehold_reader");
+    assert_eq!(user.value(&calls.holder("k")), "A");
+    assert_eq!(refused(user.run(&calls.acquire("l", 2, "B"))).0, "42501");
+    user.value("SET ROLE fencehold_admin");
+    user.value(&calls.revoke("k"));
+}

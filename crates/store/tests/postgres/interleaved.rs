@@ -1,0 +1,264 @@
+//! The races of leases as interleavings of real sessions: each step in a stated order, and where one must wait for
+//! another, that it does is seen.
+
+use fencehold_store::conformance::Arena as _;
+use serde_json::{Value, json};
+
+use crate::arena::PostgresArena;
+use crate::session::{Calls, Said, Session};
+
+/// A schema without handles: nobody sweeps it but who is told to.
+fn with_calls(play: impl FnOnce(&PostgresArena, &Calls<'_>)) {
+    let arena = PostgresArena::new();
+    play(&arena, &Calls(&arena.schema));
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn said(said: Said) -> Value {
+    let rows = said.unwrap();
+    json_of(rows.last().unwrap()[0].as_ref().unwrap())
+}
+
+fn token_of(answer: &str) -> u64 {
+    json_of(answer)["Ok"]["grant"]["token"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn r01_a_release_after_the_reclaim_leaves_the_newcomer_alone() {
+    with_calls(|arena, calls| {
+        let (a, b) = (Session::new(), Session::new());
+        let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        arena.pass(30_000);
+        b.value("BEGIN");
+        let new = token_of(&b.value(&calls.acquire("k", 2, "B")));
+        let releasing = a.run_blocked_by(&b, &calls.release("k", 1, old));
+        b.value("COMMIT");
+        let (_, answer) = releasing.end();
+        assert_eq!(said(answer), json!({"Err": {"Lost": {"token": old, "how": "expired", "current": new}}}));
+        assert_eq!(b.value(&calls.holder("k")), "B");
+    });
+}
+
+#[test]
+fn r02_of_two_that_reclaim_one_wins_and_the_other_sees_the_winner() {
+    with_calls(|arena, calls| {
+        let (a, b, c) = (Session::new(), Session::new(), Session::new());
+        a.value(&calls.acquire("k", 1, "A"));
+        arena.pass(30_000);
+        b.value("BEGIN");
+        let won = token_of(&b.value(&calls.acquire("k", 2, "B")));
+        let losing = c.run_blocked_by(&b, &calls.acquire("k", 3, "C"));
+        b.value("COMMIT");
+        let (_, answer) = losing.end();
+        let held = &said(answer)["Err"]["Refused"]["refusal"]["Held"];
+        assert_eq!((&held["owner"], &held["token"]), (&json!("B"), &json!(won)));
+    });
+}
+
+#[test]
+fn r02_of_two_that_take_a_new_key_one_wins() {
+    with_calls(|_, calls| {
+        let (a, b) = (Session::new(), Session::new());
+        a.value("BEGIN");
+        a.value(&calls.acquire("new", 1, "A"));
+        let losing = b.run_blocked_by(&a, &calls.acquire("new", 2, "B"));
+        a.value("COMMIT");
+        let (_, answer) = losing.end();
+        assert_eq!(said(answer)["Err"]["Refused"]["refusal"]["Held"]["owner"], "A");
+    });
+}
+
+#[test]
+fn r02_a_new_key_whose_first_taker_rolls_back_goes_to_the_second_under_its_first_token() {
+    with_calls(|_, calls| {
+        let (a, b) = (Session::new(), Session::new());
+        a.value("BEGIN");
+        a.value(&calls.acquire("new", 1, "A"));
+        let waiting = b.run_blocked_by(&a, &calls.acquire("new", 2, "B"));
+        a.value("ROLLBACK");
+        let (_, answer) = waiting.end();
+        assert_eq!(said(answer)["Ok"]["grant"]["token"], 1);
+    });
+}
+
+#[test]
+fn r03_a_sweep_waits_for_the_renewal_and_leaves_the_lease() {
+    with_calls(|arena, calls| {
+        let (a, sweeper) = (Session::new(), Session::new());
+        let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        arena.pass(29_999);
+        a.value("BEGIN");
+        assert_eq!(a.value(&calls.renew("k", 1, token)), "1");
+        // The sweep's list has it: the deadline that it can see is past.
+        arena.pass(1);
+        let sweeping = sweeper.run_blocked_by(&a, &calls.sweep());
+        a.value("COMMIT");
+        sweeping.end().1.unwrap();
+        assert_eq!(a.value(&calls.holder("k")), "A");
+        assert_eq!(a.value(&calls.renew("k", 1, token)), "1");
+    });
+}
+
+#[test]
+fn r04_r11_a_renewal_that_waits_for_a_revocation_is_refused() {
+    with_calls(|_, calls| {
+        let (a, p) = (Session::new(), Session::new());
+        let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        p.value("BEGIN");
+        p.value(&calls.revoke("k"));
+        let renewing = a.run_blocked_by(&p, &calls.renew("k", 1, token));
+        p.value("COMMIT");
+        let (a, answer) = renewing.end();
+        assert_eq!(answer.unwrap()[0][0].as_deref(), Some("0"), "nothing was renewed");
+        let lost = json_of(&a.value(&calls.renew_checked("k", 1, token)));
+        assert_eq!(lost["Err"]["Lost"]["how"], "revoked");
+        assert_eq!(a.value(&calls.holder("k")), "");
+    });
+}
+
+#[test]
+fn r05_a_sweep_leaves_a_key_that_somebody_is_taking() {
+    with_calls(|arena, calls| {
+        let (a, b, sweeper) = (Session::new(), Session::new(), Session::new());
+        a.value(&calls.acquire("k", 1, "A"));
+        arena.pass(30_000);
+        b.value("BEGIN");
+        let token = token_of(&b.value(&calls.acquire("k", 2, "B")));
+        assert_eq!(sweeper.value(&calls.sweep()), "0", "it waits for nobody");
+        b.value("COMMIT");
+        sweeper.value(&calls.sweep());
+        assert_eq!(b.value(&calls.renew("k", 2, token)), "1", "untouched");
+    });
+}
+
+#[test]
+fn r08_a_late_renewal_steals_nothing_back() {
+    with_calls(|arena, calls| {
+        let (a, b) = (Session::new(), Session::new());
+        let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        arena.pass(30_000);
+        b.value("BEGIN");
+        b.value(&calls.acquire("k", 2, "B"));
+        let renewing = a.run_blocked_by(&b, &calls.renew_checked("k", 1, old));
+        b.value("COMMIT");
+        let (_, answer) = renewing.end();
+        assert_eq!(said(answer)["Err"]["Lost"]["how"], "expired");
+        assert_eq!(b.value(&calls.holder("k")), "B");
+    });
+}
+
+#[test]
+fn r12_a_heartbeat_that_waits_for_the_release_revives_nothing() {
+    with_calls(|_, calls| {
+        let (a, heart) = (Session::new(), Session::new());
+        let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        a.value("BEGIN");
+        a.value(&calls.release("k", 1, token));
+        let beating = heart.run_blocked_by(&a, &calls.renew("k", 1, token));
+        a.value("COMMIT");
+        let (heart, answer) = beating.end();
+        assert_eq!(answer.unwrap()[0][0].as_deref(), Some("0"));
+        assert_eq!(heart.value(&calls.holder("k")), "");
+    });
+}
+
+#[test]
+fn r13_the_same_hold_id_sent_twice_gets_one_lease() {
+    with_calls(|_, calls| {
+        let (first, second) = (Session::new(), Session::new());
+        first.value("BEGIN");
+        let token = token_of(&first.value(&calls.acquire("k", 1, "A")));
+        let again = second.run_blocked_by(&first, &calls.acquire_again("k", 1, "A"));
+        first.value("COMMIT");
+        let (_, answer) = again.end();
+        let grant = &said(answer)["Ok"]["grant"];
+        assert_eq!((&grant["token"], &grant["resumed"]), (&json!(token), &json!(true)));
+    });
+}
+
+#[test]
+fn r28_two_claimers_and_a_sweep_make_one_holder_and_one_token() {
+    with_calls(|arena, calls| {
+        let (a, b, c, sweeper) = (Session::new(), Session::new(), Session::new(), Session::new());
+        let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        arena.pass(30_000);
+        sweeper.value("BEGIN");
+        assert_eq!(sweeper.value(&calls.sweep()), "1", "the sweep has noted it, and has not committed");
+        let first = b.run_blocked_by(&sweeper, &calls.acquire("k", 2, "B"));
+        sweeper.value("COMMIT");
+        let (_, answer) = first.end();
+        assert_eq!(said(answer)["Ok"]["grant"]["token"], old + 1);
+        assert_eq!(
+            said(c.run(&calls.acquire("k", 3, "C")))["Err"]["Refused"]["refusal"]["Held"]["owner"],
+            "B"
+        );
+    });
+}
+
+#[test]
+fn r32_the_recorded_ttl_counts_not_a_contenders() {
+    with_calls(|arena, calls| {
+        let (a, b) = (Session::new(), Session::new());
+        a.value(&calls.acquire("k", 1, "A"));
+        arena.pass(29_999);
+        let shorter = calls.acquire("k", 2, "B").replace("30000", "100");
+        assert_eq!(json_of(&b.value(&shorter))["Err"]["Refused"]["refusal"]["Held"]["expires_in_ms"], 1);
+    });
+}
+
+#[test]
+fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
+    with_calls(|arena, calls| {
+        let (a, b, sweeper) = (Session::new(), Session::new(), Session::new());
+        for hold in 1..=5 {
+            let token = token_of(&a.value(&calls.acquire("k", hold, "A")));
+            a.value(&calls.release("k", hold, token));
+        }
+        arena.pass(7_260_000);
+        sweeper.value("BEGIN");
+        sweeper.value(&calls.sweep());
+        // The row is deleted, and the deletion not committed: whoever wants the key waits for floor and deletion together.
+        let taking = b.run_blocked_by(&sweeper, &calls.acquire("k", 9, "B"));
+        sweeper.value("COMMIT");
+        let (_, answer) = taking.end();
+        assert!(said(answer)["Ok"]["grant"]["token"].as_u64().unwrap() > 5);
+    });
+}
+
+#[test]
+fn events_that_are_committed_late_are_not_skipped() {
+    with_calls(|arena, calls| {
+        let (early, late) = (Session::new(), Session::new());
+        let store = arena.store();
+        let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
+        let read = |after| {
+            let request = fencehold_store::EventsRequest { after, limit: 100, ..Default::default() };
+            fencehold_store::conformance::block_on(store.events(&call, request)).unwrap()
+        };
+        // A namespace is made with its first key, and whoever comes second waits for that.
+        early.value(&calls.acquire("first", 0, "B"));
+        let first = read(None);
+        late.value("BEGIN");
+        late.value(&calls.acquire("late", 1, "A"));
+        early.value(&calls.acquire("early", 2, "B"));
+        // The one that took its number first has not committed: what came after it waits for it.
+        let before = read(Some(first.next));
+        assert_eq!(before.events.len(), 0);
+        late.value("COMMIT");
+        let page = read(Some(before.next));
+        let keys: Vec<_> = page.events.iter().map(|event| event.key.as_str()).collect();
+        assert_eq!(keys, ["late", "early"]);
+        // One that is rolled back leaves a gap, which is passed as soon as nobody can fill it.
+        late.value("BEGIN");
+        late.value(&calls.acquire("never", 3, "A"));
+        late.value("ROLLBACK");
+        early.value(&calls.acquire("after", 4, "B"));
+        let after = (0..100).find_map(|_| read(Some(page.next)).events.into_iter().next());
+        assert_eq!(after.unwrap().key.as_str(), "after");
+    });
+}

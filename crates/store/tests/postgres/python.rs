@@ -1,0 +1,53 @@
+//! What people do from Python: a fence in a transaction of their own, through psycopg.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::arena::PostgresArena;
+use crate::session::{Calls, Session};
+
+const SCRIPT: &str = r#"
+import sys
+import psycopg
+
+port, schema, token = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as connection:
+    try:
+        with connection.transaction():
+            connection.execute(f"SELECT {schema}.fence(%s, %s)", ("reports/daily", token))
+            connection.execute(f"INSERT INTO {schema}.written VALUES (%s)", (token,))
+        print("written")
+    except psycopg.Error as error:
+        print(error.sqlstate, error.diag.message_primary)
+"#;
+
+/// The Python that `cargo xtask servers` has given psycopg to.
+fn python() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().find(|path| path.join("servers").is_dir());
+    let target = target.expect("psycopg is not on this machine: `cargo xtask servers` installs it");
+    target.join("servers/python/bin/python")
+}
+
+#[test]
+fn a_stale_token_is_refused_with_its_sqlstate_and_nothing_is_written() {
+    let arena = PostgresArena::new();
+    let (schema, calls, session) = (&arena.schema, Calls(&arena.schema), Session::new());
+    session.value(&format!("CREATE TABLE {schema}.written (token bigint)"));
+    session.value(&calls.acquire("reports/daily", 1, "A"));
+    let port = crate::cluster().url(schema).hosts[0].1;
+    let write = |token: u64| {
+        let ran = Command::new(python())
+            .args(["-c", SCRIPT, &port.to_string(), schema, &token.to_string()])
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(write(1), "written");
+    session.value(&calls.revoke("reports/daily"));
+    session.value(&calls.acquire("reports/daily", 2, "B"));
+    assert_eq!(write(1), "FH001 reports/daily: token 1 is stale; the newest is 3");
+    assert_eq!(write(3), "written");
+    assert_eq!(session.value(&format!("SELECT string_agg(token::text, ' ') FROM {schema}.written")), "1 3");
+}

@@ -80,8 +80,7 @@ impl Arena for PostgresArena {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
-        self.shift(i64::try_from(ms).unwrap());
+        self.clock.pass(ms, || self.shift(i64::try_from(ms).unwrap()));
     }
 
     fn restart(&self) {

@@ -1,6 +1,6 @@
 //! The machine's own clock, with hands that a test can move.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use fencehold_core::Stamp;
@@ -8,20 +8,23 @@ use fencehold_store::clock::{Clock, SystemClock};
 
 #[derive(Debug, Default)]
 pub(crate) struct MovedClock {
-    ahead_ms: AtomicU64,
+    ahead_ms: RwLock<u64>,
 }
 
 impl MovedClock {
-    /// Lets time pass.
-    pub(crate) fn pass(&self, ms: u64) {
-        self.ahead_ms.fetch_add(ms, Ordering::SeqCst);
+    /// Lets time pass, here and wherever `also` does: nobody sees the one without the other.
+    pub(crate) fn pass(&self, ms: u64, also: impl FnOnce()) {
+        let mut ahead_ms = self.ahead_ms.write().unwrap_or_else(PoisonError::into_inner);
+        also();
+        *ahead_ms += ms;
     }
 }
 
 impl Clock for MovedClock {
     fn now(&self) -> Stamp {
+        let ahead_ms = *self.ahead_ms.read().unwrap_or_else(PoisonError::into_inner);
         let Stamp { store_ms, wall_ms } = SystemClock.now();
-        Stamp { store_ms: store_ms + self.ahead_ms.load(Ordering::SeqCst), wall_ms }
+        Stamp { store_ms: store_ms + ahead_ms, wall_ms }
     }
 
     fn real_time_until(&self, until_ms: u64) -> Option<Duration> {

@@ -35,6 +35,11 @@ pub enum Durable {
 impl Cluster {
     /// Makes a server and waits until it answers.
     pub fn start(durable: Durable) -> Self {
+        Self::start_with(durable, |_| Vec::new())
+    }
+
+    /// The same with more settings, which may name files that are put into its folder.
+    pub fn start_with(durable: Durable, more: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let directory = Arc::new(scratch());
         let data = directory.path().join("data");
         let made = as_server("initdb")
@@ -45,13 +50,14 @@ impl Cluster {
             .status();
         assert!(made.unwrap().success(), "a data directory could not be made");
         let port = free_port();
+        let more = more(directory.path());
         let process: Arc<Mutex<Option<Child>>> = Arc::default();
         let (starter, orders) = mpsc::channel::<mpsc::Sender<()>>();
         let (child, place) = (Arc::clone(&process), Arc::clone(&directory));
         // The server dies with the thread that started it, so it is one that stays.
         thread::spawn(move || {
             for started in orders {
-                *locked(&child) = Some(launch(place.path(), port, durable));
+                *locked(&child) = Some(launch(place.path(), port, durable, &more));
                 let _ = started.send(());
             }
         });
@@ -155,8 +161,16 @@ impl Admin {
     }
 }
 
+/// Gives a file to the user who serves.
+pub fn give_to_server(path: &Path) {
+    if rustix::process::geteuid().is_root() {
+        let given = Command::new("chown").arg(SERVES).arg(path).status().unwrap();
+        assert!(given.success(), "there is no user {SERVES}: `cargo xtask servers` installs PostgreSQL");
+    }
+}
+
 /// A program of PostgreSQL's, as a user that it accepts.
-fn as_server(program: &str) -> Command {
+pub fn as_server(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
     if rustix::process::geteuid().is_root() {
@@ -187,7 +201,7 @@ fn programs() -> PathBuf {
     newest.join("bin")
 }
 
-fn launch(directory: &Path, port: u16, durable: Durable) -> Child {
+fn launch(directory: &Path, port: u16, durable: Durable, more: &[String]) -> Child {
     let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
     let mut server = as_server("postgres");
     server.arg("-D").arg(directory.join("data")).args(["-p", &port.to_string()]);
@@ -199,6 +213,7 @@ fn launch(directory: &Path, port: u16, durable: Durable) -> Child {
     set("max_connections=500");
     set("shared_buffers=64MB");
     set("deadlock_timeout=100ms");
+    more.iter().for_each(|setting| set(setting));
     if durable == Durable::No {
         set("fsync=off");
         set("synchronous_commit=off");
@@ -227,10 +242,7 @@ fn scratch() -> tempfile::TempDir {
     }
     let prefix = format!("{NAME}{}-", std::process::id());
     let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap();
-    if rustix::process::geteuid().is_root() {
-        let given = Command::new("chown").arg(SERVES).arg(directory.path()).status().unwrap();
-        assert!(given.success(), "there is no user {SERVES}: `cargo xtask servers` installs PostgreSQL");
-    }
+    give_to_server(directory.path());
     directory
 }
 

@@ -182,6 +182,62 @@ fn r13_the_same_hold_id_sent_twice_gets_one_lease() {
 }
 
 #[test]
+fn r14_one_whose_process_has_died_is_passed_over() {
+    with_calls(|arena, calls| {
+        let (a, dead, b) = (Session::new(), Session::new(), Session::new());
+        let schema = &arena.schema;
+        let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        let party = |session: &Session| session.value(&format!("SELECT {schema}.party_lives(NULL)"));
+        let wait = |session: &Session, hold: u8, owner: &str| {
+            let party = party(session);
+            let waiting = calls.acquire("k", hold, owner).replace(
+                "NULL, 0, 0, 0::smallint, NULL, NULL, NULL",
+                &format!("NULL, 60000, 0, 0::smallint, NULL, NULL, {party}"),
+            );
+            (party, json_of(&session.value(&waiting))["Waiting"]["id"].as_u64().unwrap())
+        };
+        let (gone, _) = wait(&dead, 2, "D");
+        let (_, waiter) = wait(&b, 3, "B");
+        // Nothing was heard of it for longer than it is believed.
+        dead.value(&format!("UPDATE {schema}.party SET alive_until = clock_timestamp() WHERE id = {gone}"));
+        a.value(&calls.release("k", 1, token));
+        assert_eq!(a.value(&calls.holder("k")), "B");
+        let answer = json_of(&b.value(&format!("SELECT {schema}.lease_look({waiter}, 60000)")));
+        assert_eq!(answer["Ok"]["grant"]["token"], token + 1, "nobody was granted it in between");
+    });
+}
+
+#[test]
+fn a_waiter_for_two_keys_that_come_free_at_once_is_granted_one() {
+    with_calls(|arena, calls| {
+        let (a, b, waiter) = (Session::new(), Session::new(), Session::new());
+        let schema = &arena.schema;
+        let one = token_of(&a.value(&calls.acquire("one", 1, "A")));
+        let two = token_of(&b.value(&calls.acquire("two", 2, "B")));
+        let party = waiter.value(&format!("SELECT {schema}.party_lives(NULL)"));
+        waiter.value(
+            &calls
+                .acquire("one", 3, "W")
+                .replace("ARRAY['one']", "ARRAY['one', 'two']")
+                .replace(
+                    "NULL, 0, 0, 0::smallint, NULL, NULL, NULL",
+                    &format!("NULL, 60000, 0, 0::smallint, NULL, NULL, {party}"),
+                ),
+        );
+        a.value("BEGIN");
+        a.value(&calls.release("one", 1, one));
+        // It has been granted the one, uncommitted: whoever frees the other waits to see.
+        let releasing = b.run_blocked_by(&a, &calls.release("two", 2, two));
+        a.value("COMMIT");
+        releasing.end().1.unwrap();
+        assert_eq!(
+            (waiter.value(&calls.holder("one")), waiter.value(&calls.holder("two"))),
+            ("W".into(), String::new())
+        );
+    });
+}
+
+#[test]
 fn r28_two_claimers_and_a_sweep_make_one_holder_and_one_token() {
     with_calls(|arena, calls| {
         let (a, b, c, sweeper) = (Session::new(), Session::new(), Session::new(), Session::new());

@@ -6,11 +6,14 @@ mod arena;
 mod clock;
 mod clock_set;
 mod cluster;
+mod faults;
 mod fences;
 mod interleaved;
 mod lost_answer;
 mod python;
+mod restored;
 mod schema;
+mod secure;
 mod session;
 
 use std::sync::OnceLock;

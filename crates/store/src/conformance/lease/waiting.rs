@@ -239,7 +239,10 @@ pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Ground) -> Verdic
         if served == HISTORY_MAX + 3 {
             let age_ms = 10 * (served as u64 + 1);
             again = Some(g.start(AcquireRequest { hold_age_ms: age_ms, ..request.clone() }));
-            until("the later sending in line", || first.answered().is_some());
+            until("the later sending in line", || {
+                g.status();
+                first.answered().is_some()
+            });
         }
     }
     g.release(&holder).expect("a live lease");

@@ -4,6 +4,8 @@ use crate::process;
 
 /// How often everything is run.
 const ROUNDS: usize = 20;
+/// How many sequences of random commands are held against PostgreSQL, after all the rounds.
+const ALIKE_SEQUENCES: &str = "20000";
 /// How often each fault of an etcd cluster happens in one round: 200 times in all.
 const ETCD_ROUNDS: &str = "10";
 
@@ -13,5 +15,6 @@ pub(crate) fn run() -> Result<(), String> {
         let args = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"];
         process::run(process::cargo(&args).env("FENCEHOLD_ETCD_ROUNDS", ETCD_ROUNDS))?;
     }
-    Ok(())
+    let args = ["test", "-p", "fencehold-store", "--all-features", "--test", "postgres", "alike::"];
+    process::run(process::cargo(&args).env("FENCEHOLD_ALIKE_SEQUENCES", ALIKE_SEQUENCES))
 }

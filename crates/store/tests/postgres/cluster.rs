@@ -213,7 +213,9 @@ fn launch(directory: &Path, port: u16, durable: Durable, more: &[String]) -> Chi
     set("max_connections=500");
     set("shared_buffers=64MB");
     set("deadlock_timeout=100ms");
-    more.iter().for_each(|setting| set(setting));
+    for setting in more {
+        set(setting);
+    }
     if durable == Durable::No {
         set("fsync=off");
         set("synchronous_commit=off");

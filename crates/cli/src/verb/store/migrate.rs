@@ -52,10 +52,13 @@ impl Args {
         let explain = |error| Failure::of_store(error, &name);
         let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
         let call = Call::new(context.namespace.clone());
-        let carried_out = if self.dry_run { Ok(Vec::new()) } else { store.migrate(&call).await };
-        let version = store.schema_version(&call).await;
+        let migrating = async {
+            let carried_out = if self.dry_run { Vec::new() } else { store.migrate(&call).await? };
+            Ok((carried_out, store.schema_version(&call).await?))
+        };
+        let migrated = migrating.await;
         store.close().await;
-        let (carried_out, version) = (carried_out.map_err(explain)?, version.map_err(explain)?);
+        let (carried_out, version) = migrated.map_err(explain)?;
         let report =
             Report { schema: url.schema.clone(), found: version.found, known: version.known, carried_out };
         context.output.one(&report, |palette| {

@@ -33,6 +33,8 @@ pub mod object;
 #[doc(hidden)]
 pub mod sim;
 mod url;
+#[cfg(feature = "wire")]
+pub mod wire;
 
 pub use capability::Capabilities;
 pub use error::StoreError;

@@ -15,6 +15,8 @@ mod race;
 mod reconcile;
 mod run;
 mod schedule;
+#[cfg(feature = "server")]
+mod serve;
 mod store;
 mod work;
 
@@ -46,6 +48,8 @@ macro_rules! verbs {
 pub(crate) use verbs;
 
 verbs! { Verb:
+    #[cfg(feature = "server")]
+    Serve = serve,
     Run = run,
     Work = work,
     Lease = lease,

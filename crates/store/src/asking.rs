@@ -58,7 +58,8 @@ macro_rules! asking_store {
             }
 
             fn jobs(&self) -> Option<&dyn $crate::job::JobStore> {
-                Some(self)
+                let jobs: &dyn $crate::job::JobStore = self;
+                self.can().jobs.then_some(jobs)
             }
 
             async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {

@@ -29,6 +29,11 @@ mod locality;
 mod memory;
 #[cfg(feature = "object")]
 pub mod object;
+#[cfg(feature = "remote")]
+pub mod remote;
+mod remote_url;
+#[cfg(any(feature = "object", feature = "remote"))]
+mod runtime;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
@@ -46,4 +51,5 @@ pub use lease::{
 };
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
+pub use remote_url::RemoteUrl;
 pub use url::{StoreUrl, open};

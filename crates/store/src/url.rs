@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::etcd_url::EtcdUrl;
 use crate::lease::LeaseStore;
+use crate::remote_url::RemoteUrl;
 
 /// Which store, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +23,15 @@ pub enum StoreUrl {
     File(PathBuf),
     /// `etcd://HOST,HOST/PREFIX`: in an etcd cluster.
     Etcd(EtcdUrl),
+    /// `http://HOST`, `https://HOST`: behind a Fencehold server.
+    Remote(RemoteUrl),
     /// `s3://`, `gs://`, `az://`: in object storage.
     #[cfg(feature = "object")]
     Object(Box<crate::object::ObjectPlace>),
 }
 
 /// Schemes of the design that this build does not have yet, so that the error can say so.
-const PLANNED: [&str; 3] = ["postgres", "http", "https"];
+const PLANNED: [&str; 1] = ["postgres"];
 
 impl FromStr for StoreUrl {
     type Err = BadInput;
@@ -62,6 +65,7 @@ impl FromStr for StoreUrl {
                 }
                 Ok(StoreUrl::File(path.into()))
             }
+            "http" | "https" => RemoteUrl::parse(scheme == "https", place, options).map(StoreUrl::Remote),
             "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
             #[cfg(feature = "object")]
             "s3" | "gs" | "az" => {
@@ -82,7 +86,7 @@ impl FromStr for StoreUrl {
                 Err(bad(format!("has the scheme {planned}:, which this version does not have yet")))
             }
             _ => Err(bad(format!(
-                "has the unknown scheme {:?}; there are file:DIR, memory:, s3://, gs://, az:// and etcd://",
+                "has the unknown scheme {:?}; there are file:DIR, memory:, s3://, gs://, az://, etcd:// and http(s)://",
                 clip(scheme)
             ))),
         }
@@ -100,6 +104,7 @@ impl fmt::Display for StoreUrl {
             StoreUrl::Memory => f.write_str("memory:"),
             StoreUrl::File(path) => write!(f, "file:{}", path.display()),
             StoreUrl::Etcd(url) => url.fmt(f),
+            StoreUrl::Remote(url) => url.fmt(f),
             #[cfg(feature = "object")]
             StoreUrl::Object(place) => place.fmt(f),
         }
@@ -123,6 +128,13 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
         StoreUrl::Etcd(_) => Err(StoreError::Unsupported {
             store: "etcd:".to_owned(),
             what: "be used: this build lacks the feature `etcd`".to_owned(),
+        }),
+        #[cfg(feature = "remote")]
+        StoreUrl::Remote(url) => Ok(Arc::new(crate::remote::RemoteStore::open(url, clock)?)),
+        #[cfg(not(feature = "remote"))]
+        StoreUrl::Remote(_) => Err(StoreError::Unsupported {
+            store: "http:".to_owned(),
+            what: "be used: this build lacks the feature `remote`".to_owned(),
         }),
         #[cfg(feature = "object")]
         StoreUrl::Object(place) => {

@@ -18,6 +18,9 @@ use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::retry::Retry;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
 
+#[cfg(feature = "remote")]
+pub(crate) use problem::store_error;
+
 /// To the other side of the wire.
 pub trait Across<T> {
     /// The same thing, as the other side has it.
@@ -42,20 +45,20 @@ same! {
     How Notice Renewal EffectState OnDoubt Retry
 }
 
-impl<A: Across<B>, B> Across<Vec<B>> for Vec<A> {
-    fn across(self) -> Vec<B> {
+impl<Here: Across<There>, There> Across<Vec<There>> for Vec<Here> {
+    fn across(self) -> Vec<There> {
         self.into_iter().map(Across::across).collect()
     }
 }
 
-impl<A: Across<B>, B> Across<Option<B>> for Option<A> {
-    fn across(self) -> Option<B> {
+impl<Here: Across<There>, There> Across<Option<There>> for Option<Here> {
+    fn across(self) -> Option<There> {
         self.map(Across::across)
     }
 }
 
-impl<A: Across<B>, B> Across<Box<B>> for Box<A> {
-    fn across(self) -> Box<B> {
+impl<Here: Across<There>, There> Across<Box<There>> for Box<Here> {
+    fn across(self) -> Box<There> {
         Box::new((*self).across())
     }
 }
@@ -111,8 +114,8 @@ impl Across<Vec<(Box<str>, Box<str>)>> for Labels {
 /// The answers to items: carried out, or why not. Both kinds of refusals travel as problems.
 macro_rules! outcome {
     ($($refusal:ty)*) => {
-        $(impl<A: Across<B>, B> Across<Outcome<B>> for Result<A, $refusal> {
-            fn across(self) -> Outcome<B> {
+        $(impl<Here: Across<There>, There> Across<Outcome<There>> for Result<Here, $refusal> {
+            fn across(self) -> Outcome<There> {
                 match self {
                     Ok(done) => Outcome::Ok(done.across()),
                     Err(refusal) => Outcome::Problem(Box::new(refusal.across())),
@@ -120,8 +123,8 @@ macro_rules! outcome {
             }
         }
 
-        impl<A: Across<B>, B> Across<Result<B, $refusal>> for Outcome<A> {
-            fn across(self) -> Result<B, $refusal> {
+        impl<Here: Across<There>, There> Across<Result<There, $refusal>> for Outcome<Here> {
+            fn across(self) -> Result<There, $refusal> {
                 match self {
                     Outcome::Ok(done) => Ok(done.across()),
                     Outcome::Problem(problem) => Err((*problem).across()),

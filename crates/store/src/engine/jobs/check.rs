@@ -215,6 +215,31 @@ pub(super) fn check_word(word: &Word) -> Result<(), BadInput> {
     }
 }
 
+/// Whether an item carries what is to be JSON and is not, or is too much of it: such an item cannot travel as JSON, so it
+/// is refused before it leaves.
+#[cfg(feature = "remote")]
+pub(crate) mod unfit {
+    use super::{
+        BadInput, EFFECT_VALUE_BYTES_MAX, LedgerAct, LedgerEntry, NewJob, PAYLOAD_BYTES_MAX, Report,
+        check_json, check_word,
+    };
+
+    pub(crate) fn job(job: &NewJob) -> Result<(), BadInput> {
+        check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)
+    }
+
+    pub(crate) fn report(report: &Report) -> Result<(), BadInput> {
+        check_word(&report.word)
+    }
+
+    pub(crate) fn entry(entry: &LedgerEntry) -> Result<(), BadInput> {
+        let LedgerAct::Record { value, undo, .. } = &entry.act else { return Ok(()) };
+        check_json("value of the effect", value, EFFECT_VALUE_BYTES_MAX)?;
+        undo.as_ref()
+            .map_or(Ok(()), |undo| check_json("payload of the undo job", &undo.payload, PAYLOAD_BYTES_MAX))
+    }
+}
+
 fn check_begin(request: &BeginRequest) -> Result<(), BadInput> {
     ttl::check(request.ttl_ms, crate::engine::TTL_MS_MIN)?;
     if request.window_ms == 0 || request.window_ms > UNIQUE_WINDOW_MS_MAX {

@@ -104,6 +104,8 @@ kinds! {
     Unsupported = "urn:fencehold:unsupported" 501 "The store cannot do this";
     /// The store could not be reached, and nothing was done.
     Unavailable = "urn:fencehold:unavailable" 503 "The store is unavailable, and nothing was done";
+    /// This server is going away, and nothing was done.
+    Stopping = "urn:fencehold:stopping" 503 "The server is stopping, and nothing was done";
     /// It may have been carried out.
     Unknown = "urn:fencehold:unknown" 504 "The outcome is unknown; sending the same request again is safe";
 }

@@ -36,7 +36,7 @@ impl Stopping {
 }
 
 pub(crate) fn problem() -> Problem {
-    let mut problem = Problem::new(Kind::Unavailable, "the server is stopping; ask again");
+    let mut problem = Problem::new(Kind::Stopping, "the server is stopping; ask again");
     problem.why = Some("the server is stopping".to_owned());
     problem.retry_after_ms = Some(RETRY_AFTER_MS);
     problem

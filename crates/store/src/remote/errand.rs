@@ -88,9 +88,8 @@ impl Errand {
             }
             Fault::Problem(problem) => {
                 match problem.kind {
-                    // Nothing was done, and it may work in a moment.
-                    Kind::Unavailable | Kind::Limited => {}
-                    Kind::Unknown => self.uncertain = true,
+                    // Nothing was done, and it may work in a moment: here, or at this server's successor.
+                    Kind::Stopping | Kind::Limited => {}
                     _ => return Err(store_error(*problem, about)),
                 }
                 pause = pause.max(Duration::from_millis(problem.retry_after_ms.unwrap_or(0)));

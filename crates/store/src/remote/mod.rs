@@ -118,7 +118,8 @@ impl Inner {
         }
     }
 
-    /// A caller left the line. Its request may have been granted in that moment: whether it was is told by its hold id.
+    /// A caller leaves the line: the same request again, for an answer at once, takes its place there. If it was granted
+    /// in that moment, the answer tells so.
     async fn leave(&self, call: &Call, ask: &Ask, claim: Claim) {
         let mut again = ask.aged(0, true);
         again.wait_no_more();
@@ -161,9 +162,10 @@ impl Inner {
         mut sender: oneshot::Sender<Result<Answer, StoreError>>,
     ) {
         let waits = ask.wait_ms() > 0;
+        let mut carrying = std::pin::pin!(self.carry(&call, &ask));
         let answer = tokio::select! {
             biased;
-            answer = self.carry(&call, &ask) => Some(answer),
+            answer = &mut carrying => Some(answer),
             // Only a line is left; what is decided at once is seen through.
             () = sender.closed(), if waits => None,
         };
@@ -173,6 +175,7 @@ impl Inner {
                     self.give_back(&call, claim, answer).await;
                 }
             }
+            // The request that stands in line stays open meanwhile: else this one could take what it finds free.
             (None, Some(claim)) => self.leave(&call, &ask, claim).await,
             (None, None) => {}
         }

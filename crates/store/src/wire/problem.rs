@@ -257,7 +257,7 @@ pub(crate) fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
             cursor: problem.cursor.unwrap_or(0),
             oldest: problem.oldest.unwrap_or(0),
         },
-        Kind::Unavailable | Kind::Limited => StoreError::Unavailable { why },
+        Kind::Unavailable | Kind::Stopping | Kind::Limited => StoreError::Unavailable { why },
         Kind::Unknown => StoreError::Unknown { why },
         _ => StoreError::Unusable { place: what.unwrap_or_else(|| "the server".to_owned()), why },
     }

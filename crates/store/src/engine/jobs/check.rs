@@ -145,10 +145,15 @@ pub(super) fn check_job(job: &NewJob, now: Stamp) -> Result<Option<u64>, BadInpu
         }
         When::After { delay_ms } => now.wall_ms.saturating_add(delay_ms),
     };
-    if run_at_wall_ms > RUN_AT_WALL_MS_MAX {
+    check_run_at(run_at_wall_ms)?;
+    Ok(Some(run_at_wall_ms))
+}
+
+fn check_run_at(wall_ms: u64) -> Result<(), BadInput> {
+    if wall_ms > RUN_AT_WALL_MS_MAX {
         return Err(BadInput::new("run_at", "is after the year 9999"));
     }
-    Ok(Some(run_at_wall_ms))
+    Ok(())
 }
 
 fn check_labels(labels: &[(Box<str>, Box<str>)]) -> Result<(), BadInput> {
@@ -215,16 +220,19 @@ pub(super) fn check_word(word: &Word) -> Result<(), BadInput> {
     }
 }
 
-/// Whether an item carries what is to be JSON and is not, or is too much of it: such an item cannot travel as JSON, so it
-/// is refused before it leaves.
+/// Whether an item cannot travel as JSON: it carries what is to be JSON and is not, or a moment that the calendar does not
+/// have. Such an item is refused before it leaves.
 #[cfg(feature = "remote")]
 pub(crate) mod unfit {
     use super::{
-        BadInput, EFFECT_VALUE_BYTES_MAX, LedgerAct, LedgerEntry, NewJob, PAYLOAD_BYTES_MAX, Report,
-        check_json, check_word,
+        BadInput, EFFECT_VALUE_BYTES_MAX, LedgerAct, LedgerEntry, NewJob, PAYLOAD_BYTES_MAX, Report, When,
+        check_json, check_run_at, check_word,
     };
 
     pub(crate) fn job(job: &NewJob) -> Result<(), BadInput> {
+        if let When::At { wall_ms } = job.when {
+            check_run_at(wall_ms)?;
+        }
         check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)
     }
 

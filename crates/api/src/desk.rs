@@ -242,8 +242,10 @@ wire! {
         /// Who begins.
         pub owner: Owner,
         /// How long the claim or a renewal lasts.
+        #[cfg_attr(feature = "document", schemars(range(min = fencehold_core::limits::TTL_MS_MIN, max = fencehold_core::limits::TTL_MS_MAX)))]
         pub ttl_ms: u64,
         /// For how long the key is remembered.
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::UNIQUE_WINDOW_MS_MAX)))]
         pub window_ms: u64,
         /// What to do when an earlier holder died.
         #[serde(default)]
@@ -312,6 +314,7 @@ wire! {
         pub cursor: Option<u64>,
         /// At most this many jobs.
         #[serde(default = "page")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
         pub limit: usize,
     }
 

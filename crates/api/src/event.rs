@@ -21,9 +21,11 @@ wire! {
         pub prefix: Option<String>,
         /// At most this many.
         #[serde(default = "page")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
         pub limit: usize,
         /// How long to wait for the first one.
         #[serde(default)]
+        #[cfg_attr(feature = "document", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
         pub wait_ms: u64,
     }
 

@@ -112,9 +112,11 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ClaimRequest {
         /// From which queues.
+        #[cfg_attr(feature = "document", schemars(length(min = 1, max = fencehold_core::limits::QUEUES_PER_CLAIM_MAX)))]
         pub queues: Vec<Weighted>,
         /// At most this many.
         #[serde(default = "one")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::JOBS_PER_CALL_MAX)))]
         pub limit: usize,
         /// The hold id of this claim: 128 random bits, made for it alone. A secret. All jobs that it gets are held under it,
         /// each under a token of its own.
@@ -122,9 +124,11 @@ wire! {
         /// Who asks.
         pub owner: Owner,
         /// How long the claim or a renewal lasts.
+        #[cfg_attr(feature = "document", schemars(range(min = fencehold_core::limits::TTL_MS_MIN, max = fencehold_core::limits::TTL_MS_MAX)))]
         pub ttl_ms: u64,
         /// How long to wait for the first job; 0: not at all.
         #[serde(default)]
+        #[cfg_attr(feature = "document", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
         pub wait_ms: u64,
         /// How long this request has waited already, at a server that has since gone.
         #[serde(default)]
@@ -382,6 +386,7 @@ wire! {
         pub job: JobId,
         /// Answer once it has come to its end, or as it stands after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
         pub wait_ms: Option<u64>,
     }
 
@@ -515,6 +520,7 @@ wire! {
         pub cursor: Option<u64>,
         /// At most this many.
         #[serde(default = "page")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
         pub limit: usize,
     }
 

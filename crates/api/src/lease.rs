@@ -15,11 +15,13 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct AcquireRequest {
         /// Any one of these; the first that is free.
+        #[cfg_attr(feature = "document", schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX)))]
         pub keys: Vec<Key>,
         /// The hold id: 128 random bits, made for this acquisition alone. A secret.
         pub hold: HoldId,
         /// How long ago the hold id was made. 0: just now, and it was never sent before; a repeat carries at least 1.
         #[serde(default)]
+        #[cfg_attr(feature = "document", schemars(range(max = fencehold_core::limits::HOLD_AGE_MS_MAX)))]
         pub hold_age_ms: u64,
         /// Who asks.
         pub owner: Owner,
@@ -27,12 +29,14 @@ wire! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub task: Option<Task>,
         /// How long a grant or a renewal lasts.
+        #[cfg_attr(feature = "document", schemars(range(min = fencehold_core::limits::TTL_MS_MIN, max = fencehold_core::limits::TTL_MS_MAX)))]
         pub ttl_ms: u64,
         /// How long it may be held in all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub max_age_ms: Option<u64>,
         /// How long to stand in line; 0: not at all.
         #[serde(default)]
+        #[cfg_attr(feature = "document", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
         pub wait_ms: u64,
         /// How long this request has stood in line already, at a server that has since gone.
         #[serde(default)]
@@ -77,6 +81,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct Holds {
         /// One answer for each, in order.
+        #[cfg_attr(feature = "document", schemars(length(max = fencehold_core::limits::BATCH_MAX)))]
         pub holds: Vec<HoldRef>,
     }
 
@@ -239,6 +244,7 @@ wire! {
         pub cursor: Option<u64>,
         /// At most this many.
         #[serde(default = "page")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
         pub limit: usize,
     }
 
@@ -258,6 +264,7 @@ wire! {
         pub by: Owner,
         /// By how much every counter rises.
         #[serde(default = "advance_by")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1)))]
         pub lift: u64,
     }
 

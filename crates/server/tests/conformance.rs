@@ -37,6 +37,13 @@ impl ServerArena {
         ServerArena { directory, clock: ManualClock::new(), running: Mutex::new(None) }
     }
 
+    /// Moves the server's clock as this one was moved. A server that is yet to start finds it so.
+    fn order(&self, order: &str) {
+        if let Some(running) = &mut *self.running.lock().unwrap() {
+            running.server.order(order);
+        }
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
         let mut running = self.running.lock().unwrap();
         act(running.get_or_insert_with(|| {
@@ -78,13 +85,13 @@ impl Arena for ServerArena {
 
     fn pass(&self, ms: u64) {
         self.clock.pass(ms);
-        self.with(|running| running.server.order(&format!("pass {ms}")));
+        self.order(&format!("pass {ms}"));
     }
 
     fn shift_wall(&self, by_ms: i64) {
         let wall_ms = self.clock.now().wall_ms.saturating_add_signed(by_ms);
         self.clock.set_wall(wall_ms);
-        self.with(|running| running.server.order(&format!("wall {wall_ms}")));
+        self.order(&format!("wall {wall_ms}"));
     }
 
     /// The server is killed; its clients are closed in good order.

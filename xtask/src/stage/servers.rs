@@ -20,8 +20,9 @@ const DEBIAN: &[(&str, &str)] = &[
     ("python3", "python3"),
 ];
 
-/// S3 (moto); and a store that does not keep its preconditions, which the probe must refuse.
-const PYPI: &[&str] = &["moto[s3,server]==5.2.5", "gcp-storage-emulator==2026.7.19"];
+/// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; and a client that makes up
+/// requests from the server's own document.
+const PYPI: &[&str] = &["moto[s3,server]==5.2.5", "gcp-storage-emulator==2026.7.19", "schemathesis==4.32.5"];
 
 /// Azure Blob Storage.
 const NPM: &[&str] = &["azurite@3.35.0"];

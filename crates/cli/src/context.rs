@@ -80,7 +80,7 @@ impl Store {
         self.leases.jobs().ok_or_else(|| {
             let store = self.leases.capabilities().store.to_owned();
             self.explain(StoreError::Unsupported { store, what: "keep jobs".to_owned() })
-                .with_next("Jobs live in file: and memory: stores.")
+                .with_next("Jobs live in file: and memory: stores, and in servers on them.")
         })
     }
 

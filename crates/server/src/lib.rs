@@ -7,6 +7,11 @@
 //! Deliberately absent: rules (the core's) and state of its own. A server can be killed at any moment; whoever asks again,
 //! here or at another server on the same store, gets the same answer.
 
+#![allow(
+    clippy::result_large_err,
+    reason = "a problem is made once a request at most, and is its whole answer"
+)]
+
 pub mod access;
 mod http;
 mod listen;

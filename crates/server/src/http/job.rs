@@ -129,12 +129,10 @@ pub(super) async fn get(asked: Asked, request: JobRequest) -> Answer<JobDetail> 
 pub(super) async fn list(asked: Asked, request: JobsRequest) -> Answer<JobPage> {
     let JobsRequest { queue, kind, state: states, label: labels, owner, payload_contains, cursor, limit } =
         request;
-    let label = |text: String| match text.split_once('=') {
-        Some((name, value)) => Ok((name.into(), value.into())),
-        None => {
-            let bad = BadInput::new("label", format!("{text:?} is not NAME=VALUE"));
-            Err(StoreError::BadInput(bad).across())
-        }
+    let label = |text: String| {
+        let bad = || BadInput::new("label", format!("{text:?} is not NAME=VALUE"));
+        let split = text.split_once('=').map(|(name, value)| (name.into(), value.into()));
+        split.ok_or_else(|| StoreError::BadInput(bad()).across())
     };
     let labels = labels.into_iter().map(label).collect::<Answer<_>>()?;
     let filter = JobFilter { queue, kind, states, labels, owner, payload_contains };

@@ -13,19 +13,33 @@
 )]
 
 pub mod access;
+pub mod audit;
+pub mod config;
 mod http;
+pub mod limit;
 mod listen;
+mod observe;
 mod stopping;
+pub mod systemd;
+pub mod tls;
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use axum::Router;
+use fencehold_core::Namespace;
 use fencehold_store::LeaseStore;
 use fencehold_store::clock::Clock;
 
 use crate::access::Access;
+use crate::limit::{Gate, Limits};
+use crate::observe::{Metrics, Tracer};
 use crate::stopping::Stopping;
+use crate::tls::Tls;
+
+pub use crate::observe::Receiver;
 
 /// A store with a door.
 #[derive(Clone)]
@@ -37,12 +51,60 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) access: Access,
     pub(crate) stopping: Stopping,
+    /// Namespaces that were asked for, for the metrics.
+    pub(crate) seen: RwLock<BTreeSet<Namespace>>,
+    pub(crate) gate: Gate,
+    pub(crate) metrics: Metrics,
+    pub(crate) tracer: Tracer,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) grace: Duration,
+}
+
+/// What a server is like, beyond its store and who may use it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How much of everything.
+    pub limits: Limits,
+    /// Its certificate; `None`: nothing is encrypted.
+    pub tls: Option<Arc<Tls>>,
+    /// How long requests under way may take to end when it stops.
+    pub grace: Duration,
+    /// Where spans go; `None`: none are made.
+    pub traces: Option<Receiver>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { limits: Limits::default(), tls: None, grace: Duration::from_secs(10), traces: None }
+    }
 }
 
 impl Server {
     /// Puts a store behind a door. The store stays open when the server stops.
     pub fn new(store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, access: Access) -> Self {
-        Server(Arc::new(Inner { store, clock, access, stopping: Stopping::default() }))
+        Server::with_options(store, clock, access, Options::default())
+    }
+
+    /// Puts a store behind a door of this make. Must be called on a runtime if spans are to be sent.
+    pub fn with_options(
+        store: Arc<dyn LeaseStore>,
+        clock: Arc<dyn Clock>,
+        access: Access,
+        options: Options,
+    ) -> Self {
+        Server(Arc::new(Inner {
+            store,
+            clock,
+            access,
+            stopping: Stopping::default(),
+            seen: RwLock::default(),
+            gate: Gate::new(options.limits),
+            metrics: Metrics::default(),
+            tracer: options.traces.map(Tracer::start).unwrap_or_default(),
+            tls: options.tls,
+            grace: options.grace,
+        }))
     }
 
     /// All that the server answers, for whoever brings their own way of serving it.

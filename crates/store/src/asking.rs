@@ -4,6 +4,7 @@ use crate::capability::Capabilities;
 use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
 use crate::lease::{Call, RevokeRequest, RevokedLease};
+use crate::measure::Measures;
 
 /// A way to an engine.
 pub(crate) trait Route: Send + Sync {
@@ -11,6 +12,8 @@ pub(crate) trait Route: Send + Sync {
     fn route(&self, call: &Call, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
     /// What the store at the other end can do.
     fn can(&self) -> Capabilities;
+    /// What the engine has measured, where it runs in this process.
+    fn measured(&self) -> Option<&Measures>;
     /// Ends this side's part.
     fn shut(&self) -> impl Future<Output = ()> + Send;
 }
@@ -110,6 +113,10 @@ macro_rules! asking_store {
 
             async fn close(&self) {
                 self.shut().await;
+            }
+
+            fn measures(&self) -> Option<&$crate::measure::Measures> {
+                self.measured()
             }
         }
     };

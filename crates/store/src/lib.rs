@@ -26,6 +26,7 @@ pub mod file;
 pub mod job;
 mod lease;
 mod locality;
+pub mod measure;
 mod memory;
 #[cfg(feature = "object")]
 pub mod object;

@@ -7,34 +7,44 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use fencehold_api::{BODY_BYTES_MAX, Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
-use fencehold_core::BadInput;
+use fencehold_api::{Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_core::{BadInput, Namespace};
 use fencehold_store::wire::Across;
-use fencehold_store::{Call, StoreError};
+use fencehold_store::{Call, LeaseStore, StoreError};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Inner;
-use crate::access::Caller;
+use crate::access::{Caller, Desk};
+use crate::limit::BadBody;
+use crate::observe::Context;
 
 /// How long the store is borne with, unless the caller says otherwise.
 const PATIENCE_MS: u64 = 5_000;
 /// And at most.
 const PATIENCE_MS_MAX: u64 = 60_000;
+/// The header of W3C's trace context.
+const TRACE_HEADER: &str = "traceparent";
 
 /// What a handler works with.
 pub(super) struct Asked {
     pub(super) server: Arc<Inner>,
+    /// The store, as far as this caller may use it.
+    pub(super) store: Box<dyn LeaseStore>,
     pub(super) call: Call,
     pub(super) headers: HeaderMap,
 }
 
 impl Asked {
     /// Of a request that was let in.
-    pub(super) fn new(server: Arc<Inner>, caller: Caller, parts: Parts) -> Result<Self, Problem> {
+    pub(super) fn new(
+        server: Arc<Inner>,
+        (caller, namespace): (Caller, Namespace),
+        parts: Parts,
+    ) -> Result<Self, Problem> {
         let patience_ms = match parts.headers.get(PATIENCE_HEADER) {
             None => PATIENCE_MS,
             Some(value) => value
@@ -44,8 +54,13 @@ impl Asked {
                 .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?
                 .min(PATIENCE_MS_MAX),
         };
-        let call = Call::new(caller.namespace).with_patience_ms(patience_ms);
-        Ok(Asked { server, call, headers: parts.headers })
+        let call = Call::new(namespace).with_patience_ms(patience_ms);
+        let trace = parts
+            .headers
+            .get(TRACE_HEADER)
+            .and_then(|value| Context::parse(value.to_str().ok()?));
+        let store = Box::new(Desk::new(Arc::clone(&server), caller, trace));
+        Ok(Asked { server, store, call, headers: parts.headers })
     }
 
     /// Waits for something in line: until it comes, or the server stops, or (this future is dropped) the caller goes.
@@ -120,10 +135,13 @@ async fn answer<O: Operation, H: Handler<O>>(
 ) -> Answer<O::Answer> {
     let (parts, body) = request.into_parts();
     // First of all: nothing is read for one who may not ask.
-    let caller = server.access.admit(&parts, &O::SPEC)?;
-    let request = match O::SPEC.method {
-        Method::Get => from_query(path, parts.uri.query())?,
-        Method::Post => from_body(&parts.headers, body).await?,
+    let caller = server.admit(&parts, &O::SPEC)?;
+    let (request, _share) = match O::SPEC.method {
+        Method::Get => (from_query(path, parts.uri.query())?, None),
+        Method::Post => {
+            let (request, share) = from_body(&server, &parts.headers, body).await?;
+            (request, Some(share))
+        }
     };
     let asked = Asked::new(server, caller, parts)?;
     handler.handle(asked, request).await
@@ -142,25 +160,38 @@ pub(super) fn from_query<T: DeserializeOwned>(path: &RawPathParams, query: Optio
     serde_html_form::from_str(&fields).map_err(|error| bad(BadInput::new("query", error.to_string())))
 }
 
-async fn from_body<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Answer<T> {
+/// A request that is in the body, with its share of the memory for bodies.
+async fn from_body<T: DeserializeOwned>(
+    server: &Inner,
+    headers: &HeaderMap,
+    body: Body,
+) -> Answer<(T, OwnedSemaphorePermit)> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
         return Err(Problem::new(Kind::NotJson, "send the body as content-type: application/json"));
     }
-    let bytes = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let mut problem = Problem::new(
-                Kind::TooLarge,
-                format!("the body has more than {BODY_BYTES_MAX} bytes; send less at a time"),
-            );
-            problem.limit = u64::try_from(BODY_BYTES_MAX).ok();
-            return Err(problem);
-        }
-        Err(error) => return Err(bad(BadInput::new("body", format!("broke off: {error}")))),
-    };
-    serde_json::from_slice(&bytes).map_err(|error| bad(BadInput::new("body", error.to_string())))
+    let taken = server
+        .gate
+        .bodies
+        .take(headers, body)
+        .await
+        .map_err(|bad_body| match bad_body {
+            BadBody::TooLarge { limit } => {
+                server.metrics.bodies_too_large.add_one();
+                let detail = format!("the body has more than {limit} bytes; send less at a time");
+                let mut problem = Problem::new(Kind::TooLarge, detail);
+                problem.limit = u64::try_from(limit).ok();
+                problem
+            }
+            BadBody::TooSlow => {
+                Problem::new(Kind::Unavailable, "the body did not come in time; nothing was done")
+            }
+            BadBody::Broken => bad(BadInput::new("body", "broke off")),
+        })?;
+    let request = serde_json::from_slice(&taken.bytes);
+    let request = request.map_err(|error| bad(BadInput::new("body", error.to_string())))?;
+    Ok((request, taken.share))
 }
 
 fn bad(input: BadInput) -> Problem {

@@ -17,8 +17,8 @@ use super::answer::{Answer, Asked};
 impl Asked {
     /// The jobs of the store, where it has any.
     pub(super) fn jobs(&self) -> Answer<&dyn JobStore> {
-        self.server.store.jobs().ok_or_else(|| {
-            let store = self.server.store.capabilities().store.to_owned();
+        self.store.jobs().ok_or_else(|| {
+            let store = self.store.capabilities().store.to_owned();
             StoreError::Unsupported { store, what: "keep jobs".to_owned() }.across()
         })
     }

@@ -49,6 +49,7 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
         .into_router()
         .route("/v1/events/stream", get(stream::watch))
         .route("/v1/openapi.json", get(probe::document))
+        .route("/metrics", get(probe::metrics))
         .route("/livez", get(probe::live))
         .route("/readyz", get(probe::ready))
         .method_not_allowed_fallback(probe::bad_method)

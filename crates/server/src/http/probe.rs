@@ -2,16 +2,17 @@
 
 use std::sync::{Arc, LazyLock};
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_api::{Kind, Problem};
 use fencehold_core::Namespace;
 use fencehold_store::Call;
 use fencehold_store::wire::Across;
-use http::{Method, Uri, header};
+use http::{Method, Request, Uri, header};
 
 use super::answer::problem_response;
-use crate::{Inner, stopping};
+use crate::{Inner, observe, stopping};
 
 /// How long the store may take to say that it is there.
 const PATIENCE_MS: u64 = 2_000;
@@ -34,6 +35,22 @@ pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
             problem.retry_after_ms = Across::<Problem>::across(error).retry_after_ms;
             problem_response(&problem)
         }
+    }
+}
+
+/// What the server counts, for whoever may see all of it: queues have names, and belong to somebody.
+pub(super) async fn metrics(State(server): State<Arc<Inner>>, request: Request<Body>) -> Response {
+    let (parts, _) = request.into_parts();
+    match server.identify(&parts) {
+        Ok(caller) if caller.is_operator() => {
+            ([(header::CONTENT_TYPE, observe::CONTENT_TYPE)], observe::render(&server).await).into_response()
+        }
+        Ok(_) => {
+            let detail =
+                "metrics are of all namespaces, and need a token with the scope admin for all of them";
+            problem_response(&Problem::new(Kind::Forbidden, detail))
+        }
+        Err(problem) => problem_response(&problem),
     }
 }
 

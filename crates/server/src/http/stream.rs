@@ -67,7 +67,7 @@ async fn begin(
     request: Request<Body>,
 ) -> Answer<(Asked, Option<u64>, Option<String>, EventPage)> {
     let (parts, _) = request.into_parts();
-    let caller = server.access.admit(&parts, &op::Events::SPEC)?;
+    let caller = server.admit(&parts, &op::Events::SPEC)?;
     let Watch { after, prefix } = from_query(path, parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
@@ -84,7 +84,7 @@ async fn begin(
 
 async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>, wait_ms: u64) -> Answer<EventPage> {
     let request = EventsRequest { after, prefix, limit: PAGE_MAX, wait_ms };
-    let page = asked.in_line(asked.server.store.events(&asked.call, request)).await?;
+    let page = asked.in_line(asked.store.events(&asked.call, request)).await?;
     Ok(page.across())
 }
 

@@ -44,6 +44,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
+use crate::measure::Measures;
 
 #[cfg(feature = "sim")]
 pub(crate) use self::load::{Trust, rebase};
@@ -197,6 +198,10 @@ impl Route for FileStore {
                 None => return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }),
             }
         }
+    }
+
+    fn measured(&self) -> Option<&Measures> {
+        Some(&self.shared.measures)
     }
 
     fn can(&self) -> Capabilities {

@@ -227,6 +227,12 @@ impl Across<Problem> for StoreError {
                 problem.why = Some(why);
                 problem
             }
+            StoreError::Denied { why } => {
+                let mut problem =
+                    Problem::new(Kind::Forbidden, format!("{why}; ask whoever makes the tokens"));
+                problem.why = Some(why);
+                problem
+            }
             StoreError::Unusable { place, why } => {
                 let mut problem = of(Kind::Unusable);
                 (problem.what, problem.why) = (Some(place), Some(why));
@@ -259,6 +265,7 @@ pub(crate) fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
         },
         Kind::Unavailable | Kind::Stopping | Kind::Limited => StoreError::Unavailable { why },
         Kind::Unknown => StoreError::Unknown { why },
+        Kind::Unauthorized | Kind::Forbidden => StoreError::Denied { why },
         _ => StoreError::Unusable { place: what.unwrap_or_else(|| "the server".to_owned()), why },
     }
 }
@@ -345,6 +352,7 @@ mod tests {
             StoreError::CursorTooOld { cursor: 1, oldest: 5 },
             StoreError::Unavailable { why: text() },
             StoreError::Unknown { why: text() },
+            StoreError::Denied { why: text() },
             StoreError::Unusable { place: "file:x".to_owned(), why: text() },
         ] {
             assert_eq!(store_error(through_json(error.clone().across()), None), error);

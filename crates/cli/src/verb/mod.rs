@@ -1,8 +1,12 @@
 //! The verbs: one file each, and one line each in the registry.
 
+#[cfg(feature = "server")]
+mod audit;
 #[cfg(feature = "file")]
 mod bench;
 mod completions;
+#[cfg(feature = "server")]
+mod config;
 mod doctor;
 mod events;
 mod explain;
@@ -18,6 +22,8 @@ mod schedule;
 #[cfg(feature = "server")]
 mod serve;
 mod store;
+#[cfg(feature = "server")]
+mod token;
 mod work;
 
 use crate::failure::Failure;
@@ -60,6 +66,12 @@ verbs! { Verb:
     Explain = explain,
     Reconcile = reconcile,
     Store = store,
+    #[cfg(feature = "server")]
+    Token = token,
+    #[cfg(feature = "server")]
+    Audit = audit,
+    #[cfg(feature = "server")]
+    Config = config,
     Doctor = doctor,
     #[cfg(feature = "file")]
     Bench = bench,
@@ -67,4 +79,15 @@ verbs! { Verb:
     Race = race,
     Completions = completions,
     Man = man,
+}
+
+impl Verb {
+    /// Whether it is a server: it goes on for long, for many at once.
+    pub(crate) fn serves(&self) -> bool {
+        #[cfg(feature = "server")]
+        let serves = matches!(self, Verb::Serve(_));
+        #[cfg(not(feature = "server"))]
+        let serves = false;
+        serves
+    }
 }

@@ -21,7 +21,10 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
 /// Starts a server's logging: by the variable, else by `-v`, else by its settings.
 #[cfg(feature = "server")]
 pub(crate) fn start_server(verbose: u8, settings: &LogSettings) -> Result<(), Failure> {
-    let quiet = settings.level.as_deref().unwrap_or("fencehold=info,fencehold_server=info,fencehold_store=info,warn");
+    let quiet = settings
+        .level
+        .as_deref()
+        .unwrap_or("fencehold=info,fencehold_server=info,fencehold_store=info,warn");
     let lines = lines(filter(verbose, quiet)?);
     match settings.format {
         LogFormat::Json => lines.json().flatten_event(true).init(),

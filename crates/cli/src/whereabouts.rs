@@ -27,15 +27,19 @@ pub(crate) struct Whereabouts {
 impl Whereabouts {
     /// What a server is told: by these pairs of the command line, then the environment, then the file.
     pub(crate) fn told(&self, flags: Vec<(&str, String)>) -> Result<Told, Failure> {
-        let wrong = |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());
+        let wrong =
+            |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());
         let mut told = Told::default();
         let access = self.access.iter().map(|path| ("access", path.display().to_string()));
         told.flags(access.chain(flags)).map_err(wrong)?;
         // What is not UTF-8 is no setting of ours.
         let variables = std::env::vars_os();
-        let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let variables =
+            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         told.variables(variables).map_err(wrong)?;
-        let named = std::env::var_os("FENCEHOLD_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let named = std::env::var_os("FENCEHOLD_CONFIG")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
         if let Some(path) = self.config.clone().or(named) {
             told.file(&path).map_err(wrong)?;
         }

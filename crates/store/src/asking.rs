@@ -13,7 +13,9 @@ pub(crate) trait Route: Send + Sync {
     /// What the store at the other end can do.
     fn can(&self) -> Capabilities;
     /// What the engine has measured, where it runs in this process.
-    fn measured(&self) -> Option<&Measures>;
+    fn measured(&self) -> Option<&Measures> {
+        None
+    }
     /// Ends this side's part.
     fn shut(&self) -> impl Future<Output = ()> + Send;
 }

@@ -44,7 +44,11 @@ impl Args {
         filter.since_wall_ms = self.since.map(|ms| now_wall_ms.saturating_sub(ms));
         filter.namespace = self.only_namespace.then(|| context.namespace.clone());
         filter.limit = Some(self.limit);
-        let rows = self.whereabouts.book(context)?.audit(&filter).map_err(|error| unusable(&error))?;
+        let rows = self
+            .whereabouts
+            .book(context)?
+            .audit(&filter)
+            .map_err(|error| unusable(&error))?;
         context.output.many(&rows, "nothing was done with force", || table(&rows))?;
         Ok(DONE)
     }

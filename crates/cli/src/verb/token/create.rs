@@ -55,7 +55,9 @@ struct Created<'a> {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let odd = self.name.is_empty() || self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control);
+        let odd = self.name.is_empty()
+            || self.name.len() > NAME_BYTES_MAX
+            || self.name.chars().any(char::is_control);
         if odd {
             let what = format!("the name must have 1 to {NAME_BYTES_MAX} bytes, and no control characters");
             return Err(Failure::new(Exit::Usage, what));
@@ -74,7 +76,8 @@ impl Args {
             .map_err(|error| Failure::new(Exit::Failed, format!("no randomness can be had: {error}")))?;
         let bearer = Bearer::from_random(bits);
         let mut book = self.whereabouts.book(context)?;
-        book.create(&bearer, &new, "this machine", now_wall_ms).map_err(|error| unusable(&error))?;
+        book.create(&bearer, &new, "this machine", now_wall_ms)
+            .map_err(|error| unusable(&error))?;
         let namespace = new.namespace.as_ref().map(fencehold_core::Namespace::as_str);
         let created = Created {
             id: bearer.id.to_string(),
@@ -85,8 +88,11 @@ impl Args {
             expires_wall_ms: new.expires_wall_ms,
         };
         context.output.one(&created, |_| created.token.clone())?;
-        let ends = new.expires_wall_ms.map_or_else(|| "has no end".to_owned(), |end| format!("ends {}", utc(end)));
-        let whose = namespace.map_or_else(|| "every namespace".to_owned(), |name| format!("the namespace {name}"));
+        let ends = new
+            .expires_wall_ms
+            .map_or_else(|| "has no end".to_owned(), |end| format!("ends {}", utc(end)));
+        let whose =
+            namespace.map_or_else(|| "every namespace".to_owned(), |name| format!("the namespace {name}"));
         crate::output::note(&format!(
             "token {} ({}) is for {whose}, may {}, and {ends}; it is not shown again",
             bearer.id, new.name, new.scopes

@@ -35,7 +35,9 @@ impl Args {
         let mut book = self.whereabouts.book(context)?;
         let now_wall_ms = SystemClock.now().wall_ms;
         match book.revoke(id, &by, "this machine", self.reason.as_deref(), now_wall_ms) {
-            Ok(true) => crate::output::note(&format!("token {id} is revoked; running servers refuse it within a second")),
+            Ok(true) => crate::output::note(&format!(
+                "token {id} is revoked; running servers refuse it within a second"
+            )),
             Ok(false) => crate::output::note(&format!("token {id} was revoked before")),
             Err(error @ BookError::NoSuchToken(_)) => {
                 let next = format!("`fencehold token ls --all` lists those of {}.", book.path().display());

@@ -196,6 +196,6 @@ fn when_the_server_stops_whoever_waits_is_sent_home_and_what_is_held_stays_held(
     let mut idle = stage.connect();
     drop(stage);
     let said = hear(waits);
-    assert_eq!((said.status, said.kind()), (503, "unavailable"), "{said:?}");
+    assert_eq!((said.status, said.kind()), (503, "stopping"), "{said:?}");
     assert_eq!(idle.read(&mut [0; 10]).unwrap_or(0), 0, "an idle connection is closed");
 }

@@ -2,17 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
+mod plain;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use fencehold_server::access::Access;
-use fencehold_server::{Options, Receiver, Server};
-use fencehold_store::MemoryStore;
+use fencehold_server::{Options, Receiver};
 use fencehold_store::clock::ManualClock;
-use serde_json::{Value, json};
+use plain::{Client, eventually};
+use serde_json::json;
 
 const CALLERS_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLERS_SPAN: &str = "b7ad6b7169203331";
@@ -190,79 +190,12 @@ fn take(stream: TcpStream, into: &Mutex<Vec<Span>>) {
     }
 }
 
-struct Client(SocketAddr);
-
-impl Client {
-    fn post(&self, path: &str, traceparent: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(self.0).unwrap();
-        let body = body.to_string();
-        let trace =
-            if traceparent.is_empty() { String::new() } else { format!("traceparent: {traceparent}\r\n") };
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{trace}content-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-        serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
-    }
-
-    /// Claims the job, letting time pass until it is there to be claimed.
-    fn claim(&self, number: u8, clock: &ManualClock) -> Value {
-        let hold = format!("{number:02x}").repeat(16);
-        let body = json!({ "queues": [{ "queue": "q" }], "hold": hold, "owner": format!("worker-{number}"), "ttl_ms": 1_000 });
-        eventually("the job is ready", || {
-            let claimed = self.post("/v1/jobs/claim", "", &body);
-            let Some(job) = claimed["jobs"].get(0) else {
-                clock.pass(250);
-                return None;
-            };
-            Some(json!({ "job": job["id"], "hold": hold, "token": job["token"], "trace": job["trace"] }))
-        })
-    }
-
-    fn report(&self, claimed: &Value, word: &Value) {
-        let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
-        let said =
-            self.post("/v1/jobs/report", "", &json!({ "reports": [{ "attempt": attempt, "word": word }] }));
-        assert!(said["answers"][0].get("ok").is_some(), "{said}");
-    }
-}
-
 fn serve(otlp: SocketAddr, clock: &ManualClock) -> Client {
-    let clock = clock.clone();
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
-            let store = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
-            let mut options = Options::default();
-            options.traces = Some(Receiver::new(&format!("http://{otlp}"), "shop", [7; 16]).unwrap());
-            let server = Server::with_options(store, Arc::new(clock), Access::default(), options);
-            server.serve(listener, std::future::pending()).await.unwrap();
-        });
-    });
-    Client(told.recv().unwrap())
-}
-
-fn eventually<T>(what: &str, mut seen: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(seen) = seen() {
-            return seen;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "never seen: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    plain::serve(clock, move || {
+        let mut options = Options::default();
+        options.traces = Some(Receiver::new(&format!("http://{otlp}"), "shop", [7; 16]).unwrap());
+        options
+    })
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,7 +25,10 @@ const SCHEMA_VERSION: u32 = 1;
 /// How long one statement waits for another process's.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Refused attempts are many when somebody tries doors; only the latest are kept. What was done is kept for ever.
-const DENIED_KEPT: i64 = 10_000;
+const DENIED_KEPT: i64 = if cfg!(test) { 50 } else { 10_000 };
+
+/// How many entries pass between two times that older denials are forgotten.
+const TRIM_EVERY: i64 = 16;
 
 const VERSION_1: &str = "
 CREATE TABLE tokens (
@@ -130,7 +133,9 @@ impl Book {
     pub fn open(path: &Path) -> Result<Book, BookError> {
         let sorry = |why: &dyn std::fmt::Display| unusable(path, why);
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(|error| sorry(&error))?;
+            // It may be the directory of a store, which is for its user alone too.
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(parent);
+            made.map_err(|error| sorry(&error))?;
         }
         // Before SQLite sees it: a file that it makes would be for everybody to read.
         let made = fs::OpenOptions::new()
@@ -266,7 +271,7 @@ impl Book {
     ) -> Result<i64, BookError> {
         self.change(|connection| {
             let seq = append(connection, entry, outcome, now_wall_ms)?;
-            if outcome == Outcome::Denied {
+            if outcome == Outcome::Denied && seq % TRIM_EVERY == 0 {
                 connection.execute(
                     "DELETE FROM audit WHERE outcome = 'denied' AND seq <= (SELECT seq FROM audit WHERE outcome = 'denied'
                      ORDER BY seq DESC LIMIT 1 OFFSET ?)",
@@ -429,4 +434,98 @@ fn to_sql(number: u64) -> i64 {
 
 fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use fencehold_api::Scope;
+
+    use super::*;
+
+    fn new() -> NewToken {
+        NewToken {
+            name: "n".to_owned(),
+            namespace: None,
+            scopes: [Scope::JobWork].into_iter().collect(),
+            created_by: "me".to_owned(),
+            expires_wall_ms: Some(9),
+        }
+    }
+
+    #[test]
+    fn a_book_is_for_its_user_alone_and_keeps_no_secret() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("below/access.db");
+        let bearer = Bearer::from_random(std::array::from_fn(|at| u8::try_from(at).unwrap() | 0x80));
+        Book::open(&path).unwrap().create(&bearer, &new(), "here", 1).unwrap();
+        let book = Book::open(&path).unwrap();
+        let kept = book.tokens().unwrap();
+        assert_eq!((kept.len(), kept[0].id, kept[0].expires_wall_ms), (1, bearer.id, Some(9)));
+        assert!(kept[0].hash.is(&bearer.hash()));
+        let directory = fs::metadata(place.path().join("below")).unwrap();
+        assert_eq!(directory.permissions().mode() & 0o077, 0, "the directory is for all to read");
+        for name in ["access.db", "access.db-wal", "access.db-shm"] {
+            let file = path.with_file_name(name);
+            assert_eq!(
+                fs::metadata(&file).unwrap().permissions().mode() & 0o077,
+                0,
+                "{name} is for all to read"
+            );
+            let bytes = fs::read(&file).unwrap();
+            let secret = [0x86, 0x87, 0x88, 0x89, 0x8a, 0x8b];
+            assert!(!bytes.windows(6).any(|window| window == secret), "a secret is in {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_book_is_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let foreign = place.path().join("foreign.db");
+        Connection::open(&foreign)
+            .unwrap()
+            .execute_batch("CREATE TABLE theirs (x)")
+            .unwrap();
+        let before = fs::read(&foreign).unwrap();
+        assert!(Book::open(&foreign).unwrap_err().to_string().contains("another program's"));
+        assert_eq!(fs::read(&foreign).unwrap(), before);
+        let newer = place.path().join("newer.db");
+        Book::open(&newer)
+            .unwrap()
+            .connection
+            .execute_batch("PRAGMA user_version = 99")
+            .unwrap();
+        assert!(Book::open(&newer).unwrap_err().to_string().contains("newer Fencehold"));
+        let text = place.path().join("text");
+        fs::write(&text, "not a database, but long enough to be taken for one by its length").unwrap();
+        assert!(Book::open(&text).is_err());
+    }
+
+    #[test]
+    fn a_token_is_revoked_once_and_only_the_latest_denials_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let mut book = Book::open(&place.path().join("access.db")).unwrap();
+        let bearer = Bearer::from_random([5; 38]);
+        book.create(&bearer, &new(), "here", 1).unwrap();
+        assert!(book.revoke(bearer.id, "me", "here", None, 2).unwrap());
+        assert!(!book.revoke(bearer.id, "me", "here", None, 3).unwrap());
+        assert_eq!(book.tokens().unwrap()[0].revoked_wall_ms, Some(2), "the first time stands");
+        let entry = |act| AuditEntry {
+            who: "w".to_owned(),
+            from: "f".to_owned(),
+            namespace: "n".to_owned(),
+            act,
+            target: String::new(),
+            reason: None,
+        };
+        book.connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
+        for _ in 0..DENIED_KEPT + 50 {
+            book.enter(&entry("denied"), Outcome::Denied, 4).unwrap();
+        }
+        let all = book.audit(&AuditFilter::default()).unwrap();
+        let denied = i64::try_from(all.iter().filter(|row| row.outcome == "denied").count()).unwrap();
+        assert!((DENIED_KEPT..DENIED_KEPT + TRIM_EVERY).contains(&denied), "{denied}");
+        assert_eq!(all[0].act, "token create", "what was done is kept for ever");
+    }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -27,8 +27,10 @@ const LOOK_EVERY_MS: u64 = 250;
 const LOOK_EVERY: Duration = Duration::from_millis(LOOK_EVERY_MS);
 /// How many looks pass between two notes of when tokens were used.
 const LOOKS_PER_NOTE: u32 = 40;
-/// How many entries may wait to be written. Who is denied is not waited for, and may be left out when there are more.
+/// How many entries may wait to be written.
 const ENTRIES_WAITING_MAX: usize = 1_024;
+/// And how many of them denials: whoever tries every door must not keep an operator's act from being written down.
+const DENIALS_WAITING_MAX: usize = 64;
 
 /// Why somebody is not let in. What is said of a token is said only to whoever has shown its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -75,6 +77,8 @@ pub struct Keeper {
 struct Known {
     tokens: RwLock<Arc<HashMap<TokenId, Entry>>>,
     trouble: RwLock<Option<String>>,
+    /// Denials that wait to be written.
+    denials: AtomicUsize,
     /// Denials that were left out because there were too many.
     left_out: AtomicU64,
 }
@@ -178,11 +182,17 @@ impl Keeper {
 
     /// Notes that somebody tried what they may not.
     pub fn denied(&self, entry: AuditEntry) {
-        let sent = self
-            .sender()
-            .is_some_and(|sender| sender.try_send(Message::Denied { entry }).is_ok());
+        let one_more = |waiting: usize| (waiting < DENIALS_WAITING_MAX).then_some(waiting + 1);
+        let counted = self.known.denials.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let sent = counted.is_ok()
+            && self
+                .sender()
+                .is_some_and(|sender| sender.try_send(Message::Denied { entry }).is_ok());
         if !sent {
             self.known.left_out.fetch_add(1, Ordering::Relaxed);
+            if counted.is_ok() {
+                self.known.denials.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -284,7 +294,8 @@ impl Work {
             }
             Message::Settle { seq, outcome } => self.complain(|book| book.settle(seq, outcome)),
             Message::Denied { entry } => {
-                self.complain(|book| book.enter(&entry, Outcome::Denied, now_wall_ms).map(drop))
+                self.complain(|book| book.enter(&entry, Outcome::Denied, now_wall_ms).map(drop));
+                self.known.denials.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }

@@ -120,7 +120,7 @@ impl Inner {
         let from = parts.extensions.get::<Connection>().map(|connection| connection.peer.ip());
         self.access.caller(parts, from).map_err(|stranger| {
             self.metrics.strangers.add_one();
-            tracing::info!(from = ?from, "not let in: {stranger}");
+            tracing::debug!(from = ?from, "not let in: {stranger}");
             let kind =
                 if matches!(stranger, Stranger::Closed(_)) { Kind::Unavailable } else { Kind::Unauthorized };
             Problem::new(kind, stranger.to_string())

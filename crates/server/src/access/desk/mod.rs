@@ -186,7 +186,7 @@ impl Desk {
             let force = force.cloned().unwrap_or(Force { target: String::new(), reason: None });
             keeper.denied(self.entry(act, namespace, force));
         }
-        tracing::info!(who = %self.caller.who, from = %self.caller.origin(), act = act.name, %namespace, "denied: {why}");
+        tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), act = act.name, %namespace, "denied: {why}");
         Err(StoreError::Denied { why })
     }
 

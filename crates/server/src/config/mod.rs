@@ -179,7 +179,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("limits.connections", "10000"),
     ("limits.header_time", "20s"),
     ("limits.body_time", "30s"),
-    ("limits.body_bytes", "8388608"),
+    ("limits.body_bytes", "33554432"),
     ("limits.bodies_bytes", "268435456"),
     ("limits.waiting_per_token", "10000"),
     ("limits.requests_per_second", "10000"),

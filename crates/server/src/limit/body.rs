@@ -1,6 +1,7 @@
 //! Bodies: how large one may be, how long it may take, and how much all of them may take up at once.
 //!
 //! A body is read whole before anything is done with it, so its share of memory is taken before its first byte is read.
+//! Small ones have a part of the memory to themselves: whoever sends large ones slowly keeps nobody's renewals waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Memory is counted in pieces of this size.
 const PIECE: usize = 1 << 10;
+/// Up to this size a body is small.
+const SMALL_MAX: usize = 64 << 10;
+/// One part of so many is for small ones alone.
+const SMALL_PART: usize = 4;
 
 /// The memory that bodies share.
 #[derive(Clone, Debug)]
 pub(crate) struct Bodies {
     one_max: usize,
     time_limit: Duration,
-    pieces: Arc<Semaphore>,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
     pieces_max: usize,
 }
 
@@ -48,8 +54,15 @@ pub(crate) struct Taken {
 impl Bodies {
     /// So large each, so long each, so large all together.
     pub(crate) fn new(one_max: usize, time_limit: Duration, all_max: usize) -> Self {
-        let pieces_max = (all_max.max(one_max) / PIECE + 1).min(Semaphore::MAX_PERMITS);
-        Bodies { one_max, time_limit, pieces: Arc::new(Semaphore::new(pieces_max)), pieces_max }
+        let large_max = (all_max.max(one_max) / PIECE + 1).min(Semaphore::MAX_PERMITS / 2);
+        let small_max = large_max / SMALL_PART + SMALL_MAX / PIECE;
+        Bodies {
+            one_max,
+            time_limit,
+            small: Arc::new(Semaphore::new(small_max)),
+            large: Arc::new(Semaphore::new(large_max)),
+            pieces_max: small_max + large_max,
+        }
     }
 
     /// Takes a body whole.
@@ -63,12 +76,10 @@ impl Bodies {
         if length > self.one_max {
             return Err(too_large);
         }
+        let pool = if length <= SMALL_MAX { &self.small } else { &self.large };
         let read = async {
             let pieces = u32::try_from(length.div_ceil(PIECE)).unwrap_or(u32::MAX);
-            let share = Arc::clone(&self.pieces)
-                .acquire_many_owned(pieces)
-                .await
-                .map_err(|_| BadBody::Broken)?;
+            let share = Arc::clone(pool).acquire_many_owned(pieces).await.map_err(|_| BadBody::Broken)?;
             let whole = Limited::new(body, self.one_max).collect().await;
             let whole = whole
                 .map_err(|error| if error.is::<LengthLimitError>() { too_large } else { BadBody::Broken })?;
@@ -81,7 +92,10 @@ impl Bodies {
 
     /// How many bytes are taken up, and how many there are.
     pub(crate) fn used(&self) -> (usize, usize) {
-        ((self.pieces_max - self.pieces.available_permits()) * PIECE, self.pieces_max * PIECE)
+        (
+            (self.pieces_max - self.small.available_permits() - self.large.available_permits()) * PIECE,
+            self.pieces_max * PIECE,
+        )
     }
 }
 
@@ -118,12 +132,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_wait_for_memory_and_not_for_ever() {
-        let bodies = Bodies::new(4 * PIECE, Duration::from_millis(50), 4 * PIECE);
-        let first = bodies.take(&length(4 * PIECE), Body::from(vec![0; 4 * PIECE])).await.unwrap();
+    async fn large_bodies_wait_for_memory_and_not_for_ever_and_small_ones_do_not_wait_for_them() {
+        let large = 2 * SMALL_MAX;
+        let bodies = Bodies::new(large, Duration::from_millis(50), large);
+        let first = bodies.take(&length(large), Body::from(vec![0; large])).await.unwrap();
         assert_eq!(bodies.take(&chunked(), Body::from("x")).await.unwrap_err(), BadBody::TooSlow);
+        assert!(bodies.take(&length(1), Body::from("x")).await.is_ok());
         assert!(bodies.take(&HeaderMap::new(), Body::empty()).await.is_ok(), "nothing takes up nothing");
         drop(first);
         assert!(bodies.take(&chunked(), Body::from("x")).await.is_ok());
+        assert_eq!(bodies.used().0, 0);
     }
 }

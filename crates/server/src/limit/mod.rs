@@ -10,6 +10,8 @@ mod lane;
 mod pace;
 mod seats;
 
+use fencehold_api::BODY_BYTES_MAX;
+
 pub(crate) use body::{BadBody, Bodies};
 pub(crate) use connections::{Admitted, Connections};
 pub(crate) use gate::{Gate, Way};
@@ -51,7 +53,7 @@ impl Default for Limits {
             connections: 10_000,
             header_ms: 20_000,
             body_ms: 30_000,
-            body_bytes: 8 << 20,
+            body_bytes: BODY_BYTES_MAX,
             bodies_bytes: 256 << 20,
             waiting_per_token: 10_000,
             requests_per_second: 10_000,

@@ -12,7 +12,9 @@ use crate::stage::{Stage, acquire, eventually, hear, held, send};
 
 #[test]
 fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
-    let stage = Stage::new();
+    let mut options = Options::default();
+    options.limits.body_bytes = 8_000_000;
+    let stage = Stage::with(options);
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let operator = stage.token(None, &[Scope::Admin]);
     let large = 10_000_000;
@@ -52,6 +54,24 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
         .write_all(format!("{head}content-length: 1000000\r\n\r\n").as_bytes())
         .unwrap();
     assert_eq!(hear(stranger).status, 401, "nothing is read for one who may not ask");
+    stage.acquire(&token, "k", 1, 30_000);
+}
+
+#[test]
+fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    let mut stream = stage.connect();
+    let large = 10_000_000;
+    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    write!(stream, "{head}{}content-length: {large}\r\n\r\n", token.headers()).unwrap();
+    stream.write_all(&vec![b' '; large]).unwrap();
+    let said = hear(stream);
+    assert_eq!((said.status, said.kind()), (400, "bad-input"), "{said:?}");
+    eventually("its memory is free", || {
+        stage.metric(&operator, "fencehold_limit_used{limit=\"body_bytes\"}") < 1.0
+    });
     stage.acquire(&token, "k", 1, 30_000);
 }
 

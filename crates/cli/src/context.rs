@@ -10,6 +10,8 @@ use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
+#[cfg(feature = "server")]
+use crate::place::Chosen;
 use crate::place::Place;
 
 /// How often a request whose outcome is unknown is sent.
@@ -21,6 +23,9 @@ const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
 pub(crate) struct Context {
     pub(crate) namespace: Namespace,
     pub(crate) output: Output,
+    /// How many `-v`.
+    #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only a server starts its logs late"))]
+    pub(crate) verbose: u8,
     store_flag: Option<String>,
 }
 
@@ -36,12 +41,27 @@ impl Context {
             }
             _ => Namespace::default(),
         };
-        Ok(Context { namespace, output: Output::new(global.output), store_flag: global.store })
+        Ok(Context {
+            namespace,
+            output: Output::new(global.output),
+            verbose: global.verbose,
+            store_flag: global.store,
+        })
     }
 
     /// Which store was named.
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         Place::choose(self.store_flag.as_deref())
+    }
+
+    /// Which store was named; where neither a flag nor the environment did, the one that the settings name.
+    #[cfg(feature = "server")]
+    pub(crate) fn place_or(&self, settings: Option<&str>) -> Result<Place, Failure> {
+        match (self.place(), settings) {
+            (Ok(place), Some(url)) if place.chosen == Chosen::Default => Place::named(url),
+            (Err(_), Some(url)) if self.store_flag.is_none() => Place::named(url),
+            (place, _) => place,
+        }
     }
 
     /// The store that `--store` named, if it did.
@@ -80,7 +100,7 @@ impl Store {
         self.leases.jobs().ok_or_else(|| {
             let store = self.leases.capabilities().store.to_owned();
             self.explain(StoreError::Unsupported { store, what: "keep jobs".to_owned() })
-                .with_next("Jobs live in file: and memory: stores.")
+                .with_next("Jobs live in file: and memory: stores, and in servers on them.")
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+#[cfg(feature = "server")]
+use fencehold_server::config::{LogFormat, LogSettings};
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::Exit;
@@ -12,22 +14,50 @@ const LOG_VARIABLE: &str = "FENCEHOLD_LOG";
 
 /// Starts logging: by the variable, which can say most; else by the number of `-v`.
 pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
+    lines(filter(verbose, "error")?).init();
+    Ok(())
+}
+
+/// Starts a server's logging: by the variable, else by `-v`, else by its settings.
+#[cfg(feature = "server")]
+pub(crate) fn start_server(verbose: u8, settings: &LogSettings) -> Result<(), Failure> {
+    let quiet = settings
+        .level
+        .as_deref()
+        .unwrap_or("fencehold=info,fencehold_server=info,fencehold_store=info,warn");
+    let lines = lines(filter(verbose, quiet)?);
+    match settings.format {
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+        _ => lines.init(),
+    }
+    Ok(())
+}
+
+fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
     let by_flags = match verbose {
-        0 => "error",
-        1 => "fencehold=info,fencehold_store=info,warn",
-        2 => "fencehold=debug,fencehold_store=debug,info",
+        0 => quiet,
+        1 => "fencehold=info,fencehold_server=info,fencehold_store=info,warn",
+        2 => "fencehold=debug,fencehold_server=debug,fencehold_store=debug,info",
         _ => "trace",
     };
-    let wanted = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty() && verbose == 0) {
-        Some(value) => value.to_string_lossy().into_owned(),
-        None => by_flags.to_owned(),
+    let said = std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty() && verbose == 0);
+    let (from, wanted) = match said {
+        Some(value) => (LOG_VARIABLE, value.to_string_lossy().into_owned()),
+        None => ("log.level", by_flags.to_owned()),
     };
-    let filter = EnvFilter::try_new(&wanted)
-        .map_err(|error| Failure::new(Exit::Usage, format!("{LOG_VARIABLE}: {error}")))?;
+    EnvFilter::try_new(&wanted).map_err(|error| Failure::new(Exit::Usage, format!("{from}: {error}")))
+}
+
+fn lines(
+    filter: EnvFilter,
+) -> tracing_subscriber::fmt::SubscriberBuilder<
+    tracing_subscriber::fmt::format::DefaultFields,
+    tracing_subscriber::fmt::format::Format,
+    EnvFilter,
+    fn() -> io::Stderr,
+> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(io::stderr as fn() -> io::Stderr)
         .with_ansi(Palette::of(&io::stderr()).has_colours())
-        .init();
-    Ok(())
 }

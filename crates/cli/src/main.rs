@@ -28,6 +28,8 @@ mod process;
 mod shell;
 mod show;
 mod verb;
+#[cfg(feature = "server")]
+mod whereabouts;
 mod work;
 
 use std::process::ExitCode;
@@ -56,10 +58,19 @@ fn act() -> Result<u8, Failure> {
             return Ok(0);
         }
     };
-    logging::start(cli.global.verbose)?;
+    let serves = cli.verb.serves();
+    if !serves {
+        // A server is told by its settings how to log.
+        logging::start(cli.global.verbose)?;
+    }
     let context = context::Context::new(cli.global)?;
-    // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let mut builder = if serves {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Failed, format!("the runtime cannot be started: {error}")))?;

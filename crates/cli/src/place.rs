@@ -25,6 +25,8 @@ pub(crate) struct Place {
 pub(crate) enum Chosen {
     Flag,
     Variable,
+    #[cfg(feature = "server")]
+    Settings,
     Default,
 }
 
@@ -33,6 +35,8 @@ impl fmt::Display for Chosen {
         f.write_str(match self {
             Chosen::Flag => "--store",
             Chosen::Variable => STORE_VARIABLE,
+            #[cfg(feature = "server")]
+            Chosen::Settings => "the server's settings",
             Chosen::Default => "the default",
         })
     }
@@ -42,6 +46,12 @@ impl Place {
     /// Chooses by the flag and the environment of this process.
     pub(crate) fn choose(flag: Option<&str>) -> Result<Self, Failure> {
         Place::choose_from(flag, |name| env::var_os(name))
+    }
+
+    /// The store that a server's settings name.
+    #[cfg(feature = "server")]
+    pub(crate) fn named(url: &str) -> Result<Self, Failure> {
+        Ok(Place { url: url.parse()?, chosen: Chosen::Settings })
     }
 
     fn choose_from(flag: Option<&str>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Failure> {
@@ -55,11 +65,7 @@ impl Place {
             let url = text.parse().map_err(|error: fencehold_core::BadInput| bad(error.to_string()))?;
             return Ok(Place { url, chosen: Chosen::Variable });
         }
-        // The XDG rules: a relative path there is invalid, and is to be ignored.
-        let absolute = |name: &str| set(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state =
-            absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-        let Some(state) = state else {
+        let Some(state) = state_directory_from(variable) else {
             return Err(Failure::new(
                 Exit::Usage,
                 "no store was named, and without HOME there is no default",
@@ -67,7 +73,7 @@ impl Place {
             .with_next(format!("Name one with --store file:DIR or {STORE_VARIABLE}.")));
         };
         // Not by way of a text: a directory may have any name.
-        Ok(Place { url: StoreUrl::File(state.join("fencehold")), chosen: Chosen::Default })
+        Ok(Place { url: StoreUrl::File(state), chosen: Chosen::Default })
     }
 
     /// The user's state directory may not exist yet, on a new account. What somebody named is not made up, though.
@@ -79,6 +85,19 @@ impl Place {
                 .with_next(format!("Name another place with --store file:DIR or {STORE_VARIABLE}."))
         })
     }
+}
+
+/// The directory of the user's own in which things are kept that nobody named a place for.
+#[cfg(feature = "server")]
+pub(crate) fn state_directory() -> Option<PathBuf> {
+    state_directory_from(|name| env::var_os(name))
+}
+
+fn state_directory_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // The XDG rules: a relative path there is invalid, and is to be ignored.
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("fencehold"))
 }
 
 #[cfg(test)]

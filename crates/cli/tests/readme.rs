@@ -11,13 +11,17 @@ use std::process::Command;
 
 use support::{Room, Running, Said, eventually, said};
 
-/// The shell lines of a section, without comments and empty lines.
+/// The shell lines of a section's first block, without comments and empty lines.
 fn lines_of(section: &str) -> Vec<String> {
+    lines_of_block(section, 1)
+}
+
+fn lines_of_block(section: &str, nth: usize) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let page = fs::read_to_string(page).unwrap();
     let after = page.split(&format!("\n## {section}\n")).nth(1).expect("the section");
     let within = after.split("\n## ").next().unwrap();
-    let block = within.split("```sh\n").nth(1).expect("a block of shell lines");
+    let block = within.split("```sh\n").nth(nth).expect("a block of shell lines");
     let lines = block.split("\n```").next().unwrap().lines().map(str::trim);
     lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -149,4 +153,69 @@ fn jobs_are_enqueued_and_worked_off_on_nothing_but_a_fresh_directory() {
     );
     assert_eq!(results.out.lines().next(), Some(r#"{"to":"ada@example.org"}"#), "{results:?}");
     assert_eq!(results.out.lines().count(), 3, "{results:?}");
+}
+
+/// A port that nobody listens at. Somebody could take it before the server does; the server then says so and ends.
+#[cfg(feature = "server")]
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
+}
+
+/// The page's own requests, sent by `curl`, to a server at an address of this test's own.
+#[test]
+#[cfg(feature = "server")]
+fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it() {
+    let (room, address) = (furnished(), free_address());
+    let serve = lines_of("From anywhere, over HTTP").remove(0);
+    let words = serve.strip_prefix("cargo run --release -- ").expect("the command that serves");
+    let mut server = Running::start(&mut shell(&room, &format!("exec fencehold {words} --listen {address}")));
+    eventually("a server that is ready", || {
+        said(&mut shell(&room, &format!("curl -sf http://{address}/readyz"))).code == 0
+    });
+    let script = lines_of_block("From anywhere, over HTTP", 2).join("\necho\n");
+    let said = runs_well(&room, &format!("set -e\n{}", script.replace("127.0.0.1:7117", &address)));
+    let answers: Vec<serde_json::Value> =
+        said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let [acquired, renewed, refused, released] = &answers[..] else { panic!("four answers: {said:?}") };
+    assert_eq!((&acquired["key"], &acquired["token"]), (&"reports/daily".into(), &1.into()), "{said:?}");
+    assert_eq!(renewed["answers"][0]["ok"]["token"], 1, "{said:?}");
+    assert_eq!(refused["type"], "urn:fencehold:held", "{said:?}");
+    assert_eq!((&refused["owner"], &refused["task"]), (&"ada".into(), &"run-42".into()), "{said:?}");
+    assert!(refused["expires_in_ms"].as_u64().is_some_and(|ms| ms > 0), "{said:?}");
+    assert_eq!(released["answers"][0]["ok"], 1, "{said:?}");
+    server.send(rustix::process::Signal::TERM);
+    assert_eq!(server.finish().code, 0, "it ends in good order");
+}
+
+/// The command line itself, through the server.
+#[test]
+#[cfg(all(feature = "remote", feature = "server"))]
+fn every_verb_goes_through_a_server_that_the_store_url_names() {
+    let (room, address) = (furnished(), free_address());
+    let mut server = Running::start(&mut shell(&room, &format!("exec fencehold serve --listen {address}")));
+    eventually("a server that is ready", || {
+        said(&mut shell(&room, &format!("curl -sf http://{address}/readyz"))).code == 0
+    });
+    let through = format!("export FENCEHOLD_STORE=http://{address}; set -e; ");
+    let ran =
+        runs_well(&room, &format!("{through} fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'"));
+    assert_eq!(ran.out, "token 1\n");
+    let listed =
+        runs_well(&room, &format!("{through} fencehold lease ls --all -o jsonl; fencehold doctor >&2"));
+    assert!(listed.out.contains("\"k\""), "{listed:?}");
+    let worked = runs_well(
+        &room,
+        &format!(
+            "{through} fencehold job enqueue --queue q --kind w --payload 7; \
+             fencehold work --queue q --until-empty -- ./send-email; fencehold job counts"
+        ),
+    );
+    assert!(worked.out.contains(" completed after "), "{worked:?}");
+    server.child.kill().unwrap();
+    let gone = said(&mut shell(&room, &format!("{through} fencehold lease ls")));
+    assert_eq!(gone.code, 69, "unavailable: {gone:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::error::BadInput;
@@ -11,8 +11,9 @@ use crate::error::BadInput;
 ///
 /// It is a secret: whoever knows it can end the hold. It prints as `HoldId(…)`; [`HoldId::reveal`] is the only
 /// way to its value, so that a leak can be found by searching for one word.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+///
+/// Between machines it travels as those digits; in frames and records of our own, as bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HoldId([u8; 16]);
 
 impl HoldId {
@@ -51,6 +52,41 @@ impl HoldId {
             *bit = high << 4 | low;
         }
         Ok(HoldId(bits))
+    }
+}
+
+impl Serialize for HoldId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            self.reveal().serialize(serializer)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for HoldId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            HoldId::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        } else {
+            Deserialize::deserialize(deserializer).map(HoldId)
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for HoldId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "HoldId".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$" })
     }
 }
 

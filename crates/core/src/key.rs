@@ -40,6 +40,26 @@ macro_rules! text {
             }
         }
 
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": $max,
+                    "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$",
+                })
+            }
+        }
+
         impl TryFrom<String> for $name {
             type Error = $crate::BadInput;
             fn try_from(text: String) -> Result<Self, $crate::BadInput> {

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::TOKEN_MAX;
 
 /// A fencing token: grows with every acquisition of a key, for ever. Gaps are normal.
 ///
 /// Zero is the token of a key that was never held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Token(u64);
 
@@ -39,15 +39,50 @@ impl Token {
     }
 }
 
+impl<'de> Deserialize<'de> for Token {
+    /// What comes from outside, as text, may be anything: a number that JSON cannot carry is no token.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let from_outside = deserializer.is_human_readable();
+        let value = u64::deserialize(deserializer)?;
+        if from_outside && value > TOKEN_MAX {
+            let problem = format!("token {value} is above the largest there can be, {TOKEN_MAX}");
+            return Err(serde::de::Error::custom(problem));
+        }
+        Ok(Token(value))
+    }
+}
+
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Token {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Token".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": TOKEN_MAX })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_json_cannot_carry_is_no_token() {
+        let read = |value: u64| serde_json::from_str::<Token>(&value.to_string());
+        assert_eq!(read(TOKEN_MAX).unwrap(), Token::new(TOKEN_MAX));
+        assert!(read(TOKEN_MAX + 1).unwrap_err().to_string().contains("above the largest"));
+    }
 
     #[test]
     fn a_token_is_refused_at_the_cap_and_never_wraps() {

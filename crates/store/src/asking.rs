@@ -4,6 +4,7 @@ use crate::capability::Capabilities;
 use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
 use crate::lease::{Call, RevokeRequest, RevokedLease};
+use crate::measure::Measures;
 
 /// A way to an engine.
 pub(crate) trait Route: Send + Sync {
@@ -11,6 +12,10 @@ pub(crate) trait Route: Send + Sync {
     fn route(&self, call: &Call, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
     /// What the store at the other end can do.
     fn can(&self) -> Capabilities;
+    /// What the engine has measured, where it runs in this process.
+    fn measured(&self) -> Option<&Measures> {
+        None
+    }
     /// Ends this side's part.
     fn shut(&self) -> impl Future<Output = ()> + Send;
 }
@@ -58,7 +63,8 @@ macro_rules! asking_store {
             }
 
             fn jobs(&self) -> Option<&dyn $crate::job::JobStore> {
-                Some(self)
+                let jobs: &dyn $crate::job::JobStore = self;
+                self.can().jobs.then_some(jobs)
             }
 
             async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
@@ -109,6 +115,10 @@ macro_rules! asking_store {
 
             async fn close(&self) {
                 self.shut().await;
+            }
+
+            fn measures(&self) -> Option<&$crate::measure::Measures> {
+                self.measured()
             }
         }
     };

@@ -65,6 +65,12 @@ pub enum StoreError {
         /// Why not.
         why: String,
     },
+    /// Whoever asks may not do this, or is not known. Asking again in the same way will not help.
+    #[error("not allowed: {why}")]
+    Denied {
+        /// What is missing, and how to get it.
+        why: String,
+    },
 }
 
 impl StoreError {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::capability::Capabilities;
 use crate::error::StoreError;
 use crate::job::JobStore;
+use crate::measure::Measures;
 
 /// A place where leases live.
 ///
@@ -65,6 +66,11 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
 
     /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.
     async fn close(&self);
+
+    /// What the engine behind this handle has measured. `None`: there is none in this process.
+    fn measures(&self) -> Option<&Measures> {
+        None
+    }
 }
 
 /// What every call carries.

@@ -26,16 +26,24 @@ pub mod file;
 pub mod job;
 mod lease;
 mod locality;
+pub mod measure;
 mod memory;
 #[cfg(feature = "object")]
 pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod postgres_url;
+#[cfg(feature = "remote")]
+pub mod remote;
+mod remote_url;
+#[cfg(any(feature = "object", feature = "remote"))]
+mod runtime;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
 mod url;
+#[cfg(feature = "wire")]
+pub mod wire;
 
 pub use capability::Capabilities;
 pub use error::StoreError;
@@ -48,4 +56,5 @@ pub use lease::{
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
 pub use postgres_url::{PostgresTls, PostgresUrl};
+pub use remote_url::RemoteUrl;
 pub use url::{StoreUrl, open};

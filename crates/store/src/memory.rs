@@ -14,28 +14,28 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
+use crate::measure::Measures;
 
 /// A store in this process's memory. It is gone with its last handle.
 #[derive(Debug)]
 pub struct MemoryStore {
     writer: std::sync::Mutex<Option<Writer>>,
     handle: crate::engine::Handle,
+    measures: Arc<Measures>,
 }
 
 impl MemoryStore {
     /// A fresh store on this clock.
     pub fn open(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let writer = Writer::start(
-            "fencehold-memory",
-            clock,
-            Engine::new(),
-            KeepInMemory::default(),
-            false,
-            |_, _, _| {},
-        )
-        .map_err(|error| StoreError::Unavailable { why: format!("no thread could be started: {error}") })?;
+        let engine = Engine::new();
+        let measures = Arc::clone(&engine.measures);
+        let writer =
+            Writer::start("fencehold-memory", clock, engine, KeepInMemory::default(), false, |_, _, _| {})
+                .map_err(|error| StoreError::Unavailable {
+                    why: format!("no thread could be started: {error}"),
+                })?;
         let handle = writer.handle.clone();
-        Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle })
+        Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle, measures })
     }
 }
 
@@ -44,6 +44,10 @@ impl Route for MemoryStore {
         let claim = Claim::of(&ask);
         let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
         answer.unwrap_or_else(|| Err(StoreError::Unavailable { why: "this store was closed".to_owned() }))
+    }
+
+    fn measured(&self) -> Option<&Measures> {
+        Some(&self.measures)
     }
 
     fn can(&self) -> Capabilities {

@@ -12,6 +12,7 @@ use crate::error::StoreError;
 use crate::etcd_url::EtcdUrl;
 use crate::lease::LeaseStore;
 use crate::postgres_url::PostgresUrl;
+use crate::remote_url::RemoteUrl;
 
 /// Which store, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +26,15 @@ pub enum StoreUrl {
     Etcd(EtcdUrl),
     /// `postgres://USER@HOST/DATABASE`: in a PostgreSQL database.
     Postgres(Box<PostgresUrl>),
+    /// `http://HOST`, `https://HOST`: behind a Fencehold server.
+    Remote(RemoteUrl),
     /// `s3://`, `gs://`, `az://`: in object storage.
     #[cfg(feature = "object")]
     Object(Box<crate::object::ObjectPlace>),
 }
 
-/// Schemes of the design that this build does not have yet, so that the error can say so.
-const PLANNED: [&str; 2] = ["http", "https"];
+/// What a store URL can begin with.
+const SCHEMES: &str = "file:DIR, memory:, s3://, gs://, az://, etcd://, postgres:// and http(s)://";
 
 impl FromStr for StoreUrl {
     type Err = BadInput;
@@ -65,6 +68,7 @@ impl FromStr for StoreUrl {
                 }
                 Ok(StoreUrl::File(path.into()))
             }
+            "http" | "https" => RemoteUrl::parse(scheme == "https", place, options).map(StoreUrl::Remote),
             "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
             "postgres" | "postgresql" => {
                 PostgresUrl::parse(place, options).map(|url| StoreUrl::Postgres(Box::new(url)))
@@ -84,13 +88,7 @@ impl FromStr for StoreUrl {
                 Err(bad(format!("has the scheme {scheme}:, and this build lacks the feature `object`")))
             }
             // Nothing after the scheme is repeated: it may contain a password.
-            planned if PLANNED.contains(&planned) => {
-                Err(bad(format!("has the scheme {planned}:, which this version does not have yet")))
-            }
-            _ => Err(bad(format!(
-                "has the unknown scheme {:?}; there are file:DIR, memory:, s3://, gs://, az://, etcd:// and postgres://",
-                clip(scheme)
-            ))),
+            _ => Err(bad(format!("has the unknown scheme {:?}; there are {SCHEMES}", clip(scheme)))),
         }
     }
 }
@@ -107,6 +105,7 @@ impl fmt::Display for StoreUrl {
             StoreUrl::File(path) => write!(f, "file:{}", path.display()),
             StoreUrl::Etcd(url) => url.fmt(f),
             StoreUrl::Postgres(url) => url.fmt(f),
+            StoreUrl::Remote(url) => url.fmt(f),
             #[cfg(feature = "object")]
             StoreUrl::Object(place) => place.fmt(f),
         }
@@ -137,6 +136,13 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
         StoreUrl::Postgres(_) => Err(StoreError::Unsupported {
             store: "postgres:".to_owned(),
             what: "be used: this build lacks the feature `postgres`".to_owned(),
+        }),
+        #[cfg(feature = "remote")]
+        StoreUrl::Remote(url) => Ok(Arc::new(crate::remote::RemoteStore::open(url, clock)?)),
+        #[cfg(not(feature = "remote"))]
+        StoreUrl::Remote(_) => Err(StoreError::Unsupported {
+            store: "http:".to_owned(),
+            what: "be used: this build lacks the feature `remote`".to_owned(),
         }),
         #[cfg(feature = "object")]
         StoreUrl::Object(place) => {

@@ -20,10 +20,14 @@ const DEBIAN: &[(&str, &str)] = &[
     ("python3", "python3"),
 ];
 
-/// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; and what Python people speak to
-/// PostgreSQL with.
-const PYPI: &[&str] =
-    &["moto[s3,server]==5.2.5", "gcp-storage-emulator==2026.7.19", "psycopg[binary]==3.2.13"];
+/// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; what Python people speak to
+/// PostgreSQL with; and a client that makes up requests from the server's own document.
+const PYPI: &[&str] = &[
+    "moto[s3,server]==5.2.5",
+    "gcp-storage-emulator==2026.7.19",
+    "psycopg[binary]==3.2.13",
+    "schemathesis==4.32.5",
+];
 
 /// Azure Blob Storage.
 const NPM: &[&str] = &["azurite@3.35.0"];

@@ -46,6 +46,9 @@ impl Failure {
             StoreError::Full { .. } => {
                 Failure::new(Exit::Unavailable, error.to_string()).with_next("Try again later.")
             }
+            StoreError::Denied { .. } => Failure::new(Exit::Failed, error.to_string()).with_next(
+                "`fencehold token create`, where the server's access file is, makes a token that allows it.",
+            ),
             StoreError::Unsupported { .. } => Failure::new(Exit::Usage, error.to_string()),
             StoreError::CursorTooOld { oldest, .. } => Failure::new(Exit::Failed, error.to_string())
                 .with_next(format!("The oldest that can be read is --after {}.", oldest.saturating_sub(1))),
@@ -88,6 +91,7 @@ impl Failure {
             Error::Unsupported { store, what } => {
                 Failure::of_store(StoreError::Unsupported { store, what }, place)
             }
+            Error::Denied { why } => Failure::of_store(StoreError::Denied { why }, place),
             Error::Full { what, limit } => Failure::of_store(StoreError::Full { what, limit }, place),
             other => Failure::new(Exit::Failed, other.to_string()),
         }

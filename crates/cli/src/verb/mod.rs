@@ -1,8 +1,12 @@
 //! The verbs: one file each, and one line each in the registry.
 
+#[cfg(feature = "server")]
+mod audit;
 #[cfg(feature = "file")]
 mod bench;
 mod completions;
+#[cfg(feature = "server")]
+mod config;
 mod doctor;
 mod events;
 mod explain;
@@ -15,7 +19,11 @@ mod race;
 mod reconcile;
 mod run;
 mod schedule;
+#[cfg(feature = "server")]
+mod serve;
 mod store;
+#[cfg(feature = "server")]
+mod token;
 mod work;
 
 use crate::failure::Failure;
@@ -46,6 +54,8 @@ macro_rules! verbs {
 pub(crate) use verbs;
 
 verbs! { Verb:
+    #[cfg(feature = "server")]
+    Serve = serve,
     Run = run,
     Work = work,
     Lease = lease,
@@ -56,6 +66,12 @@ verbs! { Verb:
     Explain = explain,
     Reconcile = reconcile,
     Store = store,
+    #[cfg(feature = "server")]
+    Token = token,
+    #[cfg(feature = "server")]
+    Audit = audit,
+    #[cfg(feature = "server")]
+    Config = config,
     Doctor = doctor,
     #[cfg(feature = "file")]
     Bench = bench,
@@ -63,4 +79,15 @@ verbs! { Verb:
     Race = race,
     Completions = completions,
     Man = man,
+}
+
+impl Verb {
+    /// Whether it is a server: it goes on for long, for many at once.
+    pub(crate) fn serves(&self) -> bool {
+        #[cfg(feature = "server")]
+        let serves = matches!(self, Verb::Serve(_));
+        #[cfg(not(feature = "server"))]
+        let serves = false;
+        serves
+    }
 }

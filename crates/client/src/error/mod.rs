@@ -104,6 +104,11 @@ pub enum Error {
         /// What it cannot do.
         what: String,
     },
+    /// The server does not know this caller, or does not let it do this. Asking again in the same way will not help.
+    Denied {
+        /// What is missing, and how to get it.
+        why: String,
+    },
     /// A bound of the store is reached.
     Full {
         /// What there is too much of.
@@ -277,6 +282,7 @@ impl From<StoreError> for Error {
             StoreError::Unavailable { why } => Error::Unavailable { why },
             StoreError::Unknown { why } => Error::Unknown { why },
             StoreError::Unusable { place, why } => Error::Unusable { place, why },
+            StoreError::Denied { why } => Error::Denied { why },
             // A kind that this version does not know is safest taken as an outcome that is not known.
             other => Error::Unknown { why: other.to_string() },
         }

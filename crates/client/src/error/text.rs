@@ -61,6 +61,7 @@ impl fmt::Display for Error {
             }
             Error::BadInput(bad) => bad.fmt(f),
             Error::Unsupported { store, what } => write!(f, "the store {store} cannot {what}"),
+            Error::Denied { why } => write!(f, "not allowed: {why}"),
             Error::Full { what, limit } => {
                 write!(f, "{what}: the limit of {limit} is reached; try again later")
             }

@@ -77,6 +77,14 @@ struct Worker {
     stopped: Option<Stopped>,
 }
 
+/// The server through which all work, where they do: it owns the directory, and what is meant for the owner comes to it.
+struct Serving {
+    process: Process,
+    stopped: Option<Instant>,
+    /// How often it was killed while jobs ran.
+    deaths: usize,
+}
+
 struct Stopped {
     since: Instant,
     deed: Deed,
@@ -92,6 +100,7 @@ pub(crate) struct Leader {
     random: Random,
     news: mpsc::Sender<News>,
     workers: Vec<Worker>,
+    server: Option<Serving>,
     started: usize,
     owner_pid: Option<u32>,
     /// What is to be done to the next worker that holds still.
@@ -108,12 +117,13 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    pub(crate) fn new(room: Room, seed: u64, news: mpsc::Sender<News>) -> Self {
+    pub(crate) fn new(room: Room, seed: u64, news: mpsc::Sender<News>, server: Option<Process>) -> Self {
         let mut leader = Leader {
             room,
             random: Random(seed),
             news,
             workers: Vec::new(),
+            server: server.map(|process| Serving { process, stopped: None, deaths: 0 }),
             started: 0,
             owner_pid: None,
             due: None,
@@ -250,12 +260,31 @@ impl Leader {
 
     /// Does it to anybody whom it fits. False: there is none.
     fn befall(&mut self, deed: Deed) -> bool {
+        if deed.is_to_owner() && self.server.is_some() {
+            return self.strike_server(deed);
+        }
         let fitting: Vec<usize> = (0..self.workers.len()).filter(|at| self.fits(*at, deed)).collect();
         if fitting.is_empty() {
             return false;
         }
         let at = self.random.one_of(&fitting);
         self.carry_out(deed, at, None);
+        true
+    }
+
+    /// Kills the server, which comes back at once, or stops it for a while. False: it is stopped already.
+    fn strike_server(&mut self, deed: Deed) -> bool {
+        let Some(server) = self.server.as_mut().filter(|server| server.stopped.is_none()) else {
+            return false;
+        };
+        if deed.is_stop() {
+            server.process.stop();
+            server.stopped = Some(Instant::now());
+        } else {
+            server.process.kill();
+            server.process = server.process.again(&self.room);
+            server.deaths += usize::from(!self.running.is_empty());
+        }
         true
     }
 
@@ -277,6 +306,13 @@ impl Leader {
 
     /// Has those go on whose jobs others have begun, so that they meet them.
     fn wake(&mut self, everybody: bool) {
+        if let Some(server) = &mut self.server
+            && let Some(since) = server.stopped
+            && (everybody || since.elapsed() > 2 * TTL)
+        {
+            server.process.resume();
+            server.stopped = None;
+        }
         for worker in &mut self.workers {
             let Some(stopped) = &worker.stopped else { continue };
             let slept = stopped.since.elapsed();
@@ -311,7 +347,10 @@ impl Leader {
         Tally {
             kills: hits(&[Deed::Kill]),
             stops: hits(&[Deed::Stop, Deed::StopOwner]),
-            owner_deaths: hits(&[Deed::KillOwner]),
+            owner_deaths: match &self.server {
+                Some(server) => server.deaths,
+                None => hits(&[Deed::KillOwner]),
+            },
             stale_writes: self.stale.len(),
         }
     }
@@ -358,6 +397,9 @@ impl Leader {
     pub(crate) fn finish(self) {
         for worker in self.workers {
             worker.process.finish();
+        }
+        if let Some(server) = self.server {
+            server.process.finish();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Eight workers on one directory, killed and stopped while they work, whoever owns the directory among them (P2, P5, P6,
 //! P8, P10): in the end every job is done, and every effect and every line is there once.
 //!
+//! The same through a server that is killed and stopped as they are.
+//!
 //! What is done to whom is drawn from a seed, which is printed; when processes run is the machine's affair. Half of the
 //! trouble comes at any moment, half at a moment that a job holds still for it.
 
@@ -10,13 +12,15 @@
 mod crew;
 mod desk;
 mod leader;
+#[cfg(feature = "remote")]
+mod server;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
-use crew::{Room, Said};
+use crew::{Process, Room, Said};
 use desk::Desk;
 use fencehold::job::{Counts, EffectState, JobState};
 use fencehold::store::file;
@@ -61,15 +65,30 @@ fn seed() -> u64 {
     number_in("FENCEHOLD_CHAOS_SEED").unwrap_or_else(|| u64::from(now.subsec_nanos()))
 }
 
+/// One at a time: each has the machine to itself.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test]
 async fn whatever_dies_or_stalls_every_job_is_done_and_every_effect_and_line_is_there_once() {
+    chaos(|_| None).await;
+}
+
+#[cfg(feature = "remote")]
+#[tokio::test]
+async fn through_a_server_that_dies_and_stalls_too_every_job_is_done_and_every_effect_and_line_is_there_once()
+{
+    chaos(|room| Some(server::start(room))).await;
+}
+
+async fn chaos(server: impl FnOnce(&Room) -> Option<Process>) {
+    let _alone = ALONE.lock().await;
     let (seed, span) = (seed(), Duration::from_secs(number_in("FENCEHOLD_CHAOS_SECONDS").unwrap_or(20)));
     println!("chaos: seed {seed}, {} s", span.as_secs());
     let directory = tempfile::tempdir().unwrap();
     let room = Room::new(directory.path());
     let (news, inbox) = mpsc::channel();
     let calm = Arc::new(AtomicBool::new(false));
-    let mut leader = Leader::new(room.clone(), seed, news.clone());
+    let mut leader = Leader::new(room.clone(), seed, news.clone(), server(&room));
     let desk = Desk::open(room.clone(), Random(!seed), news).await;
     let desk = tokio::spawn(desk.run(Arc::clone(&calm)));
 
@@ -97,6 +116,7 @@ async fn whatever_dies_or_stalls_every_job_is_done_and_every_effect_and_line_is_
 async fn audit(room: &Room, fed: &[JobId]) -> usize {
     let report = file::check(&room.store()).unwrap();
     assert!(report.problems.is_empty() && report.set_aside == 0 && report.jobs == 0, "{report:?}");
+    let _ = std::fs::remove_file(room.address());
     let fh = room.connect("auditor").await;
     let counts = fh.jobs().counts().await.unwrap();
     let mut all_completed = Counts::default();

@@ -52,8 +52,17 @@ impl Room {
         self.path.join("lines")
     }
 
+    /// Where the room's server listens, if it has one.
+    pub fn address(&self) -> PathBuf {
+        self.path.join("address")
+    }
+
+    /// Through the room's server, if it has one.
     pub async fn connect(&self, owner: &str) -> Fencehold {
-        let url = format!("file:{}", self.store().display());
+        let url = match std::fs::read_to_string(self.address()) {
+            Ok(address) => format!("http://{address}"),
+            Err(_) => format!("file:{}", self.store().display()),
+        };
         let connecting = Fencehold::builder().url(url).owner(owner).patience(PATIENCE).connect();
         connecting.await.unwrap()
     }
@@ -106,6 +115,12 @@ fn heard(line: &str) -> Option<Said> {
     Some(Said { what, attempt: (words.next()?.to_owned(), words.next()?.parse().ok()?) })
 }
 
+/// The name and the room of this process; `None`: it runs the tests.
+pub fn this_process() -> Option<(String, Room)> {
+    let name = std::env::var(NAME).ok()?;
+    Some((name, Room::new(Path::new(&std::env::var_os(ROOM)?))))
+}
+
 /// The side of the worker: its place in the room, its fence, and whom it listens to.
 pub struct Post {
     pub name: String,
@@ -117,8 +132,7 @@ pub struct Post {
 impl Post {
     /// `None`: this process is no worker, but runs the tests.
     pub async fn of_this_process() -> Option<Arc<Post>> {
-        let name = std::env::var(NAME).ok()?;
-        let room = Room::new(Path::new(&std::env::var_os(ROOM)?));
+        let (name, room) = this_process()?;
         let (free, freed) = watch::channel(HashSet::new());
         std::thread::spawn(move || {
             for line in std::io::stdin().lines() {
@@ -189,6 +203,7 @@ impl Drop for Work {
 
 /// The side of the test: a process that works.
 pub struct Process {
+    test: String,
     pub name: String,
     child: Child,
     /// `None`: it was told to end.
@@ -212,7 +227,12 @@ impl Process {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.filter_map(|line| heard(&line)).for_each(&mut told);
         });
-        Process { name: name.to_owned(), child, orders: Some(orders) }
+        Process { test: test.to_owned(), name: name.to_owned(), child, orders: Some(orders) }
+    }
+
+    /// The same once more, after its end, with nobody listening to what it says.
+    pub fn again(&self, room: &Room) -> Self {
+        Process::start(&self.test, &self.name, room, drop)
     }
 
     pub fn pid(&self) -> u32 {

@@ -160,6 +160,7 @@ pub enum Outcome {
 
 /// A renewed claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobRenewal {
     /// The same token as before.
     pub token: Token,
@@ -175,6 +176,7 @@ pub struct JobRenewal {
 
 /// What became of a job when its attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reported {
     /// How the job stands now.
     pub state: State,

@@ -133,6 +133,21 @@ impl<'de> Deserialize<'de> for JobId {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for JobId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JobId".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "uuid" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

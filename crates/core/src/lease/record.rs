@@ -46,6 +46,7 @@ pub struct Hold {
 
 /// A contender's request that the holder yield.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Notice {
     /// Who asks.
     pub contender: Owner,
@@ -90,6 +91,7 @@ pub struct Ending {
 
 /// The ways in which a hold can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum How {

@@ -33,7 +33,7 @@ pub(crate) enum Ask {
 
 impl Ask {
     /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn only_reads(&self) -> bool {
         match self {
             Ask::Get(_) | Ask::List(_) | Ask::Events(_) | Ask::Status => true,
@@ -44,7 +44,7 @@ impl Ask {
 
     /// Whether it may be sent again although it may have been carried out: it names what it means by hold id and token.
     /// Force does not: it could strike somebody who came since.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn may_be_repeated(&self) -> bool {
         match self {
             Ask::Revoke { .. } | Ask::Advance { .. } => false,
@@ -54,7 +54,7 @@ impl Ask {
     }
 
     /// How long it may stand in line.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn wait_ms(&self) -> u64 {
         match self {
             Ask::Acquire(request) => request.wait_ms,
@@ -63,7 +63,48 @@ impl Ask {
             _ => 0,
         }
     }
+
+    /// The same question, for an answer at once.
+    #[cfg(feature = "remote")]
+    pub(crate) fn wait_no_more(&mut self) {
+        match self {
+            Ask::Acquire(request) => request.wait_ms = 0,
+            Ask::Events(request) => request.wait_ms = 0,
+            Ask::Job(JobAsk::Claim(request)) => request.wait_ms = 0,
+            Ask::Job(JobAsk::WaitFor(request)) => request.wait_ms = 0,
+            _ => {}
+        }
+    }
+
+    /// The same question, some time later: what it says about time has moved on. A hold id that was never sent stays
+    /// new, and one that may have been received before is never called new.
+    #[cfg(any(feature = "file", feature = "remote"))]
+    pub(crate) fn aged(&self, by_ms: u64, again: bool) -> Ask {
+        let mut ask = self.clone();
+        match &mut ask {
+            Ask::Acquire(request) => {
+                if again || request.hold_age_ms > 0 {
+                    request.hold_age_ms = request.hold_age_ms.saturating_add(by_ms).max(1);
+                }
+                if again {
+                    // It stood in line elsewhere; the way to its first place in line is nobody's doing but its own.
+                    request.waited_before_ms = request.waited_before_ms.saturating_add(by_ms);
+                }
+                if again || by_ms > ON_THE_WAY_MS {
+                    request.wait_ms = request.wait_ms.saturating_sub(by_ms);
+                }
+            }
+            Ask::Events(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
+            Ask::Job(ask) => ask.age(by_ms, again, ON_THE_WAY_MS),
+            _ => {}
+        }
+        ask
+    }
 }
+
+/// How long a question may be on its way before that is taken off the time it has for standing in line.
+#[cfg(any(feature = "file", feature = "remote"))]
+const ON_THE_WAY_MS: u64 = 100;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
@@ -81,4 +122,18 @@ pub(crate) enum Answer {
     Advanced(Advanced),
     Status(StoreStatus),
     Job(JobAnswer),
+}
+
+impl Answer {
+    /// The time on the way to the sending that was answered counts as time in line: the asker counts from its call.
+    #[cfg(any(feature = "file", feature = "remote"))]
+    pub(crate) fn waited_longer(mut self, by_ms: u64) -> Answer {
+        match &mut self {
+            Answer::Acquired(acquired) => acquired.waited_ms = acquired.waited_ms.saturating_add(by_ms),
+            Answer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
+            Answer::Job(answer) => answer.waited_longer(by_ms),
+            _ => {}
+        }
+        self
+    }
 }

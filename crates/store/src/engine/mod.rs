@@ -27,6 +27,8 @@ pub(crate) use check::{check_acquire, check_batch, check_limit, check_prefix};
 pub(crate) use claim::Claim;
 #[cfg(feature = "file")]
 pub(crate) use claim::Unclaimed;
+#[cfg(feature = "remote")]
+pub(crate) use jobs::unfit;
 #[cfg(feature = "file")]
 pub(crate) use jobs::{
     About, Archive, Body, JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, Note, Read, Row,

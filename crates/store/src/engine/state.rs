@@ -1,6 +1,7 @@
 //! The engine's state, and the one way in which a decision changes it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fencehold_core::job::By;
 use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
@@ -15,6 +16,7 @@ use super::table::Table;
 use super::waiters::{Ticket, Waiters, Watchers};
 use super::wheel::Wheel;
 use crate::error::StoreError;
+use crate::measure::Measures;
 
 /// The working state of every lease of a store.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub(crate) struct Engine {
     pub(super) set_aside: u64,
     /// The process and the epoch that serve, where there are such.
     pub(crate) served_by: Option<(u32, u64)>,
+    pub(crate) measures: Arc<Measures>,
     pub(super) batch: Batch,
 }
 
@@ -112,6 +115,7 @@ impl Engine {
             held: 0,
             set_aside: 0,
             served_by: None,
+            measures: Arc::default(),
             batch: Batch::default(),
         }
     }
@@ -150,6 +154,10 @@ impl Engine {
         let Some(slot) = self.table.at(at) else { return Err(Refusal::NotHeld) };
         let standing = Standing { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
         let decision = decide(&standing, &slot.record, command);
+        if let Ok(Outcome::Renewed(_)) = decision.reply {
+            let left_ms = slot.deadline_ms.saturating_sub(now.store_ms);
+            self.measures.renewed(left_ms, u64::from(slot.lasts_ms));
+        }
         // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
         let promises = !matches!(command, Command::Expire) && !seeded!(GrantNotDurable);
         self.carry_out(now, at, decision, promises)
@@ -215,6 +223,7 @@ impl Engine {
     /// Records facts as events.
     pub(super) fn note(&mut self, now: Stamp, space: u32, key: &Key, facts: Vec<Fact>) {
         for fact in facts {
+            self.measures.facts.count(&fact);
             let namespace = self.table.spaces[space as usize].name.clone();
             self.events.add(now.wall_ms, namespace, key.clone(), fact);
         }

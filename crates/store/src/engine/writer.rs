@@ -16,7 +16,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::ask::{Answer, Ask};
 use super::claim::{Claim, Unclaimed};
-use super::keep::{Keep, KeepError};
+use super::keep::{Changes, Keep, KeepError};
 use super::state::{self, Answered, Engine, Granted};
 use super::waiters::Ticket;
 use crate::clock::Clock;
@@ -308,6 +308,7 @@ impl<K: Keep> Work<K> {
             }
         }
         if gathered.size > 0 {
+            self.engine.measures.batch.record(gathered.size as u64);
             self.recent = (self.recent * 3 + gathered.size) / 4;
         }
         gathered
@@ -342,7 +343,7 @@ impl<K: Keep> Work<K> {
             }
             let (mut changes, answers) = self.engine.take_batch(K::KEEPS);
             if !changes.is_empty() {
-                let kept = self.insist(|keep| keep.keep(&mut changes));
+                let kept = self.keep(&mut changes);
                 if !seeded!(AnsweredUnkept) {
                     kept?;
                 }
@@ -363,6 +364,23 @@ impl<K: Keep> Work<K> {
                 self.engine.abandon(now, granted, self.keep.archive());
             }
         }
+    }
+
+    /// Has a batch kept, and notes how long that took.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long the disk took is for people, and decides nothing"
+    )]
+    fn keep(&mut self, changes: &mut Changes) -> Ended {
+        let durable = changes.durable;
+        let started = std::time::Instant::now();
+        let kept = self.insist(|keep| keep.keep(changes));
+        if K::KEEPS && kept.is_ok() {
+            let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let measures = &self.engine.measures;
+            if durable { &measures.synced_us } else { &measures.unsynced_us }.record(took_us);
+        }
+        kept
     }
 
     /// Tries until it is kept, or never will be. Whoever cannot wait that long is told so.

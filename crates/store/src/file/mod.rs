@@ -44,6 +44,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
+use crate::measure::Measures;
 
 #[cfg(feature = "sim")]
 pub(crate) use self::load::{Trust, rebase};
@@ -168,10 +169,10 @@ impl Route for FileStore {
             }
             if let Some(engine) = self.shared.here() {
                 let sent_at_ms = SystemClock.now().store_ms;
-                let aged = aged(&ask, sent_at_ms - asked_at_ms, uncertain);
+                let aged = ask.aged(sent_at_ms - asked_at_ms, uncertain);
                 if let Some(result) = engine.ask(call.namespace.clone(), aged, claim, give_up_ms).await {
                     let result = result.map_err(|error| or_unknown(error, &ask, uncertain));
-                    return result.map(|answer| waited_longer(answer, sent_at_ms - asked_at_ms));
+                    return result.map(|answer| answer.waited_longer(sent_at_ms - asked_at_ms));
                 }
                 uncertain = true;
                 if !ask.may_be_repeated() {
@@ -188,7 +189,7 @@ impl Route for FileStore {
             match told.await {
                 Some(Told::Answer { result, sent_at_ms }) => {
                     return (*result)
-                        .map(|answer| waited_longer(answer, sent_at_ms.saturating_sub(asked_at_ms)));
+                        .map(|answer| answer.waited_longer(sent_at_ms.saturating_sub(asked_at_ms)));
                 }
                 Some(Told::AskHere { uncertain: sent }) => uncertain |= sent,
                 None if uncertain && !ask.only_reads() => {
@@ -197,6 +198,10 @@ impl Route for FileStore {
                 None => return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }),
             }
         }
+    }
+
+    fn measured(&self) -> Option<&Measures> {
+        Some(&self.shared.measures)
     }
 
     fn can(&self) -> Capabilities {
@@ -265,42 +270,4 @@ impl Drop for Telling {
             Err(_) => drop(self.orders.send(Order::Cancel(id))),
         }
     }
-}
-
-/// How long a question may be on its way before that is taken off the time it has for standing in line.
-const ON_THE_WAY_MS: u64 = 100;
-
-/// The same question, some time later: what it says about time has moved on. A hold id that was never sent stays new,
-/// and one that may have been received before is never called new.
-fn aged(ask: &Ask, by_ms: u64, again: bool) -> Ask {
-    let mut ask = ask.clone();
-    match &mut ask {
-        Ask::Acquire(request) => {
-            if again || request.hold_age_ms > 0 {
-                request.hold_age_ms = request.hold_age_ms.saturating_add(by_ms).max(1);
-            }
-            if again {
-                // It stood in line elsewhere; the way to its first place in line is nobody's doing but its own.
-                request.waited_before_ms = request.waited_before_ms.saturating_add(by_ms);
-            }
-            if again || by_ms > ON_THE_WAY_MS {
-                request.wait_ms = request.wait_ms.saturating_sub(by_ms);
-            }
-        }
-        Ask::Events(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
-        Ask::Job(ask) => ask.age(by_ms, again, ON_THE_WAY_MS),
-        _ => {}
-    }
-    ask
-}
-
-/// The time on the way to the sending that was answered counts as time in line: the asker counts from its call.
-fn waited_longer(mut answer: Answer, by_ms: u64) -> Answer {
-    match &mut answer {
-        Answer::Acquired(acquired) => acquired.waited_ms = acquired.waited_ms.saturating_add(by_ms),
-        Answer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
-        Answer::Job(answer) => answer.waited_longer(by_ms),
-        _ => {}
-    }
-    answer
 }

@@ -25,7 +25,6 @@ mod name;
 mod observe;
 mod place;
 mod probe;
-mod runtime;
 mod storage;
 mod take;
 
@@ -45,7 +44,6 @@ use inner::Inner;
 pub use observe::over_after_ms;
 pub use place::{ObjectPlace, Scheme};
 pub use probe::{Check, ProbeReport, Verdict, probe};
-use runtime::Runtime;
 pub use storage::{Storage, probe_place};
 
 use crate::capability::Capabilities;
@@ -55,6 +53,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
+use crate::runtime::Runtime;
 
 /// How long a call may go on after its caller's patience, to say what is known.
 const GRACE: Duration = Duration::from_millis(100);
@@ -115,7 +114,7 @@ impl ObjectStore {
     /// Opens the store that a place names, with credentials as that cloud's tools find them. Unless the place says
     /// otherwise, the storage is probed first: one that lets two writers win is refused. Once a process is enough.
     pub fn open(place: &ObjectPlace, clock: Arc<dyn Clock>, seed: Seed) -> Result<Self, StoreError> {
-        let runtime = Runtime::start()?;
+        let runtime = Runtime::start("fencehold-object")?;
         let cloud = Arc::new(Cloud::open(place)?);
         if place.options.probe {
             let (cas, place) = (Arc::clone(&cloud), place.clone());
@@ -131,7 +130,7 @@ impl ObjectStore {
         clock: Arc<dyn Clock>,
         seed: Seed,
     ) -> Result<Self, StoreError> {
-        Ok(Self::on(cas, place, clock, seed, Runtime::start()?))
+        Ok(Self::on(cas, place, clock, seed, Runtime::start("fencehold-object")?))
     }
 
     fn on(

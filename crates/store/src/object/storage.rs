@@ -10,8 +10,8 @@ use super::cas::{Cas, CasError, Object, Version, Written};
 use super::cloud::Cloud;
 use super::place::ObjectPlace;
 use super::probe::{ProbeReport, once, probe};
-use super::runtime::Runtime;
 use crate::error::StoreError;
+use crate::runtime::Runtime;
 
 /// One of the three clouds, to be used from any executor.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ impl Storage {
     /// Opens a place, with credentials as that cloud's tools find them. Unless the place says otherwise, it is probed
     /// first; once a process is enough. Waits for answers: not to be called from an executor.
     pub fn open(place: &ObjectPlace) -> Result<Self, StoreError> {
-        let storage = Storage { cloud: Arc::new(Cloud::open(place)?), runtime: Runtime::start()? };
+        let storage =
+            Storage { cloud: Arc::new(Cloud::open(place)?), runtime: Runtime::start("fencehold-object")? };
         if place.options.probe {
             let (cloud, place, seed) = (Arc::clone(&storage.cloud), place.clone(), Seed::draw()?);
             storage.runtime.run_blocking(async move { once(&*cloud, &place, seed).await })?;
@@ -44,7 +45,7 @@ impl Storage {
 
 /// Probes a place, whatever this process knows of it. Waits for answers: not to be called from an executor.
 pub fn probe_place(place: &ObjectPlace) -> Result<ProbeReport, StoreError> {
-    let (cloud, runtime, seed) = (Cloud::open(place)?, Runtime::start()?, Seed::draw()?);
+    let (cloud, runtime, seed) = (Cloud::open(place)?, Runtime::start("fencehold-object")?, Seed::draw()?);
     let place = place.clone();
     runtime.run_blocking(async move { probe(&cloud, &place, seed).await })
 }

@@ -47,7 +47,7 @@ impl JobAsk {
 
     /// Whether it may be sent again although it may have been carried out. A person's act may not: the job could have
     /// gone on since.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn may_be_repeated(&self) -> bool {
         match self {
             JobAsk::Act(request) => request.dry_run,
@@ -57,7 +57,7 @@ impl JobAsk {
     }
 
     /// How long it may stand in line.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn wait_ms(&self) -> u64 {
         match self {
             JobAsk::Claim(request) => request.wait_ms,
@@ -67,7 +67,7 @@ impl JobAsk {
     }
 
     /// The same question, some time later.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn age(&mut self, by_ms: u64, again: bool, on_the_way_ms: u64) {
         match self {
             JobAsk::Claim(request) => {
@@ -106,7 +106,7 @@ pub(crate) enum JobAnswer {
 
 impl JobAnswer {
     /// The time on the way counts as time in line.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn waited_longer(&mut self, by_ms: u64) {
         match self {
             JobAnswer::Claimed(claimed) => claimed.waited_ms = claimed.waited_ms.saturating_add(by_ms),

@@ -145,10 +145,15 @@ pub(super) fn check_job(job: &NewJob, now: Stamp) -> Result<Option<u64>, BadInpu
         }
         When::After { delay_ms } => now.wall_ms.saturating_add(delay_ms),
     };
-    if run_at_wall_ms > RUN_AT_WALL_MS_MAX {
+    check_run_at(run_at_wall_ms)?;
+    Ok(Some(run_at_wall_ms))
+}
+
+fn check_run_at(wall_ms: u64) -> Result<(), BadInput> {
+    if wall_ms > RUN_AT_WALL_MS_MAX {
         return Err(BadInput::new("run_at", "is after the year 9999"));
     }
-    Ok(Some(run_at_wall_ms))
+    Ok(())
 }
 
 fn check_labels(labels: &[(Box<str>, Box<str>)]) -> Result<(), BadInput> {
@@ -212,6 +217,34 @@ pub(super) fn check_word(word: &Word) -> Result<(), BadInput> {
         }
         Word::Complete { result: None } | Word::HandBack | Word::Checkpoint { .. } => Ok(()),
         Word::Progress { note } => check_json("progress", note, PROGRESS_BYTES_MAX),
+    }
+}
+
+/// Whether an item cannot travel as JSON: it carries what is to be JSON and is not, or a moment that the calendar does not
+/// have. Such an item is refused before it leaves.
+#[cfg(feature = "remote")]
+pub(crate) mod unfit {
+    use super::{
+        BadInput, EFFECT_VALUE_BYTES_MAX, LedgerAct, LedgerEntry, NewJob, PAYLOAD_BYTES_MAX, Report, When,
+        check_json, check_run_at, check_word,
+    };
+
+    pub(crate) fn job(job: &NewJob) -> Result<(), BadInput> {
+        if let When::At { wall_ms } = job.when {
+            check_run_at(wall_ms)?;
+        }
+        check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)
+    }
+
+    pub(crate) fn report(report: &Report) -> Result<(), BadInput> {
+        check_word(&report.word)
+    }
+
+    pub(crate) fn entry(entry: &LedgerEntry) -> Result<(), BadInput> {
+        let LedgerAct::Record { value, undo, .. } = &entry.act else { return Ok(()) };
+        check_json("value of the effect", value, EFFECT_VALUE_BYTES_MAX)?;
+        undo.as_ref()
+            .map_or(Ok(()), |undo| check_json("payload of the undo job", &undo.payload, PAYLOAD_BYTES_MAX))
     }
 }
 

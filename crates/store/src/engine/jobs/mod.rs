@@ -37,6 +37,8 @@ use hashbrown::HashMap;
 pub(crate) use archive::{About, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, Note, Row, Rows};
 pub(crate) use archive::{Archive, Body, JobChange, MemoryArchive, Read};
 pub(crate) use ask::{JobAnswer, JobAsk};
+#[cfg(feature = "remote")]
+pub(crate) use check::unfit;
 pub(crate) use look::Look;
 
 use self::claim::Claimers;

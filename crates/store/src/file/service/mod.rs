@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::engine::Handle;
 use crate::engine::Unclaimed;
 use crate::error::StoreError;
+use crate::measure::Measures;
 
 pub(super) use self::questions::{Question, Told, or_unknown};
 
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     obstacle: Mutex<String>,
     /// The handle is being closed: whoever waits for another process stops.
     closing: AtomicBool,
+    /// What the engine has measured, whenever it was this process's.
+    pub(super) measures: Arc<Measures>,
 }
 
 impl Shared {

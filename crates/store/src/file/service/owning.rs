@@ -24,7 +24,8 @@ struct Stopped {
 impl Service {
     /// Serves the directory until somebody else does, the disk fails, or the handle is closed.
     pub(super) async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
-        let Ownership { epoch, engine, keep, lock } = ownership;
+        let Ownership { epoch, mut engine, keep, lock } = ownership;
+        engine.measures = Arc::clone(&self.shared.measures);
         let (ended, mut end) = oneshot::channel::<Stopped>();
         let shared = Arc::clone(&self.shared);
         let started = Writer::start(

@@ -7,7 +7,6 @@ use super::{Next, Service, Taken, beat};
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Answer, Claim};
 use crate::error::StoreError;
-use crate::file::aged;
 use crate::file::frame::{FromOwner, ToOwner};
 use crate::file::link::{Link, SILENCE};
 
@@ -129,7 +128,7 @@ impl Service {
         let again = std::mem::replace(&mut question.uncertain, true);
         question.uncertain_before = again;
         pending.sent_at_ms = now_ms;
-        let ask = aged(&question.ask, now_ms.saturating_sub(question.asked_at_ms), again);
+        let ask = question.ask.aged(now_ms.saturating_sub(question.asked_at_ms), again);
         let patience_ms = question.give_up_ms.saturating_sub(now_ms);
         let namespace = question.namespace.clone();
         match link.queue(&ToOwner::Ask { id, namespace, ask: Box::new(ask), patience_ms }) {

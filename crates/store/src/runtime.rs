@@ -11,7 +11,7 @@ use crate::error::StoreError;
 const IDLE_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(super) struct Runtime {
+pub(crate) struct Runtime {
     handle: tokio::runtime::Handle,
     /// Dropped to end the thread.
     stop: Mutex<Option<oneshot::Sender<()>>>,
@@ -20,7 +20,7 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    pub(super) fn start() -> Result<Arc<Self>, StoreError> {
+    pub(crate) fn start(name: &str) -> Result<Arc<Self>, StoreError> {
         let fault = |error: std::io::Error| StoreError::Unavailable {
             why: format!("no thread could be started: {error}"),
         };
@@ -31,7 +31,7 @@ impl Runtime {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         std::thread::Builder::new()
-            .name("fencehold-object".to_owned())
+            .name(name.to_owned())
             .spawn(move || {
                 let _ = runtime.block_on(stopped);
                 // What is still under way is left to itself: its outcome is unknown to everybody.
@@ -42,8 +42,19 @@ impl Runtime {
         Ok(Arc::new(Runtime { handle, stop: Mutex::new(Some(stop)), open }))
     }
 
+    /// Carries something out in the background.
+    #[cfg(feature = "remote")]
+    pub(crate) fn spawn(&self, errand: impl Future<Output = ()> + Send + 'static) {
+        let open = Open::new(&self.open);
+        self.handle.spawn(async move {
+            errand.await;
+            drop(open);
+        });
+    }
+
     /// Carries a call out. If its caller has gone by the time of the answer, `orphaned` is done with it.
-    pub(super) async fn run<T, O>(
+    #[cfg(feature = "object")]
+    pub(crate) async fn run<T, O>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
         orphaned: impl FnOnce(Result<T, StoreError>) -> O + Send + 'static,
@@ -68,7 +79,7 @@ impl Runtime {
     }
 
     /// The same for a caller that can wait.
-    pub(super) fn run_blocking<T: Send + 'static>(
+    pub(crate) fn run_blocking<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -82,7 +93,7 @@ impl Runtime {
     }
 
     /// Waits until nothing is under way, but not for ever.
-    pub(super) async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         let mut open = self.open.subscribe();
         let (done, idle) = oneshot::channel();
         self.handle.spawn(async move {

@@ -1,0 +1,209 @@
+//! The OpenAPI 3.1 document, made from the operations and their types.
+
+use schemars::JsonSchema as _;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::operation::{Visitor, every};
+use crate::{
+    IDEMPOTENCY_HEADER, Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem,
+    Spec,
+};
+
+/// The statuses that every operation can answer with, apart from success.
+const STATUSES: [u16; 8] = [400, 401, 403, 429, 500, 501, 503, 504];
+/// And those of operations with a body.
+const STATUSES_OF_BODIES: [u16; 2] = [413, 415];
+
+/// The OpenAPI document of everything under `/v1`, and of the two probes.
+pub fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut pages = Pages { generator: settings.into_generator(), paths: Map::new() };
+    every(&mut pages);
+    pages.stream();
+    pages.probes();
+    let Pages { mut generator, paths } = pages;
+    generator.subschema_for::<Problem>();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fencehold",
+            "description": "Leases with fencing tokens, and jobs on them. Every request that changes something can safely \
+                be sent again. Keys, queues and jobs live in a namespace, named by a header.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "Needed where the server asks for it." },
+            },
+        },
+        "security": [{}, { "bearer": [] }],
+    })
+}
+
+struct Pages {
+    generator: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+impl Visitor for Pages {
+    fn visit<O: Operation>(&mut self) {
+        let Spec { name, method, path, scope, summary, statuses, .. } = O::SPEC;
+        let mut parameters = self.headers();
+        let mut statuses = [&STATUSES, statuses].concat();
+        let mut page = json!({
+            "operationId": name,
+            "summary": summary,
+            "description": format!("Needs the scope `{scope}` where the server asks for tokens."),
+        });
+        match method {
+            Method::Get => parameters.extend(self.query::<O>(path)),
+            Method::Post => {
+                statuses.extend(STATUSES_OF_BODIES);
+                let schema = self.generator.subschema_for::<O::Request>();
+                page["requestBody"] =
+                    json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+            }
+        }
+        if name == <crate::op::Enqueue as Operation>::SPEC.name {
+            parameters.push(header(
+                IDEMPOTENCY_HEADER,
+                "Jobs without an id get one made from this and their place in the request: the same request makes the \
+                    same jobs.",
+                json!({ "type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$" }),
+            ));
+        }
+        page["parameters"] = parameters.into();
+        let answer = self.generator.subschema_for::<O::Answer>();
+        page["responses"] = self.responses(
+            json!({ "description": "It was carried out.", "content": { "application/json": { "schema": answer } } }),
+            &statuses,
+        );
+        self.add(path, method, page);
+    }
+}
+
+impl Pages {
+    fn add(&mut self, path: &str, method: Method, page: Value) {
+        let method = match method {
+            Method::Get => "get",
+            Method::Post => "post",
+        };
+        let item = self.paths.entry(path).or_insert_with(|| json!({}));
+        item[method] = page;
+    }
+
+    fn headers(&mut self) -> Vec<Value> {
+        let namespace = self.generator.subschema_for::<fencehold_core::Namespace>();
+        vec![
+            header(NAMESPACE_HEADER, "Whose world; `default` if it is missing.", namespace.into()),
+            header(
+                PATIENCE_HEADER,
+                "For how long to bear with a store that cannot be reached.",
+                json!({ "type": "integer", "minimum": 0, "maximum": 60_000 }),
+            ),
+        ]
+    }
+
+    /// The fields of a request that is asked by its path and its query.
+    fn query<O: Operation>(&mut self, path: &str) -> Vec<Value> {
+        let schema = O::Request::json_schema(&mut self.generator).to_value();
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let fields = schema["properties"].as_object().cloned().unwrap_or_default();
+        let parameter = |(name, mut schema): (String, Value)| {
+            let in_path = path.contains(&format!("{{{name}}}"));
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            // A query has no null: what is not known is left out.
+            if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
+                kinds.retain(|kind| kind != "null");
+            }
+            if let Some(any) = schema.get_mut("anyOf").and_then(Value::as_array_mut) {
+                any.retain(|kind| kind["type"] != "null");
+            }
+            json!({
+                "name": name,
+                "in": if in_path { "path" } else { "query" },
+                "required": required.iter().any(|field| field == name.as_str()),
+                "description": description,
+                "schema": schema,
+            })
+        };
+        fields.into_iter().map(parameter).collect()
+    }
+
+    fn responses(&mut self, success: Value, statuses: &[u16]) -> Value {
+        let problem = self.generator.subschema_for::<Problem>();
+        let mut responses = Map::from_iter([("200".to_owned(), success)]);
+        for status in statuses {
+            let kinds: Vec<&str> = Kind::ALL
+                .iter()
+                .filter(|kind| kind.status() == *status)
+                .map(|kind| kind.name())
+                .collect();
+            let mut response = json!({
+                "description": kinds.join(", "),
+                "content": { PROBLEM_TYPE: { "schema": problem } },
+            });
+            if matches!(status, 429 | 503) {
+                response["headers"] = json!({
+                    "retry-after": { "description": "In seconds.", "schema": { "type": "integer", "minimum": 0 } },
+                });
+            }
+            responses.insert(status.to_string(), response);
+        }
+        responses.into()
+    }
+
+    /// Watching has no type of its own: its answer does not end.
+    fn stream(&mut self) {
+        let mut parameters = self.headers();
+        parameters.push(header(
+            "last-event-id",
+            "The cursor to go on from, as browsers send it.",
+            json!({ "type": "integer", "minimum": 0 }),
+        ));
+        let of_the_stream = |parameter: &Value| parameter["name"] == "after" || parameter["name"] == "prefix";
+        let fields = self.query::<crate::op::Events>("").into_iter().filter(of_the_stream);
+        parameters.extend(fields);
+        let schema = json!({ "type": "string" });
+        let success = json!({
+            "description": "Batches of events as they happen, each with the cursor to go on from as its id.",
+            "content": { "text/event-stream": { "schema": schema } },
+        });
+        let page = json!({
+            "operationId": "watch_events",
+            "summary": "Events as they happen, as server-sent events",
+            "description": "Needs the scope `lease:read` where the server asks for tokens.",
+            "parameters": parameters,
+            "responses": self.responses(success, &[&STATUSES[..], &[410]].concat()),
+        });
+        self.add("/v1/events/stream", Method::Get, page);
+    }
+
+    fn probes(&mut self) {
+        for (path, name, summary, statuses) in [
+            ("/livez", "live", "Whether the server runs", &[][..]),
+            ("/readyz", "ready", "Whether the server and its store answer", &[503][..]),
+        ] {
+            let success = json!({
+                "description": "Yes.",
+                "content": { "text/plain": { "schema": { "type": "string" } } },
+            });
+            let page = json!({
+                "operationId": name,
+                "summary": summary,
+                "security": [],
+                "responses": self.responses(success, statuses),
+            });
+            self.add(path, Method::Get, page);
+        }
+    }
+}
+
+fn header(name: &str, description: &str, schema: Value) -> Value {
+    json!({ "name": name, "in": "header", "description": description, "schema": schema })
+}

@@ -1,0 +1,173 @@
+//! Every operation: where it is asked, for what, by whom, and what comes back. The one list: the server's routes, the
+//! remote store's requests and the document are made from it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{EventPage, EventsRequest, Scope, desk, job, lease, wire};
+
+/// How it is asked: what only looks is a `GET` with everything in its query, what changes something is a `POST` with
+/// everything in its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// It only looks.
+    Get,
+    /// It changes something.
+    Post,
+}
+
+/// What there is to know of an operation but its types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spec {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is asked.
+    pub method: Method,
+    /// Where. `{name}` is a part of the path that the request has under this name.
+    pub path: &'static str,
+    /// Which scope it needs.
+    pub scope: Scope,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// The statuses of its own, besides those that every operation can have.
+    pub statuses: &'static [u16],
+}
+
+/// What a type on the wire can do; and, where the document is made, describe itself.
+#[cfg(not(feature = "document"))]
+pub trait Shape: Serialize + DeserializeOwned + Send + 'static {}
+#[cfg(not(feature = "document"))]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Shape for T {}
+
+/// What a type on the wire can do: travel, and describe itself.
+#[cfg(feature = "document")]
+pub trait Shape: Serialize + DeserializeOwned + Send + schemars::JsonSchema + 'static {}
+#[cfg(feature = "document")]
+impl<T: Serialize + DeserializeOwned + Send + schemars::JsonSchema + 'static> Shape for T {}
+
+/// Something that can be asked of the server.
+pub trait Operation: 'static {
+    /// All but its types.
+    const SPEC: Spec;
+    /// What is asked.
+    type Request: Shape;
+    /// What comes back.
+    type Answer: Shape;
+}
+
+wire! {
+    /// A request that says nothing but what it is.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct Nothing {}
+}
+
+macro_rules! operations {
+    ($($(#[doc = $doc:literal])+ $op:ident = $name:literal $method:ident $path:literal $scope:ident
+        ($request:ty) -> $answer:ty, [$($status:literal)*];)*) => {
+        /// The operations, each a type.
+        pub mod op {
+            #[allow(clippy::wildcard_imports, reason = "the list reads better without paths")]
+            use super::*;
+            $(
+                $(#[doc = $doc])+
+                #[derive(Clone, Copy, Debug)]
+                pub struct $op;
+
+                impl Operation for $op {
+                    const SPEC: Spec = Spec {
+                        name: $name,
+                        method: Method::$method,
+                        path: $path,
+                        scope: Scope::$scope,
+                        summary: concat!($($doc),+),
+                        statuses: &[$($status),*],
+                    };
+                    type Request = $request;
+                    type Answer = $answer;
+                }
+            )*
+        }
+
+        /// Does something with every operation.
+        pub trait Visitor {
+            /// With this one.
+            fn visit<O: Operation>(&mut self);
+        }
+
+        /// Shows every operation to a visitor, in the order of the list.
+        pub fn every(visitor: &mut impl Visitor) {
+            $(visitor.visit::<op::$op>();)*
+        }
+
+        /// What there is to know of every operation but its types.
+        pub const ALL: &[Spec] = &[$(<op::$op as Operation>::SPEC),*];
+    };
+}
+
+operations! {
+    /// Take one of some keys, standing in line for up to `wait_ms`
+    Acquire = "acquire_lease" Post "/v1/leases/acquire" LeaseWrite
+        (lease::AcquireRequest) -> lease::Acquired, [409];
+    /// Renew many leases; one answer for each, in order
+    Renew = "renew_leases" Post "/v1/leases/renew" LeaseWrite (lease::Holds) -> lease::Renewed, [];
+    /// Give many leases back; one answer for each, in order
+    Release = "release_leases" Post "/v1/leases/release" LeaseWrite (lease::Holds) -> lease::Released, [];
+    /// End leases by force
+    Revoke = "revoke_leases" Post "/v1/leases/revoke" LeaseRevoke
+        (lease::RevokeRequest) -> lease::RevokedLeases, [409];
+    /// How one key stands
+    GetLease = "get_lease" Get "/v1/lease" LeaseRead (lease::GetRequest) -> lease::LeaseView, [404];
+    /// Keys and how they stand, a page at a time, in no particular order
+    ListLeases = "list_leases" Get "/v1/leases" LeaseRead (lease::ListRequest) -> lease::LeasePage, [];
+    /// What happened after a cursor, waiting for up to `wait_ms` for something to happen
+    Events = "read_events" Get "/v1/events" LeaseRead (EventsRequest) -> EventPage, [410];
+
+    /// What the server's store can do
+    Capabilities = "store_capabilities" Get "/v1/store" LeaseRead (Nothing) -> lease::Capabilities, [];
+    /// Who serves, and how much there is
+    Status = "store_status" Get "/v1/store/status" LeaseRead (Nothing) -> lease::StoreStatus, [];
+    /// After a restore: end every lease and lift every counter
+    Advance = "advance_store" Post "/v1/store/advance" Admin (lease::AdvanceRequest) -> lease::Advanced, [];
+
+    /// Put jobs into their queues; one answer for each, in order
+    Enqueue = "enqueue_jobs" Post "/v1/jobs/enqueue" JobEnqueue
+        (job::EnqueueRequest) -> job::EnqueueAnswer, [];
+    /// Take up to so many jobs, waiting for the first one for up to `wait_ms`
+    Claim = "claim_jobs" Post "/v1/jobs/claim" JobWork (job::ClaimRequest) -> job::Claimed, [409];
+    /// Renew many claims; one answer for each, in order
+    RenewClaims = "renew_claims" Post "/v1/jobs/renew" JobWork (job::Attempts) -> job::RenewedJobs, [];
+    /// What attempts have to say: completed, failed, snoozed, handed back, a checkpoint, progress
+    ReportJobs = "report_jobs" Post "/v1/jobs/report" JobWork (job::ReportRequest) -> job::ReportAnswer, [];
+    /// Announce and record effects; one answer for each, in order
+    WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JobWork (job::LedgerRequest) -> job::LedgerAnswers, [];
+    /// Cancel, retry or delete jobs: some by name, or a page of all that match
+    Act = "act_on_jobs" Post "/v1/jobs/act" JobAdmin (desk::ActRequest) -> desk::Acted, [];
+    /// Everything about one job; with `wait_ms` once it has come to its end
+    GetJob = "get_job" Get "/v1/jobs/{job}" JobEnqueue (job::JobRequest) -> job::JobDetail, [404];
+    /// Jobs, a page at a time, in the order of their arrival
+    ListJobs = "list_jobs" Get "/v1/jobs" JobEnqueue (job::JobsRequest) -> job::JobPage, [];
+
+    /// Every queue: what it does, and how many jobs it has
+    ListQueues = "list_queues" Get "/v1/queues" JobEnqueue (Nothing) -> desk::Queues, [];
+    /// Have a queue hand out its jobs, or stop, or take no new ones
+    SetQueue = "set_queue" Post "/v1/queues/set" JobAdmin (desk::QueueOrder) -> desk::QueueView, [];
+
+    /// Every schedule
+    ListSchedules = "list_schedules" Get "/v1/schedules" JobEnqueue (Nothing) -> desk::Schedules, [];
+    /// Make a schedule, or change it
+    SetSchedule = "set_schedule" Post "/v1/schedules/set" JobAdmin (desk::ScheduleSpec) -> desk::ScheduleView, [];
+    /// Remove a schedule
+    RemoveSchedule = "remove_schedule" Post "/v1/schedules/remove" JobAdmin
+        (desk::RemoveRequest) -> desk::Removed, [];
+
+    /// Begin an operation under its idempotency key, or learn what has become of it
+    Begin = "begin_operation" Post "/v1/operations/begin" JobWork (desk::BeginRequest) -> desk::Began, [409];
+    /// Effects that people should know of
+    ListFindings = "list_findings" Get "/v1/findings" JobEnqueue
+        (desk::FindingsRequest) -> desk::FindingPage, [];
+    /// Say what became of an effect that nobody knew of
+    Resolve = "resolve_finding" Post "/v1/findings/resolve" JobAdmin
+        (desk::ResolveRequest) -> desk::Resolved, [];
+}

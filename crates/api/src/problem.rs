@@ -1,0 +1,230 @@
+//! Every error: RFC 9457, with what a caller needs to go on.
+
+use std::fmt;
+
+use fencehold_core::job::{JobId, Queue, State};
+use fencehold_core::{Key, Owner, Task, Token};
+use serde::{Deserialize, Serialize};
+
+/// Makes the kinds of problems: name on the wire, status, title.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal $status:literal $title:literal;)*) => {
+        /// What kind of problem it is. Stable: programs go by it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
+        }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &[Kind] = &[$(Kind::$kind,)*];
+
+            /// Its name on the wire.
+            pub const fn name(self) -> &'static str {
+                match self { $(Kind::$kind => $name,)* }
+            }
+
+            /// The status of an answer that is nothing but this problem.
+            pub const fn status(self) -> u16 {
+                match self { $(Kind::$kind => $status,)* }
+            }
+
+            /// What it is, for people, always in the same words.
+            pub const fn title(self) -> &'static str {
+                match self { $(Kind::$kind => $title,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The request can never succeed as it stands.
+    BadInput = "urn:fencehold:bad-input" 400 "The request cannot be carried out as it stands";
+    /// The caller did not say who it is, or not rightly.
+    Unauthorized = "urn:fencehold:unauthorized" 401 "A valid token of access is needed";
+    /// The caller may not do this.
+    Forbidden = "urn:fencehold:forbidden" 403 "This token of access does not allow it";
+    /// There is no such path.
+    NoSuchPath = "urn:fencehold:no-such-path" 404 "There is nothing at this path";
+    /// Nothing is kept of this key.
+    NoSuchKey = "urn:fencehold:no-such-key" 404 "Nothing is kept of this key";
+    /// There is no such job.
+    NoSuchJob = "urn:fencehold:no-such-job" 404 "There is no such job";
+    /// The path takes other methods.
+    BadMethod = "urn:fencehold:bad-method" 405 "This path takes other methods";
+    /// Somebody else holds the key.
+    Held = "urn:fencehold:held" 409 "Somebody else holds the key";
+    /// This hold id has had its lease.
+    Ended = "urn:fencehold:ended" 409 "This hold id has had its lease, and that is over";
+    /// The hold is over, or somebody else's.
+    Lost = "urn:fencehold:lost" 409 "The hold is over";
+    /// The token is right and the hold id is not.
+    WrongHold = "urn:fencehold:wrong-hold" 409 "The hold id is not the holder's";
+    /// Nobody holds the key.
+    NotHeld = "urn:fencehold:not-held" 409 "Nobody holds the key";
+    /// It is still live.
+    StillLive = "urn:fencehold:still-live" 409 "It is still live";
+    /// Only a contender of higher priority may ask.
+    NotHigher = "urn:fencehold:not-higher" 409 "Only a higher priority may ask the holder to yield";
+    /// A token was shown that the store never gave.
+    StoreRewound = "urn:fencehold:store-rewound" 409 "The store was rewound";
+    /// No token is left.
+    TokensExhausted = "urn:fencehold:tokens-exhausted" 409 "No token is left to give";
+    /// The job went on under a newer token.
+    Stale = "urn:fencehold:stale" 409 "The job went on under a newer token";
+    /// The attempt is over.
+    Over = "urn:fencehold:over" 409 "The attempt is over";
+    /// The token is of another job.
+    OtherJob = "urn:fencehold:other-job" 409 "The token is of another job";
+    /// The job has come to its end.
+    Finished = "urn:fencehold:finished" 409 "The job has come to its end";
+    /// As the job stands, it cannot be done.
+    NotNow = "urn:fencehold:not-now" 409 "As the job stands, this cannot be done";
+    /// Somebody works on it.
+    Running = "urn:fencehold:running" 409 "Somebody works on the job";
+    /// The unique key or the id is taken by a job with another payload.
+    Conflict = "urn:fencehold:conflict" 409 "A job with another payload came first";
+    /// The queue takes no new jobs.
+    Draining = "urn:fencehold:draining" 409 "The queue takes no new jobs";
+    /// Events after this cursor are gone.
+    CursorTooOld = "urn:fencehold:cursor-too-old" 410 "Events after this cursor are no longer kept";
+    /// The body is too large.
+    TooLarge = "urn:fencehold:too-large" 413 "The body is too large";
+    /// The body is not JSON.
+    NotJson = "urn:fencehold:not-json" 415 "The body must be application/json";
+    /// A bound of the store is reached.
+    Full = "urn:fencehold:full" 429 "A limit of the store is reached";
+    /// The caller asks for too much.
+    Limited = "urn:fencehold:limited" 429 "Too many requests";
+    /// What is there cannot be used as a store, or an answer broke.
+    Unusable = "urn:fencehold:unusable" 500 "The store cannot be used";
+    /// This store cannot do that.
+    Unsupported = "urn:fencehold:unsupported" 501 "The store cannot do this";
+    /// The store could not be reached, and nothing was done.
+    Unavailable = "urn:fencehold:unavailable" 503 "The store is unavailable, and nothing was done";
+    /// This server is going away, and nothing was done.
+    Stopping = "urn:fencehold:stopping" 503 "The server is stopping, and nothing was done";
+    /// It may have been carried out.
+    Unknown = "urn:fencehold:unknown" 504 "The outcome is unknown; sending the same request again is safe";
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An error, as it travels: whole (`application/problem+json`), or as the answer to one item of many.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Problem {
+    /// What kind of problem it is. Programs go by this.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// What it is, for people, always in the same words.
+    pub title: String,
+    /// The status of an answer that is nothing but this.
+    pub status: u16,
+    /// What happened this time, and what to do next.
+    pub detail: String,
+    /// Which key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// Who holds it, or works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
+    /// How long that lasts unless it is renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
+    /// The newest token of the key or of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_token: Option<Token>,
+    /// The token that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// How the hold or the attempt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub how: Option<String>,
+    /// Which job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// How the job stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+    /// Which queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// The holder's priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i16>,
+    /// Which field, or what there is too much of, or what cannot be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
+    /// What is wrong with it, or what stands in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The limit that was crossed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The cursor that is too old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<u64>,
+    /// The oldest event that is still kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<u64>,
+    /// After how long trying again makes sense.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Problem {
+    /// A problem of this kind; what happened is said in `detail`.
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Problem {
+            kind,
+            title: kind.title().to_owned(),
+            status: kind.status(),
+            detail: detail.into(),
+            key: None,
+            owner: None,
+            task: None,
+            expires_in_ms: None,
+            current_token: None,
+            token: None,
+            how: None,
+            job: None,
+            state: None,
+            queue: None,
+            priority: None,
+            what: None,
+            why: None,
+            limit: None,
+            cursor: None,
+            oldest: None,
+            retry_after_ms: None,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+/// The answer to one item of many: it was carried out, or why not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome<T> {
+    /// It was carried out.
+    Ok(T),
+    /// Why it was not.
+    Problem(Box<Problem>),
+}

@@ -1,0 +1,237 @@
+//! Values that JSON has no form of its own for: moments, bytes, and JSON within JSON.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::civil::DateTime;
+use jiff::{SignedDuration, Timestamp};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A moment in wall time. RFC 3339, to the millisecond: `2026-11-15T09:20:00.125Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Milliseconds since 1970.
+    pub wall_ms: u64,
+}
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A broken clock is no reason to fail: beyond the year 9999 it is the last moment there is.
+        let since = SignedDuration::from_millis(i64::try_from(self.wall_ms).unwrap_or(i64::MAX));
+        let shown = EPOCH.checked_add(since).unwrap_or(DateTime::MAX);
+        write!(f, "{}T{}.{:03}Z", shown.date(), shown.strftime("%H:%M:%S"), shown.millisecond())
+    }
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wall_ms = match text.parse::<Timestamp>() {
+            Ok(moment) => moment.as_millisecond(),
+            Err(error) => {
+                // The last hours of the year 9999 are moments of the calendar that a `Timestamp` does not reach.
+                let civil = text.strip_suffix('Z').and_then(|text| text.parse::<DateTime>().ok());
+                let civil = civil.ok_or_else(|| format!("{error}; it looks like 2026-11-15T09:20:00Z"))?;
+                i64::try_from(EPOCH.duration_until(civil).as_millis()).unwrap_or(i64::MAX)
+            }
+        };
+        let wall_ms = u64::try_from(wall_ms).map_err(|_| "is before 1970".to_owned())?;
+        Ok(Moment { wall_ms })
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|problem| D::Error::custom(format!("not a moment: {problem}")))
+    }
+}
+
+/// JSON of somebody else's making, carried as it is: a payload, a result, the value of an effect.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// The text, if it is JSON.
+    pub fn new(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(Json)
+    }
+
+    /// The text as it is, if it is JSON; else as a JSON string.
+    pub fn carrying(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let quoted = || serde_json::value::to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        RawValue::from_string(text.clone()).map_or_else(|_| Json(quoted()), Json)
+    }
+
+    /// `null`, for when there is nothing better to say.
+    pub fn null() -> Self {
+        Json(RawValue::NULL.to_owned())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Reads a field that is there: `null` is a value like any other, and only a missing field is none.
+    pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
+        Json::deserialize(deserializer).map(Some)
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+/// Bytes, in base64.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        BASE64
+            .decode(text)
+            .map(Bytes)
+            .map_err(|error| D::Error::custom(format!("not base64: {error}")))
+    }
+}
+
+/// Names and values: an object in JSON. It keeps the order in which they came, and what came twice, for the store to
+/// judge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(pub Vec<(Box<str>, Box<str>)>);
+
+impl Labels {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Labels;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of names and values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+                let mut labels = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    labels.push(entry);
+                }
+                Ok(Labels(labels))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+#[cfg(feature = "document")]
+mod schema {
+    use std::borrow::Cow;
+
+    use fencehold_core::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX};
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+    macro_rules! schema {
+        ($($name:ident = $schema:tt)*) => {
+            $(impl JsonSchema for super::$name {
+                fn schema_name() -> Cow<'static, str> {
+                    stringify!($name).into()
+                }
+
+                fn inline_schema() -> bool {
+                    true
+                }
+
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!($schema)
+                }
+            })*
+        };
+    }
+
+    schema! {
+        Moment = { "type": "string", "format": "date-time" }
+        Json = {}
+        Bytes = { "type": "string", "contentEncoding": "base64", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$" }
+        Labels = {
+            "type": "object",
+            "maxProperties": LABELS_MAX,
+            "propertyNames": { "minLength": 1, "maxLength": LABEL_NAME_BYTES_MAX },
+            "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_BYTES_MAX }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_reads_as_it_is_written() {
+        for (wall_ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_794_626_583_120, "2026-11-14T03:23:03.120Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        ] {
+            let moment = Moment { wall_ms };
+            assert_eq!(moment.to_string(), text);
+            assert_eq!(text.parse(), Ok(moment));
+        }
+        assert_eq!("1970-01-01T02:00:00+02:00".parse(), Ok(Moment { wall_ms: 0 }));
+        assert!(Moment { wall_ms: u64::MAX }.to_string().starts_with("9999-12-31"));
+        for bad in ["", "now", "2026-13-01T00:00:00Z", "1969-12-31T23:59:59Z"] {
+            assert!(bad.parse::<Moment>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn labels_keep_their_order_and_what_came_twice() {
+        let labels: Labels = serde_json::from_str(r#"{"b":"1","a":"2","b":"3"}"#).unwrap();
+        let names: Vec<&str> = labels.0.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["b", "a", "b"]);
+        assert_eq!(serde_json::to_string(&labels).unwrap(), r#"{"b":"1","a":"2","b":"3"}"#);
+    }
+}

@@ -1,0 +1,199 @@
+//! `fencehold serve`: the store behind HTTP, from its settings to the last request.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_server::access::{Access, Keeper};
+use fencehold_server::config::Settings;
+use fencehold_server::limit::Limits;
+use fencehold_server::systemd;
+use fencehold_server::tls::Tls;
+use fencehold_server::{Options, Receiver, Server};
+use fencehold_store::clock::SystemClock;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::context::{Context, Store};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::note;
+use crate::verb::{DONE, Outcome};
+use crate::whereabouts::{Whereabouts, access_file, settings, unusable};
+
+/// Descriptors that are needed for other things than connections: the store, the book, logs, farewells.
+const DESCRIPTORS_APART: u64 = 512;
+
+const EXAMPLES: &str = "\
+Examples:
+  # For programs on this machine: nobody is asked for a token
+  fencehold serve
+
+  # For others: make a token first, then listen where they can reach it
+  fencehold --store file:/var/lib/fencehold token create ops --scope admin --all-namespaces
+  fencehold --store file:/var/lib/fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
+
+  curl http://127.0.0.1:7117/v1/openapi.json
+";
+
+const MORE: &str = "\
+Every setting can also stand in a TOML file (--config) or in the environment (FENCEHOLD_SERVE_LISTEN, \
+FENCEHOLD_SERVE_LIMITS_CONNECTIONS); a flag comes before the environment, and that before the file. `fencehold config \
+check` lists them all.";
+
+/// Serve the store over HTTP, to clients of every language
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    /// The address to listen at [default: 127.0.0.1:7117]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Let everybody in who can reach the address, without a token
+    #[arg(long)]
+    insecure: bool,
+    /// The certificate and those above it, as PEM; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key, as PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Send traces to this collector, by OTLP over HTTP
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// How lines of the log look: text or json
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Any setting by its name, as in limits.connections=20000
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    whereabouts: Whereabouts,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let settings = settings(&self.whereabouts.told(self.flags()?)?)?;
+        crate::logging::start_server(context.verbose, &settings.log)?;
+        let place = context.place_or(settings.store.as_deref())?;
+        place.prepare()?;
+        let keeper = Keeper::start(access_file(&settings, &place)?, Arc::new(SystemClock));
+        let keeper = Arc::new(keeper.map_err(|error| unusable(&error))?);
+        let access = access(&settings, &keeper)?;
+        let options = options(&settings)?;
+        context
+            .open_at(&place)?
+            .closing(async |store| serve(&settings, store, access, options).await)
+            .await?;
+        keeper.close();
+        Ok(DONE)
+    }
+
+    fn flags(&self) -> Result<Vec<(&str, String)>, Failure> {
+        let path = |path: &PathBuf| path.display().to_string();
+        let mut flags: Vec<(&str, String)> = Vec::new();
+        flags.extend(self.listen.map(|address| ("listen", address.to_string())));
+        flags.extend(self.insecure.then(|| ("insecure", "true".to_owned())));
+        flags.extend(self.tls_cert.as_ref().map(|file| ("tls.cert", path(file))));
+        flags.extend(self.tls_key.as_ref().map(|file| ("tls.key", path(file))));
+        flags.extend(self.otlp.clone().map(|url| ("traces.otlp", url)));
+        flags.extend(self.log_format.clone().map(|format| ("log.format", format)));
+        for pair in &self.set {
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::new(Exit::Usage, "--set takes KEY=VALUE, as in --set limits.connections=20000")
+            })?;
+            flags.push((key, value.to_owned()));
+        }
+        Ok(flags)
+    }
+}
+
+/// Who is let in: whoever has a token, once there is any; before that everybody on this machine, and nobody else.
+fn access(settings: &Settings, keeper: &Arc<Keeper>) -> Result<Access, Failure> {
+    if settings.insecure {
+        note("INSECURE: everybody who can reach the server may do everything");
+        return Ok(Access::open(Some(Arc::clone(keeper))));
+    }
+    if keeper.has_tokens() {
+        return Ok(Access::by_token(Arc::clone(keeper)));
+    }
+    if settings.listen.ip().is_loopback() {
+        note("open to every program on this machine: no token was made yet, so none is asked for");
+        return Ok(Access::open(Some(Arc::clone(keeper))));
+    }
+    let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
+    Err(Failure::new(Exit::Usage, what).with_next(
+        "Make one with `fencehold token create NAME --scope …`, or listen at 127.0.0.1, or let everybody in with \
+         --insecure.",
+    ))
+}
+
+fn options(settings: &Settings) -> Result<Options, Failure> {
+    let misused = |why: String| Failure::new(Exit::Usage, why);
+    let mut options = Options::default();
+    options.limits = Limits::from(settings.limits);
+    make_room(&mut options.limits);
+    options.grace = Duration::from_millis(settings.grace.ms());
+    if let (Some(cert), Some(key)) = (&settings.tls.cert, &settings.tls.key) {
+        options.tls = Some(Arc::new(Tls::load(cert, key).map_err(misused)?));
+    }
+    if let Some(url) = &settings.traces.otlp {
+        let mut seed = [0; 16];
+        getrandom::fill(&mut seed).map_err(|error| misused(format!("no randomness can be had: {error}")))?;
+        let service = settings.traces.service.as_deref().unwrap_or("fencehold");
+        options.traces = Some(Receiver::new(url, service, seed).map_err(misused)?);
+    }
+    Ok(options)
+}
+
+/// Every connection needs a descriptor: takes as many as the system lets us, and promises no more than that.
+fn make_room(limits: &mut Limits) {
+    let wanted = limits.connections as u64 + DESCRIPTORS_APART;
+    let mut now = getrlimit(Resource::Nofile);
+    if now.current.is_some_and(|current| current < wanted) {
+        now.current = Some(now.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        let _ = setrlimit(Resource::Nofile, now);
+    }
+    if let Some(current) = getrlimit(Resource::Nofile).current.filter(|current| *current < wanted) {
+        limits.connections = usize::try_from(current.saturating_sub(DESCRIPTORS_APART).max(1)).unwrap_or(1);
+        note(&format!(
+            "the system allows {current} open files, so {} connections are taken at once; raise LimitNOFILE for more",
+            limits.connections
+        ));
+    }
+}
+
+async fn serve(settings: &Settings, store: &Store, access: Access, options: Options) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(Exit::Failed, format!("cannot listen at {}: {error}", settings.listen))
+    };
+    let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let stop = told_to_stop()?;
+    let server = Server::with_options(Arc::clone(&store.leases), Arc::new(SystemClock), access, options);
+    let what = format!("serving {} at {scheme}://{address}", store.name);
+    note(&what);
+    systemd::tell(systemd::State::Ready, &what);
+    let stop = async {
+        stop.await;
+        note("stopping: nothing new is given, what is under way is finished");
+        systemd::tell(systemd::State::Stopping, "finishing what is under way");
+    };
+    server.serve(listener, stop).await.map_err(failed)
+}
+
+/// Ends when the process is told to stop.
+fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
+    let heed = |kind| {
+        signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heeded: {error}")))
+    };
+    let (mut terminate, mut interrupt) = (heed(SignalKind::terminate())?, heed(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

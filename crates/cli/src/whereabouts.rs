@@ -1,0 +1,83 @@
+//! Where a server's settings and its access file are, for all verbs that need to know.
+
+use std::path::PathBuf;
+
+use fencehold_server::access::Book;
+use fencehold_server::config::{Settings, Told};
+use fencehold_store::StoreUrl;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::place::Place;
+
+const ACCESS_FILE: &str = "access.db";
+
+/// What is said of it on the command line.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Whereabouts {
+    /// The server's settings, as TOML [env: FENCEHOLD_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file with the tokens and the audit [default: beside the store]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) access: Option<PathBuf>,
+}
+
+impl Whereabouts {
+    /// What a server is told: by these pairs of the command line, then the environment, then the file.
+    pub(crate) fn told(&self, flags: Vec<(&str, String)>) -> Result<Told, Failure> {
+        let wrong =
+            |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());
+        let mut told = Told::default();
+        let access = self.access.iter().map(|path| ("access", path.display().to_string()));
+        told.flags(access.chain(flags)).map_err(wrong)?;
+        // What is not UTF-8 is no setting of ours.
+        let variables = std::env::vars_os();
+        let variables =
+            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        told.variables(variables).map_err(wrong)?;
+        let named = std::env::var_os("FENCEHOLD_CONFIG")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
+        if let Some(path) = self.config.clone().or(named) {
+            told.file(&path).map_err(wrong)?;
+        }
+        Ok(told)
+    }
+
+    /// Opens the access file that a server of these settings would use.
+    pub(crate) fn book(&self, context: &Context) -> Result<Book, Failure> {
+        context.output.refuse_env()?;
+        let settings = settings(&self.told(Vec::new())?)?;
+        let place = context.place_or(settings.store.as_deref())?;
+        place.prepare()?;
+        Book::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))
+    }
+}
+
+pub(crate) fn settings(told: &Told) -> Result<Settings, Failure> {
+    told.settings().map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+}
+
+/// The access file: the one that was named, else in the directory of the store, else in one of the user's own.
+pub(crate) fn access_file(settings: &Settings, place: &Place) -> Result<PathBuf, Failure> {
+    if let Some(path) = &settings.access {
+        return Ok(path.clone());
+    }
+    if let StoreUrl::File(directory) = &place.url {
+        return Ok(directory.join(ACCESS_FILE));
+    }
+    // systemd names the directory of a service, with colons between several.
+    let of_service = std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty());
+    let of_service = of_service.and_then(|paths| std::env::split_paths(&paths).next());
+    let directory = of_service.or_else(crate::place::state_directory);
+    directory.map(|directory| directory.join(ACCESS_FILE)).ok_or_else(|| {
+        Failure::new(Exit::Usage, "no access file was named, and without HOME there is no default")
+            .with_next("Name one with --access FILE.")
+    })
+}
+
+pub(crate) fn unusable(error: &fencehold_server::access::BookError) -> Failure {
+    Failure::new(Exit::Unusable, error.to_string())
+}

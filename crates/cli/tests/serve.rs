@@ -1,0 +1,298 @@
+//! `fencehold serve` as people run it: who may start it where, tokens, settings, systemd, its end; and eight thousand
+//! connections that say nothing.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
+use support::{Room, Running, eventually};
+
+/// A server that has said where it listens.
+struct Serving {
+    running: Running,
+    address: String,
+    said: Vec<String>,
+    /// To the end: a full pipe would stop it.
+    rest: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Serving {
+    fn start(room: &Room, words: &[&str]) -> Self {
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        all.extend(words);
+        Serving::spawn(room.command(all))
+    }
+
+    fn spawn(mut command: std::process::Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let address = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("it ended: {said:?}")).unwrap();
+            said.push(line.clone());
+            if let Some((_, address)) = line.split_once("://").filter(|_| line.contains("serving ")) {
+                break address.to_owned();
+            }
+        };
+        let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+        Serving { running: Running::adopt(child), address, said, rest: Some(rest) }
+    }
+
+    fn ask(&self, token: &str, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let authorization =
+            if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+        let _ = write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{authorization}\r\n");
+        hear(stream)
+    }
+
+    fn memory_kb(&self) -> u64 {
+        let pid = self.running.pid().as_raw_nonzero();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Tells it to stop; what it said on the way, and its exit code.
+    fn stop(mut self) -> (i32, String) {
+        self.running.send(Signal::TERM);
+        let code = support::code(self.running.child.wait().unwrap());
+        (code, self.rest.take().unwrap().join().unwrap())
+    }
+}
+
+fn hear(mut stream: TcpStream) -> (u16, String) {
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, text)
+}
+
+fn token(room: &Room, words: &[&str]) -> String {
+    let mut all = vec!["token", "create"];
+    all.extend(words);
+    let said = room.fencehold(&all);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.out.trim().to_owned()
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_a_token_or_an_explicit_word() {
+    let room = Room::new();
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let said = room.fencehold(&["serve", "--listen", address]);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(
+            said.err
+                .contains("can be reached from other machines, and no token was made yet"),
+            "{said:?}"
+        );
+        assert!(said.err.contains("fencehold token create") && said.err.contains("--insecure"), "{said:?}");
+    }
+    let open = Serving::spawn(room.command(["serve", "--listen", "0.0.0.0:0", "--insecure"]));
+    assert!(open.said.iter().any(|line| line.contains("INSECURE")), "{:?}", open.said);
+    drop(open);
+    token(&room, &["ops", "--scope", "admin"]);
+    let closed = Serving::spawn(room.command(["serve", "--listen", "0.0.0.0:0"]));
+    assert!(!closed.said.iter().any(|line| line.contains("open to")), "{:?}", closed.said);
+}
+
+#[test]
+fn on_this_machine_nobody_is_asked_for_a_token_until_there_is_one() {
+    let room = Room::new();
+    let open = Serving::start(&room, &[]);
+    assert!(
+        open.said
+            .iter()
+            .any(|line| line.contains("open to every program on this machine")),
+        "{:?}",
+        open.said
+    );
+    assert_eq!(open.ask("", "/v1/leases").0, 200);
+    assert_eq!(open.stop().0, 0);
+    let secret = token(&room, &["ops", "--scope", "lease:read"]);
+    let closed = Serving::start(&room, &[]);
+    assert_eq!(closed.ask("", "/v1/leases").0, 401);
+    assert_eq!(closed.ask(&secret, "/v1/leases").0, 200);
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
+    let room = Room::new();
+    let first = token(&room, &["first", "--scope", "lease:read"]);
+    let server = Serving::start(&room, &[]);
+    let second = token(&room, &["second", "--scope", "lease:read,job:work", "--expires", "1h"]);
+    eventually("the new token is known", || server.ask(&second, "/v1/leases").0 == 200);
+    let said = room.fencehold(&["token", "ls", "-o", "json"]);
+    let listed = said.json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let named = |name: &str| {
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["name"] == name)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(named("second")["scopes"], "lease:read,job:work");
+    assert!(named("second")["expires_wall_ms"].is_u64());
+    for secret in [&first, &second] {
+        assert!(!said.out.contains(secret.rsplit('_').next().unwrap()), "a secret is listed");
+    }
+    let id = named("second")["id"].as_str().unwrap().to_owned();
+    let revoked = room.fencehold(&["token", "revoke", &id, "--reason", "a test"]);
+    assert_eq!(revoked.code, 0, "{revoked:?}");
+    let began = Instant::now();
+    eventually("the token is refused", || server.ask(&second, "/v1/leases").0 == 401);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(server.ask(&first, "/v1/leases").0, 200);
+    assert_eq!(server.stop().0, 0);
+    let used = room.fencehold(&["token", "ls", "-o", "json"]).json();
+    assert!(
+        used[0]["last_used_wall_ms"].is_u64(),
+        "when it was used is noted at the latest when the server stops: {used}"
+    );
+    let audit = room.fencehold(&["audit", "-o", "json"]).json();
+    let acts: Vec<&str> = audit
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["act"].as_str().unwrap())
+        .collect();
+    assert_eq!(acts, ["token create", "token create", "token revoke"]);
+    assert_eq!(audit[2]["reason"], "a test");
+    let unknown = room.fencehold(&["token", "revoke", "ffffffffffff"]);
+    assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
+}
+
+#[test]
+fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_named() {
+    let room = Room::new();
+    let file = room.path("server.toml");
+    std::fs::write(&file, "grace = '3s'\n[limits]\nconnections = 77\nheader_time = '3s'\n").unwrap();
+    let path = file.to_str().unwrap();
+    let mut command = room.command(["config", "check", "--config", path, "-o", "json"]);
+    command.env("FENCEHOLD_SERVE_LIMITS_CONNECTIONS", "66");
+    let said = support::said(&mut command);
+    assert_eq!(said.code, 0, "{said:?}");
+    let lines = said.json();
+    let find = |key: &str| {
+        lines
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|line| line["key"] == key)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(
+        (find("limits.connections")["value"].clone(), find("limits.connections")["from"].clone()),
+        ("66".into(), "FENCEHOLD_SERVE_LIMITS_CONNECTIONS".into())
+    );
+    assert_eq!(find("limits.header_time")["from"], path);
+    assert!(find("listen")["from"].is_null());
+    std::fs::write(&file, "[limits]\nconections = 77\n").unwrap();
+    for verb in [&["config", "check", "--config", path][..], &["serve", "--config", path]] {
+        let said = room.fencehold(verb);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains("limits.conections is not a setting"), "{said:?}");
+    }
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let room = Room::new();
+    let path = room.path("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut command = room.command(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let server = Serving::spawn(command);
+    let told = || {
+        let mut buffer = [0; 1_000];
+        let length = systemd.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let ready = told();
+    assert!(ready.starts_with("READY=1\nSTATUS=serving file:"), "{ready}");
+    assert_eq!(server.ask("", "/readyz").0, 200);
+    let (code, _) = server.stop();
+    assert!(told().starts_with("STOPPING=1\n"));
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn the_unit_is_one_that_systemd_understands() {
+    let unit =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/fencehold.service"))
+            .unwrap();
+    let room = Room::new();
+    let path = room.path("fencehold.service");
+    // Verified with the program where it is: it is not installed on this machine.
+    std::fs::write(&path, unit.replace("/usr/bin/fencehold", env!("CARGO_BIN_EXE_fencehold"))).unwrap();
+    let Ok(verified) = std::process::Command::new("systemd-analyze").arg("verify").arg(&path).output() else {
+        println!("systemd-analyze is not on this machine, so the unit was not verified");
+        return;
+    };
+    let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+    assert!(verified.status.success() && !said.contains("fencehold.service"), "{said}");
+}
+
+#[test]
+fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
+    const IDLE: usize = 8_000;
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    assert!(limit.current.is_none_or(|files| files > 9_000), "this test needs 9000 open files");
+    let room = Room::new();
+    let server =
+        Serving::start(&room, &["--set", "limits.connections=5000", "--set", "limits.header_time=60s"]);
+    let before_kb = server.memory_kb();
+    // One that is held: it stands in line all the while.
+    let said = room.fencehold(&["lease", "acquire", "k", "--ttl", "5m", "-o", "json"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let (hold, fence) =
+        (said.json()["hold"].as_str().unwrap().to_owned(), said.json()["token"].as_u64().unwrap());
+    let mut waits = TcpStream::connect(&server.address).unwrap();
+    let body = format!(
+        r#"{{"keys":["k"],"hold":"{}","owner":"o","ttl_ms":30000,"wait_ms":300000}}"#,
+        "ab".repeat(16)
+    );
+    let length = body.len();
+    write!(waits, "POST /v1/leases/acquire HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    // One that will be used again.
+    let mut kept = TcpStream::connect(&server.address).unwrap();
+    let mut ask = |path: &str| {
+        write!(kept, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let mut head = [0; 12];
+        kept.read_exact(&mut head).unwrap();
+        let mut rest = [0; 65_536];
+        let _ = kept.read(&mut rest).unwrap();
+        String::from_utf8_lossy(&head).into_owned()
+    };
+    assert_eq!(ask("/livez"), "HTTP/1.1 200");
+    let idle: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    eventually("one more is turned away", || server.ask("", "/livez").0 == 503);
+    assert_eq!(ask("/livez"), "HTTP/1.1 200", "who is connected is served");
+    let grown_kb = server.memory_kb().saturating_sub(before_kb);
+    println!("{IDLE} connections, of which 5000 are let in: {grown_kb} kB more");
+    assert!(grown_kb < 150_000, "{grown_kb} kB for five thousand connections");
+    let released = format!(r#"{{"holds":[{{"key":"k","hold":"{hold}","token":{fence}}}]}}"#);
+    let length = released.len();
+    write!(kept, "POST /v1/leases/release HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{released}").unwrap();
+    let (status, text) = hear(waits);
+    assert_eq!(status, 200, "who stood in line is granted: {text}");
+    drop(idle);
+    eventually("there is room again", || server.ask("", "/livez").0 == 200);
+    assert_eq!(server.stop().0, 0);
+}

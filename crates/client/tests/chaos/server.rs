@@ -1,0 +1,46 @@
+//! The server through which all others work, in a process of its own. It comes back at the address where it was.
+
+use std::sync::Arc;
+
+use fencehold::clock::SystemClock;
+use fencehold_server::Server;
+use fencehold_server::access::Access;
+use tokio::net::TcpListener;
+
+use crate::crew::{PATIENCE, Process, Room, this_process};
+
+pub(crate) const NAME: &str = "server";
+
+/// Serves, in a process of its own. Does nothing when it is run as one of the tests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server() {
+    let Some((NAME, room)) = this_process().as_ref().map(|(name, room)| (name.as_str(), room.clone())) else {
+        return;
+    };
+    let store = format!("file:{}", room.store().display()).parse().unwrap();
+    let store = fencehold_store::open(&store, Arc::new(SystemClock)).unwrap();
+    let address = std::fs::read_to_string(room.address()).unwrap_or_else(|_| "127.0.0.1:0".to_owned());
+    let listener = TcpListener::bind(address).await.unwrap();
+    let written = room.address().with_extension("new");
+    std::fs::write(&written, listener.local_addr().unwrap().to_string()).unwrap();
+    std::fs::rename(written, room.address()).unwrap();
+    let server = Server::new(Arc::clone(&store), Arc::new(SystemClock), Access::default());
+    let (gone, dismissed) = tokio::sync::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().for_each(drop);
+        drop(gone);
+    });
+    server.serve(listener, async { drop(dismissed.await) }).await.unwrap();
+    store.close().await;
+}
+
+/// Starts the room's server, and returns when it listens.
+pub(crate) fn start(room: &Room) -> Process {
+    let server = Process::start("server::the_server", NAME, room, drop);
+    let begun = std::time::Instant::now();
+    while !room.address().exists() {
+        assert!(begun.elapsed() < PATIENCE, "the server does not start");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    server
+}

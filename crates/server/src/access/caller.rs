@@ -1,0 +1,70 @@
+//! Who asks: known by a token, or anybody on this machine.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use fencehold_api::Scope;
+use fencehold_core::Namespace;
+
+use super::scope::Scopes;
+use super::secret::TokenId;
+
+/// Who asks, from where, in whose world, and what for they may.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Caller {
+    /// Who.
+    pub who: Who,
+    /// From where.
+    pub from: Option<IpAddr>,
+    /// The world that they may act in; `None`: any.
+    pub world: Option<Namespace>,
+    /// What they may do there.
+    pub scopes: Scopes,
+}
+
+/// By what a caller is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Who {
+    /// The server is open, and nobody was asked.
+    Anyone,
+    /// By this token.
+    Token {
+        /// Its public name.
+        id: TokenId,
+        /// What people call it.
+        name: String,
+    },
+}
+
+impl Caller {
+    /// Somebody at an open server: there is nothing that they may not do.
+    pub fn anyone(from: Option<IpAddr>) -> Self {
+        Caller { who: Who::Anyone, from, world: None, scopes: Scopes::all() }
+    }
+
+    /// Whether they may act in this world.
+    pub fn is_at_home_in(&self, namespace: &Namespace) -> bool {
+        self.world.as_ref().is_none_or(|world| world == namespace)
+    }
+
+    /// Whether they may do what concerns every world at once.
+    pub fn is_operator(&self) -> bool {
+        self.world.is_none() && self.scopes.allow(Scope::Admin)
+    }
+
+    /// From where, for the audit.
+    pub fn origin(&self) -> String {
+        self.from.map_or_else(|| "unknown".to_owned(), |from| from.to_string())
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Anyone => f.write_str("anyone (open server)"),
+            Who::Token { id, name } => write!(f, "token {id} ({name})"),
+        }
+    }
+}

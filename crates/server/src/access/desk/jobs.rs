@@ -1,0 +1,271 @@
+//! Jobs at the desk.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
+use fencehold_core::{Owner, Token};
+use fencehold_store::job::{
+    ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued,
+    FindingPage, FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
+    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+    Word,
+};
+use fencehold_store::{Call, JobStore, StoreError};
+
+use super::{Act, Desk, Force, Telling, Took};
+use crate::access::Scope;
+use crate::observe::{Kind, Span, SpanKind, about, attempts, enqueuing, working};
+
+/// Whoever has to do with jobs may look at them.
+const ANY: &[Scope] = &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin];
+
+const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, &[Scope::JobEnqueue]);
+const CLAIM: Act = Act::new("job claim", Kind::Claim, &[Scope::JobWork]);
+const RENEW: Act = Act::new("job renew", Kind::Renew, &[Scope::JobWork]).renewing();
+const REPORT: Act = Act::new("job report", Kind::Report, &[Scope::JobWork]);
+const LEDGER: Act = Act::new("job ledger", Kind::Report, &[Scope::JobWork]);
+const LOOK: Act = Act::new("job look", Kind::Look, ANY);
+const CANCEL: Act = Act::new("job cancel", Kind::Force, &[Scope::JobAdmin]);
+const RETRY: Act = Act::new("job retry", Kind::Force, &[Scope::JobAdmin]);
+const DELETE: Act = Act::new("job delete", Kind::Force, &[Scope::JobAdmin]);
+const OTHER: Act = Act::new("job act", Kind::Force, &[Scope::JobAdmin]);
+const QUEUE: Act = Act::new("queue set", Kind::Force, &[Scope::JobAdmin]);
+const SCHEDULE: Act = Act::new("schedule set", Kind::Force, &[Scope::JobAdmin]);
+const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, &[Scope::JobAdmin]);
+const BEGIN: Act = Act::new("operation begin", Kind::Claim, &[Scope::JobWork]);
+const RESOLVE: Act = Act::new("effect resolve", Kind::Force, &[Scope::JobAdmin]);
+
+impl Desk {
+    /// The jobs of the house's store, or that there are none.
+    fn kept_jobs(&self) -> Result<&dyn JobStore, StoreError> {
+        let unsupported = || StoreError::Unsupported {
+            store: self.server.store.capabilities().store.to_owned(),
+            what: "keep jobs".to_owned(),
+        };
+        self.server.store.jobs().ok_or_else(unsupported)
+    }
+}
+
+#[async_trait]
+impl JobStore for Desk {
+    async fn enqueue(
+        &self,
+        call: &Call,
+        mut jobs: Vec<NewJob>,
+    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+        let kept = self.kept_jobs()?;
+        let act = ENQUEUE.of(jobs.len());
+        let told = self.place_in_trace(call, &mut jobs);
+        let (outcome, took) = self.through(act, call, None, kept.enqueue(call, jobs)).await;
+        if let Ok(answers) = &outcome {
+            let existed = answers.iter().flatten().filter(|enqueued| enqueued.existed).count();
+            self.server.metrics.dedup_hits.add(existed as u64);
+            for (span, answer) in told.into_iter().zip(answers) {
+                if matches!(answer, Ok(enqueued) if !enqueued.existed) {
+                    let Took { start_wall_us, end_wall_us } = took;
+                    self.server.tracer.record(Span { start_wall_us, end_wall_us, ..span });
+                }
+            }
+        }
+        self.tell(act, call, took, &outcome, || self.plain());
+        outcome
+    }
+
+    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+        let act = CLAIM.waiting(request.wait_ms);
+        let (mut outcome, took) = self.through(act, call, None, self.kept_jobs()?.claim(call, request)).await;
+        let mut attempts = Vec::new();
+        if let (Ok(claimed), true) = (&mut outcome, self.server.tracer.is_on()) {
+            for job in &mut claimed.jobs {
+                if let Some(attempt) = working(job) {
+                    attempts.push(attempt);
+                    job.trace = Some(attempt.to_string().into());
+                }
+            }
+        }
+        self.tell(act, call, took, &outcome, || Telling { links: attempts, ..self.plain() });
+        outcome
+    }
+
+    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+        let count = attempts.len();
+        let outcome = self
+            .pass(RENEW.of(count), call, self.kept_jobs()?.renew_claims(call, attempts))
+            .await;
+        let answers = outcome.as_ref().map(|renewed| renewed.answers.as_slice());
+        self.server
+            .metrics
+            .renewals(count, answers, |refusal| matches!(refusal, Refusal::WrongHold { .. }));
+        outcome
+    }
+
+    async fn report(
+        &self,
+        call: &Call,
+        reports: Vec<Report>,
+    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        let act = REPORT.of(reports.len());
+        let ending = self.ending(&reports);
+        let (outcome, took) = self.through(act, call, None, self.kept_jobs()?.report(call, reports)).await;
+        self.tell(act, call, took, &outcome, || self.plain());
+        if let Ok(answers) = &outcome {
+            let ended: Vec<(JobId, Token)> = ending
+                .into_iter()
+                .zip(answers)
+                .filter_map(|(attempt, answer)| attempt.filter(|_| answer.is_ok()))
+                .collect();
+            self.tell_of_attempts(call, ended);
+        }
+        outcome
+    }
+
+    async fn ledger(
+        &self,
+        call: &Call,
+        entries: Vec<LedgerEntry>,
+    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        self.pass(LEDGER.of(entries.len()), call, self.kept_jobs()?.ledger(call, entries))
+            .await
+    }
+
+    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+        self.pass(LOOK, call, self.kept_jobs()?.job(call, id)).await
+    }
+
+    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+        let act = LOOK.waiting(request.wait_ms);
+        self.pass(act, call, self.kept_jobs()?.wait_for(call, request)).await
+    }
+
+    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+        self.pass(LOOK, call, self.kept_jobs()?.jobs(call, request)).await
+    }
+
+    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+        let kept = self.kept_jobs()?;
+        let (act, reason) = match &request.action {
+            Action::Cancel { reason, .. } => (CANCEL, reason.as_ref().map(ToString::to_string)),
+            Action::Retry => (RETRY, None),
+            Action::Delete { .. } => (DELETE, None),
+            _ => (OTHER, None),
+        };
+        let (target, count) = match &request.on {
+            ActOn::Jobs(ids) => {
+                let named: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
+                let more = ids.len().saturating_sub(named.len());
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                (format!("{}{more}", named.join(", ")), ids.len())
+            }
+            ActOn::Matching { filter, limit, .. } => (format!("jobs that match {filter:?}"), *limit),
+            other => (format!("{other:?}"), 1),
+        };
+        if request.dry_run {
+            return self.pass(act.of(count), call, kept.act(call, request)).await;
+        }
+        let reason = Some(format!("{} (by {})", reason.as_deref().unwrap_or("no reason given"), request.by));
+        self.force(act.of(count), call, Force { target, reason }, kept.act(call, request))
+            .await
+    }
+
+    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+        self.pass(LOOK, call, self.kept_jobs()?.queues(call)).await
+    }
+
+    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+        let target = format!("queue {}: {}", order.queue, order.mode.name());
+        let reason = Some(format!("by {}", order.by));
+        self.force(QUEUE, call, Force { target, reason }, self.kept_jobs()?.set_queue(call, order))
+            .await
+    }
+
+    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+        self.pass(LOOK, call, self.kept_jobs()?.schedules(call)).await
+    }
+
+    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+        let target = format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.zone, spec.queue);
+        let reason = Some(format!("by {}", spec.by));
+        self.force(SCHEDULE, call, Force { target, reason }, self.kept_jobs()?.set_schedule(call, spec))
+            .await
+    }
+
+    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+        let force = Force { target: format!("schedule {name}"), reason: Some(format!("by {by}")) };
+        self.force(UNSCHEDULE, call, force, self.kept_jobs()?.remove_schedule(call, name, by))
+            .await
+    }
+
+    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+        self.pass(BEGIN.waiting(0), call, self.kept_jobs()?.begin(call, request)).await
+    }
+
+    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+        self.pass(LOOK, call, self.kept_jobs()?.findings(call, request)).await
+    }
+
+    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+        let happened = if request.happened.is_some() { "it happened" } else { "it did not happen" };
+        let force = Force {
+            target: format!("job {}, effect {}: {happened}", request.job, request.effect),
+            reason: Some(format!("by {}", request.by)),
+        };
+        self.force(RESOLVE, call, force, self.kept_jobs()?.resolve(call, request)).await
+    }
+}
+
+/// What traces are told of jobs.
+impl Desk {
+    /// Gives every job its place in a trace, which it carries from here to its end, and says what is to be told of it once
+    /// it is in its queue.
+    fn place_in_trace(&self, call: &Call, jobs: &mut [NewJob]) -> Vec<Span> {
+        if !self.server.tracer.is_on() {
+            return Vec::new();
+        }
+        let place = |job: &mut NewJob| {
+            let (at, parent) = enqueuing(job, self.trace);
+            job.trace = Some(at.to_string().into());
+            Span {
+                at,
+                parent,
+                links: Vec::new(),
+                name: "job enqueue".into(),
+                kind: SpanKind::Producer,
+                start_wall_us: 0,
+                end_wall_us: 0,
+                attributes: about(&call.namespace, job.id, &job.queue, &job.kind),
+                error: None,
+            }
+        };
+        jobs.iter_mut().map(place).collect()
+    }
+
+    /// For each report, the attempt that it ends, if it does.
+    fn ending(&self, reports: &[Report]) -> Vec<Option<(JobId, Token)>> {
+        if !self.server.tracer.is_on() {
+            return Vec::new();
+        }
+        let ends = |word: &Word| !matches!(word, Word::Checkpoint { .. } | Word::Progress { .. });
+        let attempt =
+            |report: &Report| ends(&report.word).then_some((report.attempt.job, report.attempt.token));
+        reports.iter().map(attempt).collect()
+    }
+
+    /// Tells of attempts that have ended, after whoever reported them has been answered.
+    fn tell_of_attempts(&self, call: &Call, ended: Vec<(JobId, Token)>) {
+        if ended.is_empty() {
+            return;
+        }
+        let (server, call) = (Arc::clone(&self.server), call.clone());
+        tokio::spawn(async move {
+            let Some(kept) = server.store.jobs() else { return };
+            for (id, token) in ended {
+                if let Ok(Some(detail)) = kept.job(&call, id).await {
+                    attempts(&call.namespace, &detail, token)
+                        .into_iter()
+                        .for_each(|span| server.tracer.record(span));
+                }
+            }
+        });
+    }
+}

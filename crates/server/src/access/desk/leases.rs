@@ -1,0 +1,168 @@
+//! Leases at the desk.
+
+use async_trait::async_trait;
+use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_store::measure::Measures;
+use fencehold_store::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
+    LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreError,
+    StoreStatus, Which,
+};
+
+use super::{Act, Desk, Force, Telling};
+use crate::access::Scope;
+use crate::observe::{Context, Kind, holding, is_wrong_hold};
+
+const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, &[Scope::LeaseWrite]);
+const RENEW: Act = Act::new("lease renew", Kind::Renew, &[Scope::LeaseWrite]).renewing();
+const RELEASE: Act = Act::new("lease release", Kind::Release, &[Scope::LeaseWrite]);
+const REVOKE: Act = Act::new("lease revoke", Kind::Force, &[Scope::LeaseRevoke]);
+const ADVANCE: Act = Act::new("store advance", Kind::Force, &[Scope::Admin]).everywhere();
+const LOOK: Act = Act::new("lease look", Kind::Look, &[Scope::LeaseRead]);
+/// How many there are, and who serves: for everybody who may do anything at all.
+const STATUS: Act = Act::new("store status", Kind::Look, &Scope::ALL);
+
+#[async_trait]
+impl LeaseStore for Desk {
+    fn capabilities(&self) -> Capabilities {
+        self.server.store.capabilities()
+    }
+
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        self.server.store.jobs().map(|_| self as &dyn JobStore)
+    }
+
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        let act = ACQUIRE.of(request.keys.len()).waiting(request.wait_ms);
+        let (outcome, took) = self.through(act, call, None, self.server.store.acquire(call, request)).await;
+        let metrics = &self.server.metrics;
+        match &outcome {
+            Ok(acquired) => {
+                metrics.waited_ms.record(acquired.waited_ms);
+                if acquired.waited_ms > 0 {
+                    metrics.contended.add_one();
+                }
+            }
+            Err(StoreError::Refused { refusal: Refusal::Held { .. }, .. }) => metrics.contended.add_one(),
+            Err(_) => {}
+        }
+        self.tell(act, call, took, &outcome, || match &outcome {
+            Ok(acquired) => self.granted(call, acquired),
+            Err(_) => self.plain(),
+        });
+        outcome
+    }
+
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+        let count = holds.len();
+        let held = self.held(call, &holds);
+        let (outcome, took) = self
+            .through(RENEW.of(count), call, None, self.server.store.renew(call, holds))
+            .await;
+        let answers = outcome.as_ref().map(|renewed| renewed.answers.as_slice());
+        self.server.metrics.renewals(count, answers, is_wrong_hold);
+        self.tell(RENEW.of(count), call, took, &outcome, || self.later(held));
+        outcome
+    }
+
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        let act = RELEASE.of(holds.len());
+        let held = self.held(call, &holds);
+        let (outcome, took) = self.through(act, call, None, self.server.store.release(call, holds)).await;
+        self.tell(act, call, took, &outcome, || self.later(held));
+        outcome
+    }
+
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+        let target = match &request.which {
+            Which::Key { key, only_token: None } => format!("key {key}"),
+            Which::Key { key, only_token: Some(token) } => format!("key {key}, token {token}"),
+            Which::Task(task) => format!("task {task}"),
+            Which::Owner(owner) => format!("owner {owner}"),
+            Which::Prefix(prefix) => format!("keys that start with {prefix}"),
+            other => format!("{other:?}"),
+        };
+        let reason = Some(format!("{} (by {})", request.reason, request.by));
+        self.force(REVOKE, call, Force { target, reason }, self.server.store.revoke(call, request))
+            .await
+    }
+
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+        self.pass(LOOK, call, self.server.store.get(call, key)).await
+    }
+
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+        self.pass(LOOK, call, self.server.store.list(call, request)).await
+    }
+
+    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+        let act = LOOK.waiting(request.wait_ms);
+        self.pass(act, call, self.server.store.events(call, request)).await
+    }
+
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+        let force = Force {
+            target: format!("every lease; counters lifted by {lift}"),
+            reason: Some(format!("by {by}")),
+        };
+        self.force(ADVANCE, call, force, self.server.store.advance(call, by, lift))
+            .await
+    }
+
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+        let mut status = self.pass(STATUS, call, self.server.store.status(call)).await?;
+        if !self.caller.is_operator() {
+            // These are of all namespaces together, and how much others do is not this caller's business.
+            (status.keys, status.held, status.waiters, status.jobs, status.set_aside) = (0, 0, 0, 0, 0);
+        }
+        Ok(status)
+    }
+
+    /// The store is the house's, and goes on.
+    async fn close(&self) {}
+
+    fn measures(&self) -> Option<&Measures> {
+        self.server.store.measures()
+    }
+}
+
+/// How many holds of a batch a span is linked to.
+const LINKS_MAX: usize = 32;
+
+impl Desk {
+    /// The grant itself is where everything about this hold hangs.
+    fn granted(&self, call: &Call, acquired: &Acquired) -> Telling {
+        let hold = holding(&call.namespace, &acquired.key, acquired.grant.token);
+        let at = self.trace.map_or(hold, |trace| Context { span: hold.span, ..trace });
+        let attributes = vec![
+            ("fencehold.key", acquired.key.to_string().into()),
+            ("fencehold.token", acquired.grant.token.get().into()),
+            ("fencehold.waited_ms", acquired.waited_ms.into()),
+        ];
+        Telling { at, parent: self.trace.map(|trace| trace.span), links: Vec::new(), attributes }
+    }
+
+    /// The grants of these holds, if anybody wants to know.
+    fn held(&self, call: &Call, holds: &[HoldRef]) -> Vec<Context> {
+        if !self.server.tracer.is_on() {
+            return Vec::new();
+        }
+        let named = holds.iter().take(LINKS_MAX);
+        named.map(|hold| holding(&call.namespace, &hold.key, hold.token)).collect()
+    }
+
+    /// What comes after a grant hangs from it: in the request's own trace, else in the one that the grant began.
+    fn later(&self, held: Vec<Context>) -> Telling {
+        let parent = self.trace.or(held.first().copied());
+        let links = match self.trace {
+            Some(trace) => held.into_iter().map(|hold| Context { span: hold.span, ..trace }).collect(),
+            None => held,
+        };
+        let at = self.server.tracer.fresh(parent);
+        Telling { at, parent: parent.map(|parent| parent.span), links, attributes: Vec::new() }
+    }
+}

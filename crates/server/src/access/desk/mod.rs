@@ -1,0 +1,251 @@
+//! The desk: the store as one caller may use it, and the only way to it that a handler has.
+//!
+//! Every call passes the same points in the same order: may this caller do that, in this namespace; is there room; is the
+//! act entered in the audit, if it is one of force; and only then the store. So no handler can forget one of them, and
+//! each item of a batch is held against the rights of whoever sent it in the very call that applies it.
+
+mod jobs;
+mod leases;
+
+use std::fmt;
+use std::sync::Arc;
+
+use fencehold_api::Scope;
+use fencehold_core::Namespace;
+use fencehold_store::{Call, StoreError};
+
+use super::caller::Caller;
+use crate::Inner;
+use crate::audit::{AuditEntry, Outcome};
+use crate::limit::Way;
+use crate::observe::{Attribute, Context, Kind, Span, SpanKind, Stopwatch};
+
+/// The store, for one caller.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    server: Arc<Inner>,
+    caller: Caller,
+    /// The trace that the request came with.
+    trace: Option<Context>,
+}
+
+/// What is about to be asked.
+#[derive(Clone, Copy, Debug)]
+struct Act {
+    /// Its name, for the audit.
+    name: &'static str,
+    kind: Kind,
+    /// One of these is enough.
+    needs: &'static [Scope],
+    way: Way,
+    /// How much work it is: the number of items.
+    cost: usize,
+    /// Whether it concerns every namespace at once.
+    everywhere: bool,
+    /// Whether a server that is being closed still does it: what ends holds, but nothing that begins one.
+    to_the_end: bool,
+}
+
+impl Act {
+    const fn new(name: &'static str, kind: Kind, needs: &'static [Scope]) -> Self {
+        Act { name, kind, needs, way: Way::Ordinary, cost: 1, everywhere: false, to_the_end: true }
+    }
+
+    const fn of(self, items: usize) -> Self {
+        Act { cost: items, ..self }
+    }
+
+    /// It may wait this long, so it takes a seat; and it gives something new.
+    const fn waiting(self, wait_ms: u64) -> Self {
+        let way = if wait_ms > 0 { Way::Waiting } else { self.way };
+        Act { way, to_the_end: false, ..self }
+    }
+
+    const fn renewing(self) -> Self {
+        Act { way: Way::Renewal, ..self }
+    }
+
+    const fn everywhere(self) -> Self {
+        Act { everywhere: true, ..self }
+    }
+}
+
+/// What an act of force is done to, and why.
+#[derive(Clone, Debug)]
+struct Force {
+    target: String,
+    reason: Option<String>,
+}
+
+/// When something was done, for traces.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    start_wall_us: u64,
+    end_wall_us: u64,
+}
+
+/// What is told of a request in a trace.
+struct Telling {
+    at: Context,
+    parent: Option<[u8; 8]>,
+    links: Vec<Context>,
+    attributes: Vec<(&'static str, Attribute)>,
+}
+
+impl Desk {
+    /// The desk for this caller.
+    pub(crate) fn new(server: Arc<Inner>, caller: Caller, trace: Option<Context>) -> Self {
+        Desk { server, caller, trace }
+    }
+
+    /// Does something that is no act of force.
+    async fn pass<T>(
+        &self,
+        act: Act,
+        call: &Call,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let (outcome, took) = self.through(act, call, None, work).await;
+        self.tell(act, call, took, &outcome, || self.plain());
+        outcome
+    }
+
+    /// Does something with force: it stands in the audit before it is done.
+    async fn force<T>(
+        &self,
+        act: Act,
+        call: &Call,
+        force: Force,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let (outcome, took) = self.through(act, call, Some(force), work).await;
+        self.tell(act, call, took, &outcome, || self.plain());
+        outcome
+    }
+
+    /// Past every point to the store, counted and timed.
+    async fn through<T>(
+        &self,
+        act: Act,
+        call: &Call,
+        force: Option<Force>,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> (Result<T, StoreError>, Took) {
+        let start_wall_us = self.server.clock.now().wall_ms.saturating_mul(1_000);
+        let watch = Stopwatch::start();
+        let outcome = self.checked(act, call, force, work).await;
+        let us = watch.us();
+        self.server.metrics.ended(act.kind, &outcome);
+        if act.way != Way::Waiting {
+            self.server.metrics.took(act.kind, us);
+        }
+        (outcome, Took { start_wall_us, end_wall_us: start_wall_us.saturating_add(us) })
+    }
+
+    async fn checked<T>(
+        &self,
+        act: Act,
+        call: &Call,
+        force: Option<Force>,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.allow(act, &call.namespace, force.as_ref())?;
+        if !act.to_the_end && self.server.stopping.is_stopping() {
+            return Err(StoreError::Unavailable { why: "the server is stopping".to_owned() });
+        }
+        let cost = act.cost as u64;
+        let entered = self.server.gate.enter(act.way, &self.caller.who, &call.namespace, cost).await;
+        let _room = entered.inspect_err(|_| match act.way {
+            Way::Renewal => self.server.metrics.renewals_shed.add_one(),
+            Way::Ordinary | Way::Waiting => self.server.metrics.shed.add_one(),
+        })?;
+        let noted = match force {
+            Some(force) => self.note(self.entry(act, &call.namespace, force)).await?,
+            None => None,
+        };
+        let outcome = work.await;
+        if let (Some(keeper), Some(seq)) = (self.server.access.keeper(), noted) {
+            keeper.settle(seq, if outcome.is_ok() { Outcome::Done } else { Outcome::Failed });
+        }
+        outcome
+    }
+
+    /// Whether this caller may do that there. What is said tells nothing of a world that is not the caller's.
+    fn allow(&self, act: Act, namespace: &Namespace, force: Option<&Force>) -> Result<(), StoreError> {
+        let why = if !self.caller.is_at_home_in(namespace) {
+            format!("this token is not for the namespace {namespace}")
+        } else if !act.needs.iter().any(|scope| self.caller.scopes.allow(*scope)) {
+            let needs: Vec<&str> = act.needs.iter().map(|scope| scope.name()).collect();
+            format!("this needs a token with the scope {}", needs.join(" or "))
+        } else if act.everywhere && !self.caller.is_operator() {
+            "this concerns every namespace, and needs a token with the scope admin for all of them".to_owned()
+        } else {
+            return Ok(());
+        };
+        if let Some(keeper) = self.server.access.keeper() {
+            let force = force.cloned().unwrap_or(Force { target: String::new(), reason: None });
+            keeper.denied(self.entry(act, namespace, force));
+        }
+        tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), act = act.name, %namespace, "denied: {why}");
+        Err(StoreError::Denied { why })
+    }
+
+    fn entry(&self, act: Act, namespace: &Namespace, force: Force) -> AuditEntry {
+        AuditEntry {
+            who: self.caller.who.to_string(),
+            from: self.caller.origin(),
+            namespace: if act.everywhere { "*".to_owned() } else { namespace.to_string() },
+            act: act.name,
+            target: force.target,
+            reason: force.reason,
+        }
+    }
+
+    async fn note(&self, entry: AuditEntry) -> Result<Option<i64>, StoreError> {
+        let Some(keeper) = self.server.access.keeper() else { return Ok(None) };
+        let unwritten = |why| StoreError::Unavailable {
+            why: format!("the audit cannot be written, so nothing was done: {why}"),
+        };
+        keeper.enter(entry).await.map(Some).map_err(unwritten)
+    }
+
+    /// Tells a trace of a request, if anybody listens.
+    fn tell<T>(
+        &self,
+        act: Act,
+        call: &Call,
+        took: Took,
+        outcome: &Result<T, StoreError>,
+        telling: impl FnOnce() -> Telling,
+    ) {
+        if !self.server.tracer.is_on() {
+            return;
+        }
+        let Telling { at, parent, links, mut attributes } = telling();
+        attributes.push(("fencehold.namespace", call.namespace.to_string().into()));
+        attributes.push(("fencehold.items", (act.cost as u64).into()));
+        self.server.tracer.record(Span {
+            at,
+            parent,
+            links,
+            name: act.name.into(),
+            kind: SpanKind::Server,
+            start_wall_us: took.start_wall_us,
+            end_wall_us: took.end_wall_us,
+            attributes,
+            error: outcome.as_ref().err().map(ToString::to_string),
+        });
+    }
+
+    /// A request of which nothing more is to be told.
+    fn plain(&self) -> Telling {
+        let at = self.server.tracer.fresh(self.trace);
+        Telling { at, parent: self.trace.map(|trace| trace.span), links: Vec::new(), attributes: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}

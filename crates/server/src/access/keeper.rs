@@ -1,0 +1,321 @@
+//! The thread beside a server that has the access book: it knows the tokens, sees within a quarter of a second that one
+//! was made or revoked, and writes the audit.
+//!
+//! Requests are checked against what it last read, without touching the disk. If the book cannot be read any more,
+//! nobody is let in: a revocation might stand in it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fencehold_store::clock::Clock;
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use super::book::{ApiToken, Book, BookError};
+use super::caller::{Caller, Who};
+use super::secret::{Bearer, SecretHash, TokenId};
+use crate::audit::{AuditEntry, Outcome};
+
+/// How often the book is looked at for changes.
+const LOOK_EVERY_MS: u64 = 250;
+const LOOK_EVERY: Duration = Duration::from_millis(LOOK_EVERY_MS);
+/// How many looks pass between two notes of when tokens were used.
+const LOOKS_PER_NOTE: u32 = 40;
+/// How many entries may wait to be written.
+const ENTRIES_WAITING_MAX: usize = 1_024;
+/// And how many of them denials: whoever tries every door must not keep an operator's act from being written down.
+const DENIALS_WAITING_MAX: usize = 64;
+
+/// Why somebody is not let in. What is said of a token is said only to whoever has shown its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Stranger {
+    /// No token came with the request.
+    #[error("a token is needed: send it as `Authorization: Bearer fencehold_…`")]
+    NoToken,
+    /// What came is not known here.
+    #[error("the token is not known here")]
+    Unknown,
+    /// Its time is over.
+    #[error("the token {id} ({name}) has expired; make a new one with `fencehold token create`")]
+    Expired {
+        /// Which.
+        id: TokenId,
+        /// What people call it.
+        name: String,
+    },
+    /// Somebody ended it.
+    #[error("the token {id} ({name}) was revoked")]
+    Revoked {
+        /// Which.
+        id: TokenId,
+        /// What people call it.
+        name: String,
+    },
+    /// Nobody can be let in at the moment.
+    #[error("tokens cannot be checked at the moment: {0}")]
+    Closed(String),
+}
+
+/// The door: who is let in, and the book in which the rest is written.
+#[derive(Debug)]
+pub struct Keeper {
+    known: Arc<Known>,
+    clock: Arc<dyn Clock>,
+    sender: Mutex<Option<SyncSender<Message>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What was last read.
+#[derive(Debug, Default)]
+struct Known {
+    tokens: RwLock<Arc<HashMap<TokenId, Entry>>>,
+    trouble: RwLock<Option<String>>,
+    /// Denials that wait to be written.
+    denials: AtomicUsize,
+    /// Denials that were left out because there were too many.
+    left_out: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    token: ApiToken,
+    used_wall_ms: AtomicU64,
+}
+
+enum Message {
+    Enter { entry: AuditEntry, reply: oneshot::Sender<Result<i64, BookError>> },
+    Settle { seq: i64, outcome: Outcome },
+    Denied { entry: AuditEntry },
+}
+
+impl Keeper {
+    /// Opens the book and starts the thread.
+    pub fn start(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Keeper, BookError> {
+        let book = Book::open(&path)?;
+        let known = Arc::new(Known::default());
+        let version = book.version()?;
+        known.learn(&book)?;
+        let (sender, receiver) = mpsc::sync_channel(ENTRIES_WAITING_MAX);
+        let work =
+            Work { book, version, path: path.clone(), known: Arc::clone(&known), clock: Arc::clone(&clock) };
+        let thread = std::thread::Builder::new()
+            .name("fencehold-access".to_owned())
+            .spawn(move || work.run(&receiver))
+            .map_err(|error| BookError::Unusable {
+                path: path.display().to_string(),
+                why: error.to_string(),
+            })?;
+        Ok(Keeper { known, clock, sender: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Whether any token was ever made.
+    pub fn has_tokens(&self) -> bool {
+        !self.known.tokens().is_empty()
+    }
+
+    /// How many denials are missing from the audit because there were too many at once.
+    pub fn denials_left_out(&self) -> u64 {
+        self.known.left_out.load(Ordering::Relaxed)
+    }
+
+    /// The namespaces that tokens were made for.
+    pub fn namespaces(&self) -> Vec<fencehold_core::Namespace> {
+        self.known
+            .tokens()
+            .values()
+            .filter_map(|entry| entry.token.namespace.clone())
+            .collect()
+    }
+
+    /// Who comes with this text after `Bearer`.
+    pub fn admit(&self, text: Option<&str>, from: Option<IpAddr>) -> Result<Caller, Stranger> {
+        if let Some(why) = self.known.trouble.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return Err(Stranger::Closed(why.clone()));
+        }
+        let text = text.ok_or(Stranger::NoToken)?;
+        let shown = Bearer::parse(text.trim()).ok_or(Stranger::Unknown)?;
+        let tokens = self.known.tokens();
+        let found = tokens.get(&shown.id);
+        let kept = found.map_or(SecretHash::NOBODYS, |entry| entry.token.hash);
+        let (true, Some(entry)) = (kept.is(&shown.hash()), found) else { return Err(Stranger::Unknown) };
+        let (id, name) = (entry.token.id, entry.token.name.clone());
+        let now_wall_ms = self.clock.now().wall_ms;
+        if entry.token.revoked_wall_ms.is_some() {
+            return Err(Stranger::Revoked { id, name });
+        }
+        if entry.token.expires_wall_ms.is_some_and(|end| end <= now_wall_ms) {
+            return Err(Stranger::Expired { id, name });
+        }
+        entry.used_wall_ms.fetch_max(now_wall_ms, Ordering::Relaxed);
+        Ok(Caller {
+            who: Who::Token { id, name },
+            from,
+            world: entry.token.namespace.clone(),
+            scopes: entry.token.scopes,
+        })
+    }
+
+    /// Enters an act that is about to be done. It must not be done if this fails.
+    pub async fn enter(&self, entry: AuditEntry) -> Result<i64, String> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || "the access file is closed".to_owned();
+        let sender = self.sender().ok_or_else(gone)?;
+        sender
+            .try_send(Message::Enter { entry, reply })
+            .map_err(|_| "too much is being written to the audit".to_owned())?;
+        answer.await.map_err(|_| gone())?.map_err(|error| error.to_string())
+    }
+
+    /// Notes what came of it. Where that cannot be written, the act stands as asked for, which is true.
+    pub fn settle(&self, seq: i64, outcome: Outcome) {
+        if let Some(sender) = self.sender() {
+            let _ = sender.try_send(Message::Settle { seq, outcome });
+        }
+    }
+
+    /// Notes that somebody tried what they may not.
+    pub fn denied(&self, entry: AuditEntry) {
+        let one_more = |waiting: usize| (waiting < DENIALS_WAITING_MAX).then_some(waiting + 1);
+        let counted = self.known.denials.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let sent = counted.is_ok()
+            && self
+                .sender()
+                .is_some_and(|sender| sender.try_send(Message::Denied { entry }).is_ok());
+        if !sent {
+            self.known.left_out.fetch_add(1, Ordering::Relaxed);
+            if counted.is_ok() {
+                self.known.denials.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Writes what is left to write, and closes the book.
+    pub fn close(&self) {
+        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+
+    fn sender(&self) -> Option<SyncSender<Message>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Known {
+    fn tokens(&self) -> Arc<HashMap<TokenId, Entry>> {
+        Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn learn(&self, book: &Book) -> Result<(), BookError> {
+        let before = self.tokens();
+        let tokens = book.tokens()?.into_iter().map(|token| {
+            let used = before
+                .get(&token.id)
+                .map_or(0, |entry| entry.used_wall_ms.load(Ordering::Relaxed));
+            (token.id, Entry { token, used_wall_ms: AtomicU64::new(used) })
+        });
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens.collect());
+        Ok(())
+    }
+}
+
+struct Work {
+    book: Book,
+    version: i64,
+    path: PathBuf,
+    known: Arc<Known>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Work {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        let mut looks = 0;
+        let mut looked_ms = 0;
+        loop {
+            match receiver.recv_timeout(LOOK_EVERY) {
+                Ok(message) => {
+                    self.write(message);
+                    // Entries that keep coming must not keep a revocation from being seen.
+                    if self.clock.now().store_ms.saturating_sub(looked_ms) < LOOK_EVERY_MS {
+                        continue;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break self.note_uses(),
+            }
+            looked_ms = self.clock.now().store_ms;
+            let seen = self.look();
+            *self.known.trouble.write().unwrap_or_else(PoisonError::into_inner) =
+                seen.err().map(|error| error.to_string());
+            looks += 1;
+            if looks % LOOKS_PER_NOTE == 0 {
+                self.note_uses();
+            }
+        }
+    }
+
+    /// Reads the tokens again if somebody changed them, or put another file in the book's place.
+    fn look(&mut self) -> Result<(), BookError> {
+        let gone = |error: std::io::Error| BookError::Unusable {
+            path: self.path.display().to_string(),
+            why: error.to_string(),
+        };
+        if !self.book.is_in_place().map_err(gone)? {
+            self.book = Book::open(&self.path)?;
+            self.version = 0;
+        }
+        let version = self.book.version()?;
+        if version != self.version {
+            self.known.learn(&self.book)?;
+            self.version = version;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, message: Message) {
+        let now_wall_ms = self.clock.now().wall_ms;
+        match message {
+            Message::Enter { entry, reply } => {
+                drop(reply.send(self.book.enter(&entry, Outcome::Asked, now_wall_ms)))
+            }
+            Message::Settle { seq, outcome } => self.complain(|book| book.settle(seq, outcome)),
+            Message::Denied { entry } => {
+                self.complain(|book| book.enter(&entry, Outcome::Denied, now_wall_ms).map(drop));
+                self.known.denials.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn note_uses(&mut self) {
+        let uses: Vec<(TokenId, u64)> = self
+            .known
+            .tokens()
+            .iter()
+            .map(|(id, entry)| (*id, entry.used_wall_ms.load(Ordering::Relaxed)))
+            .filter(|(_, used)| *used > 0)
+            .collect();
+        if !uses.is_empty() {
+            self.complain(|book| book.note_uses(&uses));
+        }
+    }
+
+    fn complain(&mut self, write: impl FnOnce(&mut Book) -> Result<(), BookError>) {
+        if let Err(error) = write(&mut self.book) {
+            tracing::warn!(%error, "the access file could not be written");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Who may do what: tokens, what they allow, and the book in which they stand.
+//!
+//! Nouns: a *token* (of access, not of fencing) is 256 random bits that somebody shows; the [`Book`] keeps their hashes and
+//! the audit; the [`Keeper`] is the server's side of the book; a [`Caller`] is whoever came through the door; a *desk* is
+//! the store as one caller may use it, and the only way to the store that a handler has.
+//!
+//! Deliberately absent: users and passwords (a token is made for a program), and rights on single keys (that is what
+//! namespaces are for).
+
+mod book;
+mod caller;
+mod desk;
+mod keeper;
+mod scope;
+mod secret;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
+
+use fencehold_api::{Kind, NAMESPACE_HEADER, Operation as _, Problem, Spec, op};
+use fencehold_core::Namespace;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+
+use crate::Inner;
+use crate::listen::Connection;
+
+pub use book::{ApiToken, Book, BookError, NewToken};
+pub use caller::{Caller, Who};
+pub(crate) use desk::Desk;
+pub use fencehold_api::Scope;
+pub use keeper::{Keeper, Stranger};
+pub use scope::Scopes;
+pub use secret::{Bearer, TokenId};
+pub(crate) use secret::{hex, unhex};
+
+/// How many namespaces are remembered for having been asked for.
+const SEEN_MAX: usize = 256;
+
+/// How callers are told apart.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    keeper: Option<Arc<Keeper>>,
+    closed: bool,
+}
+
+impl Access {
+    /// Everybody who can reach the server may do everything, in whatever namespace they name. With a keeper, what they do
+    /// with force is still written down.
+    pub fn open(keeper: Option<Arc<Keeper>>) -> Self {
+        Access { keeper, closed: false }
+    }
+
+    /// Whoever asks must show a token that this keeper knows.
+    pub fn by_token(keeper: Arc<Keeper>) -> Self {
+        Access { keeper: Some(keeper), closed: true }
+    }
+
+    pub(crate) fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.as_deref()
+    }
+
+    fn caller(&self, parts: &Parts, from: Option<IpAddr>) -> Result<Caller, Stranger> {
+        let (true, Some(keeper)) = (self.closed, &self.keeper) else { return Ok(Caller::anyone(from)) };
+        let shown = parts.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+        let bearer = shown.map(|text| match text.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token,
+            _ => "",
+        });
+        keeper.admit(bearer, from)
+    }
+}
+
+impl Inner {
+    /// Who asks, and in which namespace; before anything else of a request is looked at. What they may do there is
+    /// decided at the desk, where it is done.
+    pub(crate) fn admit(&self, parts: &Parts, spec: &Spec) -> Result<(Caller, Namespace), Problem> {
+        let caller = self.identify(parts)?;
+        let is_renewal = [op::Renew::SPEC.path, op::RenewClaims::SPEC.path].contains(&spec.path);
+        if let Err(retry_after_ms) = self.gate.pace(&caller.who, is_renewal, self.clock.now().store_ms) {
+            self.metrics.over_pace.add_one();
+            let detail =
+                "this token sends more requests a second than the server takes from one; nothing was done";
+            let mut problem = Problem::new(Kind::Limited, detail);
+            problem.retry_after_ms = Some(retry_after_ms);
+            return Err(problem);
+        }
+        let namespace = match namespace_of(parts)? {
+            Some(namespace) => namespace,
+            // A token for one namespace need not be told which.
+            None => caller.world.clone().unwrap_or_default(),
+        };
+        if caller.is_at_home_in(&namespace) {
+            self.see(&namespace);
+        }
+        Ok((caller, namespace))
+    }
+
+    /// The namespaces that this server knows of: those that tokens are for, and those that were asked for.
+    pub(crate) fn namespaces(&self) -> Vec<Namespace> {
+        let mut known = self.seen.read().unwrap_or_else(PoisonError::into_inner).clone();
+        known.insert(Namespace::default());
+        known.extend(self.access.keeper().into_iter().flat_map(Keeper::namespaces));
+        known.into_iter().collect()
+    }
+
+    fn see(&self, namespace: &Namespace) {
+        let is_news = |seen: &BTreeSet<Namespace>| seen.len() < SEEN_MAX && !seen.contains(namespace);
+        if is_news(&self.seen.read().unwrap_or_else(PoisonError::into_inner)) {
+            self.seen
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(namespace.clone());
+        }
+    }
+
+    /// Who asks, whatever they ask for.
+    pub(crate) fn identify(&self, parts: &Parts) -> Result<Caller, Problem> {
+        let from = parts.extensions.get::<Connection>().map(|connection| connection.peer.ip());
+        self.access.caller(parts, from).map_err(|stranger| {
+            self.metrics.strangers.add_one();
+            tracing::debug!(from = ?from, "not let in: {stranger}");
+            let kind =
+                if matches!(stranger, Stranger::Closed(_)) { Kind::Unavailable } else { Kind::Unauthorized };
+            Problem::new(kind, stranger.to_string())
+        })
+    }
+}
+
+/// The namespace that a request names.
+fn namespace_of(parts: &Parts) -> Result<Option<Namespace>, Problem> {
+    let Some(value) = parts.headers.get(NAMESPACE_HEADER) else { return Ok(None) };
+    let bad = |why: String| {
+        let mut problem = Problem::new(Kind::BadInput, format!("namespace {why}"));
+        (problem.what, problem.why) = (Some("namespace".to_owned()), Some(why));
+        problem
+    };
+    let text = value.to_str().map_err(|_| bad("is not plain text".to_owned()))?;
+    Namespace::new(text).map(Some).map_err(|error| bad(error.problem))
+}

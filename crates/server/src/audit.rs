@@ -1,0 +1,87 @@
+//! The audit: who did what with force, from where, and why.
+//!
+//! An act is entered before it is done and settled after: one that a crash cut short stands there as asked for. What
+//! cannot be entered is not done.
+
+use fencehold_core::Namespace;
+use serde::Serialize;
+
+/// What somebody is about to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Who: the token, or the person at the command line.
+    pub who: String,
+    /// From where: an address, or the machine itself.
+    pub from: String,
+    /// In whose world; `*`: in all.
+    pub namespace: String,
+    /// What.
+    pub act: &'static str,
+    /// To what.
+    pub target: String,
+    /// Why, as far as they said.
+    pub reason: Option<String>,
+}
+
+/// What came of an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Nothing is known yet.
+    Asked,
+    /// It was done.
+    Done,
+    /// The rules refused it, or it could not be done.
+    Failed,
+    /// Whoever tried had no right to.
+    Denied,
+}
+
+impl Outcome {
+    /// The name by which it is kept.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Asked => "asked",
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Denied => "denied",
+        }
+    }
+}
+
+/// A line of the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct AuditRow {
+    /// Its number; it grows.
+    pub seq: u64,
+    /// When, in wall time.
+    pub at_wall_ms: u64,
+    /// Who.
+    pub who: String,
+    /// From where.
+    pub from: String,
+    /// In whose world; `*`: in all.
+    pub namespace: String,
+    /// What.
+    pub act: String,
+    /// To what.
+    pub target: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// What came of it: `asked`, `done`, `failed`, `denied`.
+    pub outcome: String,
+}
+
+/// Which lines.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// After this number.
+    pub after: Option<u64>,
+    /// Not before this moment, in wall time.
+    pub since_wall_ms: Option<u64>,
+    /// Of one namespace.
+    pub namespace: Option<Namespace>,
+    /// The latest so many.
+    pub limit: Option<u64>,
+}

@@ -1,0 +1,450 @@
+//! What a server is told: by flags, by the environment, by a TOML file, in that order.
+//!
+//! Every key can be given in every way: `limits.connections` in the file is `FENCEHOLD_SERVE_LIMITS_CONNECTIONS` in the
+//! environment and `--set limits.connections=…` on the command line. A key that is not known is an error that names it,
+//! wherever it stands: it may have been meant as a safeguard.
+
+mod span;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+use toml::{Table, Value};
+
+pub use span::Span;
+
+use crate::limit::Limits;
+
+/// How variables of the environment begin that tell a server something.
+pub const VARIABLE_PREFIX: &str = "FENCEHOLD_SERVE_";
+
+/// What a server is told.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Which store it serves; `None`: the same as without a server.
+    pub store: Option<String>,
+    /// The file with the tokens and the audit; `None`: beside the store.
+    pub access: Option<PathBuf>,
+    /// Whether anybody who can reach it may do everything, wherever it listens.
+    pub insecure: bool,
+    /// How long requests under way may take to end when it is told to stop.
+    pub grace: Span,
+    /// Encryption.
+    pub tls: TlsSettings,
+    /// Logs.
+    pub log: LogSettings,
+    /// Traces.
+    pub traces: TraceSettings,
+    /// How much of everything.
+    pub limits: LimitSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
+            store: None,
+            access: None,
+            insecure: false,
+            grace: Span::from_ms(10_000),
+            tls: TlsSettings::default(),
+            log: LogSettings::default(),
+            traces: TraceSettings::default(),
+            limits: LimitSettings::default(),
+        }
+    }
+}
+
+/// Encryption: both files, or neither.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct TlsSettings {
+    /// The certificate and those above it, as PEM.
+    pub cert: Option<PathBuf>,
+    /// Its key, as PEM.
+    pub key: Option<PathBuf>,
+}
+
+/// Logs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LogSettings {
+    /// How lines look.
+    pub format: LogFormat,
+    /// What is logged, as in `info` or `fencehold_server=debug,info`.
+    pub level: Option<String>,
+}
+
+/// How lines of the log look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Traces.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct TraceSettings {
+    /// Where spans go, by OTLP over HTTP: `http://collector:4318`. `None`: nowhere.
+    pub otlp: Option<String>,
+    /// The name under which they go.
+    pub service: Option<String>,
+}
+
+/// How much of everything. What is 0 has no limit where that is said.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LimitSettings {
+    /// Connections at once.
+    pub connections: usize,
+    /// How long the head of a request may take, and how long a connection may be idle.
+    pub header_time: Span,
+    /// How long the body of a request may take.
+    pub body_time: Span,
+    /// The largest body.
+    pub body_bytes: usize,
+    /// The bodies of all requests at once.
+    pub bodies_bytes: usize,
+    /// Requests of one token that wait, at once.
+    pub waiting_per_token: usize,
+    /// Requests a second of one token, renewals apart; 0: no limit.
+    pub requests_per_second: u64,
+    /// Renewals a second of one token; 0: no limit.
+    pub renewals_per_second: u64,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        let limits = Limits::default();
+        LimitSettings {
+            connections: limits.connections,
+            header_time: Span::from_ms(limits.header_ms),
+            body_time: Span::from_ms(limits.body_ms),
+            body_bytes: limits.body_bytes,
+            bodies_bytes: limits.bodies_bytes,
+            waiting_per_token: limits.waiting_per_token,
+            requests_per_second: limits.requests_per_second,
+            renewals_per_second: limits.renewals_per_second,
+        }
+    }
+}
+
+impl From<LimitSettings> for Limits {
+    fn from(told: LimitSettings) -> Limits {
+        Limits {
+            connections: told.connections,
+            header_ms: told.header_time.ms(),
+            body_ms: told.body_time.ms(),
+            body_bytes: told.body_bytes,
+            bodies_bytes: told.bodies_bytes.max(told.body_bytes),
+            waiting_per_token: told.waiting_per_token,
+            requests_per_second: told.requests_per_second,
+            renewals_per_second: told.renewals_per_second,
+            ..Limits::default()
+        }
+    }
+}
+
+/// Every key, with what it is by default, as people would write it.
+pub const KEYS: &[(&str, &str)] = &[
+    ("listen", "127.0.0.1:7117"),
+    ("store", "file: in the user's state directory"),
+    ("access", "beside the store"),
+    ("insecure", "false"),
+    ("grace", "10s"),
+    ("tls.cert", "none"),
+    ("tls.key", "none"),
+    ("log.format", "text"),
+    ("log.level", "info"),
+    ("traces.otlp", "none"),
+    ("traces.service", "fencehold"),
+    ("limits.connections", "10000"),
+    ("limits.header_time", "20s"),
+    ("limits.body_time", "30s"),
+    ("limits.body_bytes", "33554432"),
+    ("limits.bodies_bytes", "268435456"),
+    ("limits.waiting_per_token", "10000"),
+    ("limits.requests_per_second", "10000"),
+    ("limits.renewals_per_second", "10000"),
+];
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// A flag of the command line.
+    Flag,
+    /// This variable.
+    Variable(String),
+    /// This file.
+    File(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Flag => f.write_str("the command line"),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Why it cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{origin}: {problem}")]
+pub struct ConfigError {
+    /// Where it stands.
+    pub origin: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// What was said, key by key, and by what. What is said later does not replace what was said before.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    values: BTreeMap<&'static str, (Value, Origin)>,
+}
+
+impl Told {
+    /// Takes `key=value` pairs of the command line.
+    pub fn flags<'a>(
+        &mut self,
+        pairs: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Result<(), ConfigError> {
+        pairs
+            .into_iter()
+            .try_for_each(|(key, text)| self.tell(key, plain(&text), Origin::Flag))
+    }
+
+    /// Takes the variables of the environment that begin with [`VARIABLE_PREFIX`].
+    pub fn variables(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
+        for (name, text) in variables {
+            let Some(rest) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
+            let origin = Origin::Variable(name.clone());
+            let key = KEYS.iter().find(|(key, _)| variable(key) == rest).map(|(key, _)| *key);
+            let key = key.ok_or_else(|| unknown(&origin, &name))?;
+            self.tell(key, plain(&text), origin)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a TOML file.
+    pub fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let fault = |problem: String| ConfigError { origin: path.display().to_string(), problem };
+        let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
+        self.toml(&text, path)
+    }
+
+    fn toml(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
+        let fault = |problem: String| ConfigError { origin: path.display().to_string(), problem };
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| fault(error.to_string().trim_end().to_owned()))?;
+        for (name, value) in table {
+            match value {
+                Value::Table(inner) => {
+                    for (last, value) in inner {
+                        self.tell(&format!("{name}.{last}"), value, Origin::File(path.to_owned()))?;
+                    }
+                }
+                value => self.tell(&name, value, Origin::File(path.to_owned()))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
+        let known = KEYS
+            .iter()
+            .find(|(known, _)| *known == key)
+            .ok_or_else(|| unknown(&origin, key))?
+            .0;
+        // By itself first, so that what is wrong with it is said of the place where it stands.
+        read(std::iter::once((known, &value))).map_err(|problem| ConfigError {
+            origin: origin.to_string(),
+            problem: format!("{key}: {problem}"),
+        })?;
+        self.values.entry(known).or_insert((value, origin));
+        Ok(())
+    }
+
+    /// Everything together.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let fault = |problem: String| ConfigError { origin: "the configuration".to_owned(), problem };
+        let settings = read(self.values.iter().map(|(key, (value, _))| (*key, value))).map_err(fault)?;
+        if settings.tls.cert.is_some() != settings.tls.key.is_some() {
+            return Err(fault("tls.cert and tls.key belong together: give both or neither".to_owned()));
+        }
+        if settings.limits.connections == 0 || settings.limits.body_bytes == 0 {
+            return Err(fault("limits.connections and limits.body_bytes must be more than 0".to_owned()));
+        }
+        Ok(settings)
+    }
+
+    /// Every key, what it is, and where that comes from; `None`: it was not said, and is as by default.
+    pub fn lines(&self) -> impl Iterator<Item = (&'static str, String, Option<&Origin>)> {
+        KEYS.iter().map(|(key, default)| match self.values.get(key) {
+            Some((value, origin)) => (*key, shown(value), Some(origin)),
+            None => (*key, (*default).to_owned(), None),
+        })
+    }
+}
+
+/// The part of a variable's name after the prefix.
+fn variable(key: &str) -> String {
+    key.replace('.', "_").to_uppercase()
+}
+
+fn unknown(origin: &Origin, name: &str) -> ConfigError {
+    let origin = origin.to_string();
+    let known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+    ConfigError { origin, problem: format!("{name} is not a setting; there are {}", known.join(", ")) }
+}
+
+/// A value that came as a plain text: a number or a truth where it looks like one.
+fn plain(text: &str) -> Value {
+    if let Ok(number) = text.parse() {
+        return Value::Integer(number);
+    }
+    match text {
+        "true" => Value::Boolean(true),
+        "false" => Value::Boolean(false),
+        text => Value::String(text.to_owned()),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Boolean(truth) => truth.to_string(),
+        // No setting takes anything else.
+        other => format!("{other:?}"),
+    }
+}
+
+fn read<'a>(values: impl Iterator<Item = (&'static str, &'a Value)>) -> Result<Settings, String> {
+    let mut all = Table::new();
+    for (key, value) in values {
+        match key.split_once('.') {
+            None => drop(all.insert(key.to_owned(), value.clone())),
+            Some((table, last)) => {
+                let inner = all.entry(table).or_insert_with(|| Value::Table(Table::new()));
+                if let Value::Table(inner) = inner {
+                    inner.insert(last.to_owned(), value.clone());
+                }
+            }
+        }
+    }
+    all.try_into()
+        .map_err(|error: toml::de::Error| error.message().trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(told: &mut Told, text: &str) -> Result<(), ConfigError> {
+        told.toml(text, Path::new("server.toml"))
+    }
+
+    fn variables(told: &mut Told, pairs: &[(&str, &str)]) -> Result<(), ConfigError> {
+        told.variables(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn flags_come_before_variables_and_those_before_the_file() {
+        let mut told = Told::default();
+        told.flags([("limits.connections", "1".to_owned())]).unwrap();
+        let set =
+            [("FENCEHOLD_SERVE_LIMITS_CONNECTIONS", "2"), ("FENCEHOLD_SERVE_GRACE", "2s"), ("OTHER", "x")];
+        variables(&mut told, &set).unwrap();
+        file(&mut told, "grace = '3s'\ninsecure = true\n[limits]\nconnections = 3\nheader_time = '3s'")
+            .unwrap();
+        let settings = told.settings().unwrap();
+        assert_eq!((settings.limits.connections, settings.grace.ms()), (1, 2_000));
+        assert_eq!((settings.limits.header_time.ms(), settings.insecure), (3_000, true));
+        assert_eq!(settings.listen.to_string(), "127.0.0.1:7117");
+        let origins: Vec<String> = told
+            .lines()
+            .filter_map(|(key, value, origin)| Some(format!("{key} {value} {}", origin?)))
+            .collect();
+        assert_eq!(origins[1], "grace 2s FENCEHOLD_SERVE_GRACE");
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_wherever_it_stands() {
+        let mut told = Told::default();
+        let wrong = variables(&mut told, &[("FENCEHOLD_SERVE_LISTN", "x")]).unwrap_err().to_string();
+        assert!(wrong.contains("FENCEHOLD_SERVE_LISTN is not a setting; there are listen"), "{wrong}");
+        let wrong = file(&mut told, "[limits]\nconections = 3").unwrap_err().to_string();
+        assert!(wrong.starts_with("server.toml: limits.conections is not a setting"), "{wrong}");
+        let wrong = told.flags([("listen.port", "1".to_owned())]).unwrap_err().to_string();
+        assert!(wrong.starts_with("the command line: listen.port is not a setting"), "{wrong}");
+    }
+
+    #[test]
+    fn a_bad_value_is_blamed_on_where_it_stands() {
+        let mut told = Told::default();
+        let wrong = variables(&mut told, &[("FENCEHOLD_SERVE_GRACE", "soon")])
+            .unwrap_err()
+            .to_string();
+        assert!(wrong.starts_with("FENCEHOLD_SERVE_GRACE: grace: "), "{wrong}");
+        let wrong = file(&mut told, "listen = 7117").unwrap_err().to_string();
+        assert!(wrong.starts_with("server.toml: listen: "), "{wrong}");
+        let wrong = file(&mut told, "listen = ").unwrap_err().to_string();
+        assert!(wrong.contains("line 1"), "{wrong}");
+        told.flags([("tls.cert", "x.pem".to_owned())]).unwrap();
+        assert!(told.settings().unwrap_err().to_string().contains("tls.key"));
+    }
+
+    #[test]
+    fn every_key_can_be_given_and_every_default_is_the_one_that_is_shown() {
+        let samples = [
+            ("store", "memory:"),
+            ("access", "a.db"),
+            ("tls.cert", "c"),
+            ("tls.key", "k"),
+            ("log.level", "debug"),
+            ("traces.otlp", "http://c:4318"),
+        ];
+        let mut told = Told::default();
+        for (key, default) in KEYS {
+            let sample = samples
+                .iter()
+                .find(|(name, _)| name == key)
+                .map_or(*default, |(_, sample)| sample);
+            told.flags([(*key, sample.to_owned())]).unwrap();
+        }
+        let (told, by_default) = (told.settings().unwrap(), Settings::default());
+        assert_eq!(
+            Limits::from(told.limits),
+            Limits::from(by_default.limits),
+            "shown as by default, but is not"
+        );
+        assert_eq!((told.grace, told.listen), (by_default.grace, by_default.listen));
+        assert_eq!(by_default.limits.connections, Limits::default().connections);
+    }
+}

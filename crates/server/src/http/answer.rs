@@ -1,0 +1,225 @@
+//! From a request to its answer, the same way for every operation: who asks, what, and what came of it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{RawPathParams, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use fencehold_api::{Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_core::{BadInput, Namespace};
+use fencehold_store::wire::Across;
+use fencehold_store::{Call, LeaseStore, StoreError};
+use http::request::Parts;
+use http::{HeaderMap, Request, StatusCode, header};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::Inner;
+use crate::access::{Caller, Desk};
+use crate::limit::BadBody;
+use crate::observe::Context;
+
+/// How long the store is borne with, unless the caller says otherwise.
+const PATIENCE_MS: u64 = 5_000;
+/// And at most.
+const PATIENCE_MS_MAX: u64 = 60_000;
+/// The header of W3C's trace context.
+const TRACE_HEADER: &str = "traceparent";
+
+/// What a handler works with.
+pub(super) struct Asked {
+    pub(super) server: Arc<Inner>,
+    /// The store, as far as this caller may use it.
+    pub(super) store: Box<dyn LeaseStore>,
+    pub(super) call: Call,
+    pub(super) headers: HeaderMap,
+}
+
+impl Asked {
+    /// Of a request that was let in.
+    pub(super) fn new(
+        server: Arc<Inner>,
+        (caller, namespace): (Caller, Namespace),
+        parts: Parts,
+    ) -> Result<Self, Problem> {
+        let patience_ms = match parts.headers.get(PATIENCE_HEADER) {
+            None => PATIENCE_MS,
+            Some(value) => value
+                .to_str()
+                .ok()
+                .and_then(|text| text.parse::<u64>().ok())
+                .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?
+                .min(PATIENCE_MS_MAX),
+        };
+        let call = Call::new(namespace).with_patience_ms(patience_ms);
+        let trace = parts
+            .headers
+            .get(TRACE_HEADER)
+            .and_then(|value| Context::parse(value.to_str().ok()?));
+        let store = Box::new(Desk::new(Arc::clone(&server), caller, trace));
+        Ok(Asked { server, store, call, headers: parts.headers })
+    }
+
+    /// Waits for something in line: until it comes, or the server stops, or (this future is dropped) the caller goes.
+    pub(super) async fn in_line<T>(
+        &self,
+        waiting: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Problem> {
+        self.server.stopping.unless(waiting).await?.map_err(Across::across)
+    }
+}
+
+/// What comes of an operation.
+pub(super) type Answer<T> = Result<T, Problem>;
+
+/// What answers an operation.
+pub(super) trait Handler<O: Operation>: Clone + Send + Sync + 'static {
+    fn handle(&self, asked: Asked, request: O::Request) -> impl Future<Output = Answer<O::Answer>> + Send;
+}
+
+impl<O, F, Fut> Handler<O> for F
+where
+    O: Operation,
+    F: Fn(Asked, O::Request) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Answer<O::Answer>> + Send,
+{
+    fn handle(&self, asked: Asked, request: O::Request) -> impl Future<Output = Answer<O::Answer>> + Send {
+        self(asked, request)
+    }
+}
+
+/// The operations that have a handler.
+#[derive(Default)]
+pub(super) struct Routes {
+    router: Router<Arc<Inner>>,
+    count: usize,
+}
+
+impl Routes {
+    /// Has an operation answered by this.
+    pub(super) fn add<O: Operation, H: Handler<O>>(&mut self, handler: H) {
+        let answer = move |State(server): State<Arc<Inner>>, path: RawPathParams, request: Request<Body>| {
+            let handler = handler.clone();
+            async move {
+                match answer::<O, H>(server, &path, request, handler).await {
+                    Ok(answer) => json(StatusCode::OK, "application/json", &answer),
+                    Err(problem) => problem_response(&problem),
+                }
+            }
+        };
+        let method: MethodRouter<Arc<Inner>> = match O::SPEC.method {
+            Method::Get => get(answer),
+            Method::Post => post(answer),
+        };
+        self.router = std::mem::take(&mut self.router).route(O::SPEC.path, method);
+        self.count += 1;
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn into_router(self) -> Router<Arc<Inner>> {
+        self.router
+    }
+}
+
+async fn answer<O: Operation, H: Handler<O>>(
+    server: Arc<Inner>,
+    path: &RawPathParams,
+    request: Request<Body>,
+    handler: H,
+) -> Answer<O::Answer> {
+    let (parts, body) = request.into_parts();
+    // First of all: nothing is read for one who may not ask.
+    let caller = server.admit(&parts, &O::SPEC)?;
+    let (request, _share) = match O::SPEC.method {
+        Method::Get => (from_query(path, parts.uri.query())?, None),
+        Method::Post => {
+            let (request, share) = from_body(&server, &parts.headers, body).await?;
+            (request, Some(share))
+        }
+    };
+    let asked = Asked::new(server, caller, parts)?;
+    handler.handle(asked, request).await
+}
+
+/// A request that is in the path and the query.
+pub(super) fn from_query<T: DeserializeOwned>(path: &RawPathParams, query: Option<&str>) -> Answer<T> {
+    let path: Vec<(&str, &str)> = path.iter().collect();
+    let mut fields = serde_html_form::to_string(&path).unwrap_or_default();
+    if let Some(query) = query.filter(|query| !query.is_empty()) {
+        if !fields.is_empty() {
+            fields.push('&');
+        }
+        fields.push_str(query);
+    }
+    serde_html_form::from_str(&fields).map_err(|error| bad(BadInput::new("query", error.to_string())))
+}
+
+/// A request that is in the body, with its share of the memory for bodies.
+async fn from_body<T: DeserializeOwned>(
+    server: &Inner,
+    headers: &HeaderMap,
+    body: Body,
+) -> Answer<(T, OwnedSemaphorePermit)> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
+        return Err(Problem::new(Kind::NotJson, "send the body as content-type: application/json"));
+    }
+    let taken = server
+        .gate
+        .bodies
+        .take(headers, body)
+        .await
+        .map_err(|bad_body| match bad_body {
+            BadBody::TooLarge { limit } => {
+                server.metrics.bodies_too_large.add_one();
+                let detail = format!("the body has more than {limit} bytes; send less at a time");
+                let mut problem = Problem::new(Kind::TooLarge, detail);
+                problem.limit = u64::try_from(limit).ok();
+                problem
+            }
+            BadBody::TooSlow => {
+                Problem::new(Kind::Unavailable, "the body did not come in time; nothing was done")
+            }
+            BadBody::Broken => bad(BadInput::new("body", "broke off")),
+        })?;
+    let request = serde_json::from_slice(&taken.bytes);
+    let request = request.map_err(|error| bad(BadInput::new("body", error.to_string())))?;
+    Ok((request, taken.share))
+}
+
+fn bad(input: BadInput) -> Problem {
+    StoreError::BadInput(input).across()
+}
+
+fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => (status, [(header::CONTENT_TYPE, kind)], bytes).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// A problem as a whole answer.
+pub(super) fn problem_response(problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(status, PROBLEM_TYPE, problem);
+    if let Some(retry_after_ms) = problem.retry_after_ms {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, retry_after_ms.div_ceil(1_000).into());
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        let bearer = http::HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}

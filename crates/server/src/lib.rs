@@ -1,0 +1,120 @@
+//! Fencehold's server: a store of leases and jobs behind HTTP.
+//!
+//! Nouns: a [`Server`] is a store with a door; every request becomes an operation of `fencehold-api`, asked by a
+//! [`Caller`](access::Caller) in one namespace. Handlers parse nothing and decide nothing: they call the store and hand
+//! back what it says.
+//!
+//! Deliberately absent: rules (the core's) and state of its own. A server can be killed at any moment; whoever asks again,
+//! here or at another server on the same store, gets the same answer.
+
+#![allow(
+    clippy::result_large_err,
+    reason = "a problem is made once a request at most, and is its whole answer"
+)]
+
+pub mod access;
+pub mod audit;
+pub mod config;
+mod http;
+pub mod limit;
+mod listen;
+mod observe;
+mod stopping;
+pub mod systemd;
+pub mod tls;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use fencehold_core::Namespace;
+use fencehold_store::LeaseStore;
+use fencehold_store::clock::Clock;
+
+use crate::access::Access;
+use crate::limit::{Gate, Limits};
+use crate::observe::{Metrics, Tracer};
+use crate::stopping::Stopping;
+use crate::tls::Tls;
+
+pub use crate::observe::Receiver;
+
+/// A store with a door.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    /// For the ids of jobs that come without one. What is kept is dated by the store.
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) access: Access,
+    pub(crate) stopping: Stopping,
+    /// Namespaces that were asked for, for the metrics.
+    pub(crate) seen: RwLock<BTreeSet<Namespace>>,
+    pub(crate) gate: Gate,
+    pub(crate) metrics: Metrics,
+    pub(crate) tracer: Tracer,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) grace: Duration,
+}
+
+/// What a server is like, beyond its store and who may use it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How much of everything.
+    pub limits: Limits,
+    /// Its certificate; `None`: nothing is encrypted.
+    pub tls: Option<Arc<Tls>>,
+    /// How long requests under way may take to end when it stops.
+    pub grace: Duration,
+    /// Where spans go; `None`: none are made.
+    pub traces: Option<Receiver>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { limits: Limits::default(), tls: None, grace: Duration::from_secs(10), traces: None }
+    }
+}
+
+impl Server {
+    /// Puts a store behind a door. The store stays open when the server stops.
+    pub fn new(store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, access: Access) -> Self {
+        Server::with_options(store, clock, access, Options::default())
+    }
+
+    /// Puts a store behind a door of this make. Must be called on a runtime if spans are to be sent.
+    pub fn with_options(
+        store: Arc<dyn LeaseStore>,
+        clock: Arc<dyn Clock>,
+        access: Access,
+        options: Options,
+    ) -> Self {
+        Server(Arc::new(Inner {
+            store,
+            clock,
+            access,
+            stopping: Stopping::default(),
+            seen: RwLock::default(),
+            gate: Gate::new(options.limits),
+            metrics: Metrics::default(),
+            tracer: options.traces.map(Tracer::start).unwrap_or_default(),
+            tls: options.tls,
+            grace: options.grace,
+        }))
+    }
+
+    /// All that the server answers, for whoever brings their own way of serving it.
+    pub fn router(&self) -> Router {
+        http::router(&self.0)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("store", &self.0.store).finish_non_exhaustive()
+    }
+}

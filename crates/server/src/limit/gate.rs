@@ -1,0 +1,94 @@
+//! The gate: every limit that a request passes on its way to the store.
+
+use std::time::Duration;
+
+use fencehold_core::Namespace;
+use fencehold_store::StoreError;
+
+use super::{Bodies, Connections, Lane, Limits, Pace, Place, Seat, Seats};
+use crate::access::Who;
+
+/// How long a request may wait for room before it is shed.
+const ORDINARY_PATIENCE: Duration = Duration::from_secs(2);
+/// A renewal waits longer: whoever sheds it may cost its sender the lease.
+const RENEWAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the limits are kept.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) limits: Limits,
+    pub(crate) connections: Connections,
+    pub(crate) bodies: Bodies,
+    pub(crate) ordinary: Lane,
+    pub(crate) renewals: Lane,
+    pub(crate) seats: Seats<Who>,
+    requests: Pace<Who>,
+    renewal_requests: Pace<Who>,
+}
+
+/// How a request goes to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// With everything else.
+    Ordinary,
+    /// In the lane of its own.
+    Renewal,
+    /// It may wait for long, and takes a seat for that instead of room in a lane.
+    Waiting,
+}
+
+/// The right to go on to the store, until it is dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held for what their end does")]
+pub(crate) enum Room {
+    Place(Place),
+    Seat(Seat<Who>),
+}
+
+impl Gate {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let body_time = Duration::from_millis(limits.body_ms);
+        Gate {
+            connections: Connections::new(limits.connections),
+            bodies: Bodies::new(limits.body_bytes, body_time, limits.bodies_bytes),
+            ordinary: Lane::new(limits.lane_room, limits.lane_line),
+            renewals: Lane::new(limits.lane_room, limits.renewal_line),
+            seats: Seats::new(limits.waiting_per_token),
+            requests: Pace::new(limits.requests_per_second),
+            renewal_requests: Pace::new(limits.renewals_per_second),
+            limits,
+        }
+    }
+
+    /// Whether a caller keeps to its pace. `Err`: in how many milliseconds it does. At an open server nobody is known, so
+    /// nobody's pace is.
+    pub(crate) fn pace(&self, who: &Who, is_renewal: bool, now_ms: u64) -> Result<(), u64> {
+        let pace = if is_renewal { &self.renewal_requests } else { &self.requests };
+        if *who == Who::Anyone { Ok(()) } else { pace.take(who, now_ms) }
+    }
+
+    /// Waits for room on the way to the store.
+    pub(crate) async fn enter(
+        &self,
+        way: Way,
+        who: &Who,
+        tenant: &Namespace,
+        cost: u64,
+    ) -> Result<Room, StoreError> {
+        let (lane, patience) = match way {
+            Way::Ordinary => (&self.ordinary, ORDINARY_PATIENCE),
+            Way::Renewal => (&self.renewals, RENEWAL_PATIENCE),
+            Way::Waiting => {
+                let limit = self.seats.each_max() as u64;
+                let full = || StoreError::Full { what: "waiting requests of this token".to_owned(), limit };
+                return self.seats.take(who).map(Room::Seat).ok_or_else(full);
+            }
+        };
+        match tokio::time::timeout(patience, lane.enter(tenant, cost)).await {
+            Ok(Ok(place)) => Ok(Room::Place(place)),
+            Ok(Err(_)) | Err(_) => Err(StoreError::Unavailable {
+                why: "the server has more to do than it can; nothing was done".to_owned(),
+            }),
+        }
+    }
+}

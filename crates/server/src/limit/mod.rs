@@ -1,0 +1,66 @@
+//! How much of everything: so that no caller, however loud or slow, takes the server from the others.
+//!
+//! Nouns: a [`Lane`] is work of one kind, fair between tenants; renewals have one of their own, and are shed last,
+//! because whoever cannot renew loses what it holds. [`Pace`] is requests a second, [`Seats`] are requests that wait.
+
+mod body;
+mod connections;
+mod gate;
+mod lane;
+mod pace;
+mod seats;
+
+use fencehold_api::BODY_BYTES_MAX;
+
+pub(crate) use body::{BadBody, Bodies};
+pub(crate) use connections::{Admitted, Connections};
+pub(crate) use gate::{Gate, Way};
+pub(crate) use lane::{Lane, Place};
+pub(crate) use pace::Pace;
+pub(crate) use seats::{Seat, Seats};
+
+/// Every limit of a server. Which of them is how much used stands in its metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Connections at once. One more is answered 503 and closed.
+    pub connections: usize,
+    /// How long the head of a request may take, and how long a connection may be idle.
+    pub header_ms: u64,
+    /// How long the body of a request may take.
+    pub body_ms: u64,
+    /// The largest body.
+    pub body_bytes: usize,
+    /// The bodies of all requests at once.
+    pub bodies_bytes: usize,
+    /// Requests of one token that wait for something, at once.
+    pub waiting_per_token: usize,
+    /// Requests a second of one token, renewals apart; 0: no limit.
+    pub requests_per_second: u64,
+    /// Renewals a second of one token; 0: no limit.
+    pub renewals_per_second: u64,
+    /// Items at work in the store at once, in each of the two lanes.
+    pub lane_room: u64,
+    /// Requests of one namespace that may wait for room, renewals apart.
+    pub lane_line: usize,
+    /// Renewals of one namespace that may wait for room.
+    pub renewal_line: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 10_000,
+            header_ms: 20_000,
+            body_ms: 30_000,
+            body_bytes: BODY_BYTES_MAX,
+            bodies_bytes: 256 << 20,
+            waiting_per_token: 10_000,
+            requests_per_second: 10_000,
+            renewals_per_second: 10_000,
+            lane_room: 16_384,
+            lane_line: 10_000,
+            renewal_line: 50_000,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the server counts of what passes through it. What happens inside the store is counted there.
+
+use fencehold_core::Refusal;
+use fencehold_store::StoreError;
+use fencehold_store::measure::{Counter, Histogram, MICROSECONDS};
+
+/// Ends of buckets for waits, in milliseconds.
+const WAIT_MS: &[u64] = &[1, 5, 25, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000];
+
+/// How a request ended, as far as an operator cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Done,
+    Refused,
+    Denied,
+    Limited,
+    Unavailable,
+    Failed,
+}
+
+impl Ending {
+    pub(crate) const ALL: [(Ending, &'static str); 6] = [
+        (Ending::Done, "done"),
+        (Ending::Refused, "refused"),
+        (Ending::Denied, "denied"),
+        (Ending::Limited, "limited"),
+        (Ending::Unavailable, "unavailable"),
+        (Ending::Failed, "failed"),
+    ];
+
+    pub(crate) fn of<T>(outcome: &Result<T, StoreError>) -> Ending {
+        match outcome {
+            Ok(_) => Ending::Done,
+            Err(StoreError::Denied { .. }) => Ending::Denied,
+            Err(StoreError::Full { .. }) => Ending::Limited,
+            Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) => Ending::Unavailable,
+            Err(StoreError::Unusable { .. }) => Ending::Failed,
+            Err(_) => Ending::Refused,
+        }
+    }
+}
+
+/// The operations that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Acquire,
+    Renew,
+    Release,
+    Force,
+    Look,
+    Enqueue,
+    Claim,
+    Report,
+}
+
+impl Kind {
+    pub(crate) const ALL: [(Kind, &'static str); 8] = [
+        (Kind::Acquire, "acquire"),
+        (Kind::Renew, "renew"),
+        (Kind::Release, "release"),
+        (Kind::Force, "force"),
+        (Kind::Look, "look"),
+        (Kind::Enqueue, "enqueue"),
+        (Kind::Claim, "claim"),
+        (Kind::Report, "report"),
+    ];
+}
+
+/// The counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    /// By kind, then by ending.
+    pub(crate) requests: [[Counter; Ending::ALL.len()]; Kind::ALL.len()],
+    /// By kind: how long the store took, waits in line apart.
+    pub(crate) took_us: [Histogram; Kind::ALL.len()],
+    /// Acquisitions that found the key held.
+    pub(crate) contended: Counter,
+    /// How long those that were granted stood in line.
+    pub(crate) waited_ms: Histogram,
+    pub(crate) renewed: Counter,
+    pub(crate) renewals_refused: Counter,
+    pub(crate) renewals_failed: Counter,
+    /// Holds shown that are not the holder's.
+    pub(crate) wrong_holds: Counter,
+    pub(crate) dedup_hits: Counter,
+    pub(crate) strangers: Counter,
+    /// Requests over a caller's pace.
+    pub(crate) over_pace: Counter,
+    /// Requests that found a lane's line full, or waited too long in it.
+    pub(crate) shed: Counter,
+    pub(crate) renewals_shed: Counter,
+    pub(crate) connections_turned_away: Counter,
+    pub(crate) bodies_too_large: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics {
+            requests: Default::default(),
+            took_us: std::array::from_fn(|_| Histogram::new(MICROSECONDS)),
+            contended: Counter::default(),
+            waited_ms: Histogram::new(WAIT_MS),
+            renewed: Counter::default(),
+            renewals_refused: Counter::default(),
+            renewals_failed: Counter::default(),
+            wrong_holds: Counter::default(),
+            dedup_hits: Counter::default(),
+            strangers: Counter::default(),
+            over_pace: Counter::default(),
+            shed: Counter::default(),
+            renewals_shed: Counter::default(),
+            connections_turned_away: Counter::default(),
+            bodies_too_large: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn ended<T>(&self, kind: Kind, outcome: &Result<T, StoreError>) {
+        if let Some(counter) = self
+            .requests
+            .get(kind as usize)
+            .and_then(|row| row.get(Ending::of(outcome) as usize))
+        {
+            counter.add_one();
+        }
+    }
+
+    pub(crate) fn took(&self, kind: Kind, us: u64) {
+        if let Some(histogram) = self.took_us.get(kind as usize) {
+            histogram.record(us);
+        }
+    }
+
+    /// Counts the answers to a batch of renewals: by the store's word, or all as failed if it gave none.
+    pub(crate) fn renewals<T, R>(
+        &self,
+        count: usize,
+        answers: Result<&[Result<T, R>], &StoreError>,
+        wrong_hold: impl Fn(&R) -> bool,
+    ) {
+        match answers {
+            Ok(answers) => {
+                let renewed = answers.iter().filter(|answer| answer.is_ok()).count();
+                self.renewed.add(renewed as u64);
+                self.renewals_refused.add((answers.len() - renewed) as u64);
+                let wrong = answers
+                    .iter()
+                    .filter_map(|answer| answer.as_ref().err())
+                    .filter(|refusal| wrong_hold(refusal));
+                self.wrong_holds.add(wrong.count() as u64);
+            }
+            Err(_) => self.renewals_failed.add(count as u64),
+        }
+    }
+}
+
+/// Whether a refusal of a lease says that somebody showed another's token with a wrong hold id.
+pub(crate) fn is_wrong_hold(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::WrongHold { .. })
+}

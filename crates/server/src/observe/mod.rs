@@ -1,0 +1,31 @@
+//! What can be seen of a running server from outside: metrics, traces.
+//!
+//! No metric has a label for a key, a job, an owner or a token: their number has no bound.
+
+mod metrics;
+mod page;
+mod render;
+mod trace;
+
+pub(crate) use metrics::{Kind, Metrics, is_wrong_hold};
+pub(crate) use page::CONTENT_TYPE;
+pub(crate) use render::render;
+pub use trace::Receiver;
+pub(crate) use trace::{
+    Attribute, Context, Span, SpanKind, Tracer, about, attempts, enqueuing, holding, working,
+};
+
+/// How long something takes, for people.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(std::time::Instant);
+
+#[expect(clippy::disallowed_methods, reason = "how long something took is for people, and decides nothing")]
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Stopwatch(std::time::Instant::now())
+    }
+
+    pub(crate) fn us(self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,308 @@
+//! All metrics, on one page.
+//!
+//! What happens in the store is counted by the engine, so it is complete where the engine runs in this process: on
+//! `memory:`, and on `file:` while this process owns the directory (`fencehold_store_served_here`). Elsewhere only what
+//! passes through this server can be counted.
+
+use fencehold_core::Namespace;
+use fencehold_core::job::{Ended, State};
+use fencehold_core::lease::How;
+use fencehold_core::limits::JOBS_MAX;
+use fencehold_store::job::{JobFilter, JobsRequest, QueueView};
+use fencehold_store::measure::Measures;
+use fencehold_store::{Call, JobStore};
+
+use super::metrics::{Ending, Kind};
+use super::page::{Page, Series};
+use crate::Inner;
+
+/// How many queues are shown; of more, those with most jobs ready. A label's values must have a bound.
+const QUEUES_SHOWN: usize = 100;
+/// How many ready jobs are looked at for the oldest one: they come in the order of their arrival.
+const READY_LOOKED_AT: usize = 64;
+/// How long the store may take for it.
+const PATIENCE_MS: u64 = 2_000;
+const US: f64 = 1e-6;
+const MS: f64 = 1e-3;
+
+/// The page as it is at this moment.
+pub(crate) async fn render(server: &Inner) -> String {
+    let mut page = Page::default();
+    page.gauges(
+        "fencehold_build_info",
+        "Which version this is.",
+        &[(&[("version", env!("CARGO_PKG_VERSION")), ("store", server.store.capabilities().store)], 1.0)],
+    );
+    if let Some(measures) = server.store.measures() {
+        store(&mut page, measures);
+    }
+    requests(&mut page, server);
+    limits(&mut page, server);
+    let call = Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
+    if let Ok(status) = server.store.status(&call).await {
+        let here = status.owner_pid.is_none_or(|pid| pid == std::process::id());
+        page.gauge(
+            "fencehold_store_served_here",
+            "Whether the store's engine runs in this process.",
+            flag(here),
+        );
+        page.gauge("fencehold_keys", "Keys on record, held or free.", status.keys as f64);
+        page.gauge("fencehold_leases_held", "Keys with a hold on record.", status.held as f64);
+        page.gauge("fencehold_waiters", "Requests in line for a key.", status.waiters as f64);
+        page.gauge("fencehold_rows_set_aside", "Kept rows that could not be read.", status.set_aside as f64);
+        page.gauge("fencehold_jobs_live", "Jobs that are not finished.", status.jobs as f64);
+        page.gauge("fencehold_jobs_live_max", "How many there may be.", JOBS_MAX as f64);
+    }
+    if let Some(jobs) = server.store.jobs() {
+        queues(&mut page, server, jobs).await;
+    }
+    page.finish()
+}
+
+fn store(page: &mut Page, measures: &Measures) {
+    let facts = &measures.facts;
+    page.counter("fencehold_leases_granted_total", "Leases granted.", &facts.granted);
+    let hows: Vec<String> = How::ALL.iter().map(|how| how.to_string().replace(' ', "_")).collect();
+    let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("how", how.as_str())]).collect();
+    let ended: Vec<Series<'_>> = ended
+        .iter()
+        .zip(&facts.ended)
+        .map(|(label, counter)| (label.as_slice(), counter.get() as f64))
+        .collect();
+    page.counts(
+        "fencehold_leases_ended_total",
+        "Leases that ended, by how: a rising share of expired is a crash report.",
+        &ended,
+    );
+    let issued = facts.granted.get() + facts.claimed.get();
+    page.counts(
+        "fencehold_tokens_issued_total",
+        "Fencing tokens given, to holders and to attempts.",
+        &[(&[], issued as f64)],
+    );
+    page.counter(
+        "fencehold_stale_writes_blocked_total",
+        "Acts of holders whose hold was over.",
+        &facts.stale_writes_blocked,
+    );
+    page.counter(
+        "fencehold_store_rewound_total",
+        "Tokens shown that this store never gave: an alarm.",
+        &facts.rewound,
+    );
+    page.counter("fencehold_jobs_enqueued_total", "Jobs enqueued.", &facts.enqueued);
+    page.counter("fencehold_job_attempts_total", "Attempts begun.", &facts.claimed);
+    let hows: Vec<String> = Ended::ALL.iter().map(|how| how.to_string().replace(' ', "_")).collect();
+    let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("how", how.as_str())]).collect();
+    let ended: Vec<Series<'_>> = ended
+        .iter()
+        .zip(&facts.attempts)
+        .map(|(label, counter)| (label.as_slice(), counter.get() as f64))
+        .collect();
+    page.counts("fencehold_job_attempts_ended_total", "Attempts that ended, by how.", &ended);
+    let crashes = Ended::ALL
+        .iter()
+        .position(|how| *how == Ended::Crashed)
+        .and_then(|at| facts.attempts.get(at));
+    let crashes = crashes.map_or(0, fencehold_store::measure::Counter::get);
+    page.counts(
+        "fencehold_job_crashes_total",
+        "Attempts whose holder died or stalled.",
+        &[(&[], crashes as f64)],
+    );
+    page.counter(
+        "fencehold_jobs_quarantined_total",
+        "Jobs that were the end of too many holders.",
+        &facts.quarantined,
+    );
+    page.counter("fencehold_schedules_fired_total", "Firings of schedules.", &facts.fired);
+    page.histograms("fencehold_batch_requests", "Requests decided together.", 1.0, &[(&[], &measures.batch)]);
+    page.histograms(
+        "fencehold_commit_seconds",
+        "How long a batch took to be kept; with sync, until it was on disk.",
+        US,
+        &[(&[("sync", "yes")], &measures.synced_us), (&[("sync", "no")], &measures.unsynced_us)],
+    );
+    page.histograms(
+        "fencehold_renewal_slack_ratio",
+        "How much of its ttl a lease had left when it was renewed.",
+        0.01,
+        &[(&[], &measures.slack_percent)],
+    );
+}
+
+fn requests(page: &mut Page, server: &Inner) {
+    let metrics = &server.metrics;
+    let mut labels = Vec::new();
+    for ((_, kind), row) in Kind::ALL.iter().zip(&metrics.requests) {
+        for ((_, ending), counter) in Ending::ALL.iter().zip(row) {
+            labels.push(([("operation", *kind), ("outcome", *ending)], counter.get() as f64));
+        }
+    }
+    let series: Vec<Series<'_>> = labels.iter().map(|(labels, count)| (labels.as_slice(), *count)).collect();
+    page.counts("fencehold_requests_total", "Requests, by what they asked for and how they ended.", &series);
+    let labels: Vec<[(&str, &str); 1]> = Kind::ALL.iter().map(|(_, name)| [("operation", *name)]).collect();
+    let took: Vec<_> = labels.iter().map(|label| label.as_slice()).zip(&metrics.took_us).collect();
+    page.histograms(
+        "fencehold_request_seconds",
+        "How long requests took that did not wait in line.",
+        US,
+        &took,
+    );
+    page.counter(
+        "fencehold_acquire_contended_total",
+        "Acquisitions that found the key held.",
+        &metrics.contended,
+    );
+    page.histograms(
+        "fencehold_acquire_wait_seconds",
+        "How long those that were granted stood in line.",
+        MS,
+        &[(&[], &metrics.waited_ms)],
+    );
+    let renewals: &[Series<'_>] = &[
+        (&[("outcome", "renewed")], metrics.renewed.get() as f64),
+        (&[("outcome", "refused")], metrics.renewals_refused.get() as f64),
+        (&[("outcome", "failed")], metrics.renewals_failed.get() as f64),
+    ];
+    page.counts(
+        "fencehold_renewals_total",
+        "Renewals: refused were of holds that are over, failed got no answer from the store.",
+        renewals,
+    );
+    page.counter(
+        "fencehold_wrong_holds_total",
+        "Renewals with another's token and a wrong hold id.",
+        &metrics.wrong_holds,
+    );
+    page.counter("fencehold_dedup_hits_total", "Jobs that were in a queue already.", &metrics.dedup_hits);
+    page.counter("fencehold_strangers_total", "Requests without a valid token.", &metrics.strangers);
+    if let Some(keeper) = server.access.keeper() {
+        let left_out = keeper.denials_left_out() as f64;
+        page.counts(
+            "fencehold_audit_denials_left_out_total",
+            "Denied requests that are not in the audit: there were too many.",
+            &[(&[], left_out)],
+        );
+    }
+    let dropped = server.tracer.dropped() as f64;
+    page.counts("fencehold_spans_dropped_total", "Spans that could not be sent.", &[(&[], dropped)]);
+}
+
+/// Each limit: how much is used, and how much there is.
+fn limits(page: &mut Page, server: &Inner) {
+    let (gate, metrics) = (&server.gate, &server.metrics);
+    let (body_used, body_max) = gate.bodies.used();
+    let uses = [
+        ("connections", gate.connections.count() as f64, gate.limits.connections as f64),
+        ("body_bytes", body_used as f64, body_max as f64),
+        ("waiting_of_one_token", gate.seats.taken().1 as f64, gate.seats.each_max() as f64),
+        ("lane_ordinary", gate.ordinary.used() as f64, gate.ordinary.room() as f64),
+        ("lane_renewals", gate.renewals.used() as f64, gate.renewals.room() as f64),
+    ];
+    let labels = uses.map(|(name, _, _)| [("limit", name)]);
+    let used: Vec<Series<'_>> = labels
+        .iter()
+        .zip(uses)
+        .map(|(label, (_, used, _))| (label.as_slice(), used))
+        .collect();
+    let max: Vec<Series<'_>> = labels
+        .iter()
+        .zip(uses)
+        .map(|(label, (_, _, max))| (label.as_slice(), max))
+        .collect();
+    page.gauges("fencehold_limit_used", "How much of a limit is used.", &used);
+    page.gauges("fencehold_limit_max", "How much there is of it.", &max);
+    page.gauge(
+        "fencehold_requests_waiting",
+        "Requests that wait for a lease, a job or events.",
+        gate.seats.taken().0 as f64,
+    );
+    let in_line: &[Series<'_>] = &[
+        (&[("lane", "ordinary")], gate.ordinary.waiting() as f64),
+        (&[("lane", "renewals")], gate.renewals.waiting() as f64),
+    ];
+    page.gauges("fencehold_lane_waiting", "Requests that wait for room.", in_line);
+    let over: &[Series<'_>] = &[
+        (&[("limit", "connections")], metrics.connections_turned_away.get() as f64),
+        (&[("limit", "body_bytes")], metrics.bodies_too_large.get() as f64),
+        (&[("limit", "pace")], metrics.over_pace.get() as f64),
+        (&[("limit", "lane_ordinary")], metrics.shed.get() as f64),
+        (&[("limit", "lane_renewals")], metrics.renewals_shed.get() as f64),
+    ];
+    page.counts("fencehold_limit_refused_total", "What was refused because a limit was reached.", over);
+}
+
+async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
+    let mut all: Vec<(Call, QueueView)> = Vec::new();
+    for namespace in server.namespaces() {
+        let call = Call::new(namespace).with_patience_ms(PATIENCE_MS);
+        let found = jobs.queues(&call).await.unwrap_or_default();
+        all.extend(found.into_iter().map(|queue| (call.clone(), queue)));
+    }
+    all.sort_by_key(|(_, queue)| std::cmp::Reverse((queue.counts.queued, queue.counts.scheduled)));
+    let hidden = all.len().saturating_sub(QUEUES_SHOWN);
+    all.truncate(QUEUES_SHOWN);
+    page.gauge(
+        "fencehold_queues_not_shown",
+        "Queues that are not on this page: there are too many.",
+        hidden as f64,
+    );
+    let mut depths = Vec::new();
+    let mut ages = Vec::new();
+    for (call, queue) in &mut all {
+        let age_ms = oldest_ready_ms(server, jobs, call, queue).await;
+        ages.push((
+            [("namespace", call.namespace.to_string()), ("queue", queue.queue.to_string())],
+            age_ms as f64 * MS,
+        ));
+        for state in [
+            State::Queued,
+            State::Scheduled,
+            State::Running,
+            State::Failed,
+            State::Quarantined,
+            State::Indeterminate,
+        ] {
+            let count = *queue.counts.of(state) as f64;
+            let labels = [
+                ("namespace", call.namespace.to_string()),
+                ("queue", queue.queue.to_string()),
+                ("state", state.name().to_owned()),
+            ];
+            depths.push((labels, count));
+        }
+    }
+    let depths: Vec<_> = depths
+        .iter()
+        .map(|(labels, count)| (labels.each_ref().map(|(name, value)| (*name, value.as_str())), *count))
+        .collect();
+    let depths: Vec<Series<'_>> = depths.iter().map(|(labels, count)| (labels.as_slice(), *count)).collect();
+    page.gauges("fencehold_queue_jobs", "Jobs of a queue, by how they stand.", &depths);
+    let ages: Vec<_> = ages
+        .iter()
+        .map(|(labels, age)| (labels.each_ref().map(|(name, value)| (*name, value.as_str())), *age))
+        .collect();
+    let ages: Vec<Series<'_>> = ages.iter().map(|(labels, age)| (labels.as_slice(), *age)).collect();
+    page.gauges(
+        "fencehold_queue_oldest_ready_seconds",
+        "For how long the oldest ready job has been ready.",
+        &ages,
+    );
+}
+
+async fn oldest_ready_ms(server: &Inner, jobs: &dyn JobStore, call: &Call, queue: &QueueView) -> u64 {
+    if queue.counts.queued == 0 {
+        return 0;
+    }
+    let filter =
+        JobFilter { queue: Some(queue.queue.clone()), states: vec![State::Queued], ..JobFilter::default() };
+    let request = JobsRequest { filter, cursor: None, limit: READY_LOOKED_AT };
+    let page = jobs.jobs(call, request).await;
+    let since = page.ok().and_then(|page| page.jobs.iter().map(|job| job.since_wall_ms).min());
+    since.map_or(0, |since| server.clock.now().wall_ms.saturating_sub(since))
+}
+
+fn flag(set: bool) -> f64 {
+    if set { 1.0 } else { 0.0 }
+}

@@ -1,0 +1,118 @@
+//! The story of a job: its enqueuing, and every attempt at it, each linked to the one before.
+
+use fencehold_core::job::{Ended, JobId, Kind, Queue};
+use fencehold_core::{Key, Namespace, Token};
+use fencehold_store::job::{AttemptView, ClaimedJob, JobDetail, NewJob};
+
+use super::{Attribute, Context, Span, SpanKind};
+
+/// Where the enqueuing of a job stands, and what it is a part of: what the job itself says, else what the request says,
+/// else nothing, and it begins a trace of its own.
+pub(crate) fn enqueuing(job: &NewJob, request: Option<Context>) -> (Context, Option<[u8; 8]>) {
+    let names: [&[u8]; 2] = [b"enqueue", job.id.as_bytes()];
+    match job.trace.as_deref().and_then(Context::parse).or(request) {
+        Some(parent) => (parent.with_span_of(&names), Some(parent.span)),
+        None => (Context::derived(&names), None),
+    }
+}
+
+/// Where a worker's own spans belong: under the attempt that it makes.
+pub(crate) fn working(claimed: &ClaimedJob) -> Option<Context> {
+    let enqueued = claimed.trace.as_deref().and_then(Context::parse)?;
+    Some(attempting(enqueued, claimed.id, claimed.token))
+}
+
+/// Where a hold of a key stands that was asked for without a trace.
+pub(crate) fn holding(namespace: &Namespace, key: &Key, token: Token) -> Context {
+    Context::derived(&[
+        b"hold",
+        namespace.as_str().as_bytes(),
+        key.as_str().as_bytes(),
+        &token.get().to_be_bytes(),
+    ])
+}
+
+fn attempting(enqueued: Context, job: JobId, token: Token) -> Context {
+    enqueued.with_span_of(&[b"attempt", job.as_bytes(), &token.get().to_be_bytes()])
+}
+
+/// What is always told of a job.
+pub(crate) fn about(
+    namespace: &Namespace,
+    id: JobId,
+    queue: &Queue,
+    kind: &Kind,
+) -> Vec<(&'static str, Attribute)> {
+    vec![
+        ("fencehold.namespace", namespace.to_string().into()),
+        ("fencehold.job", id.to_string().into()),
+        ("fencehold.queue", queue.to_string().into()),
+        ("fencehold.kind", kind.to_string().into()),
+    ]
+}
+
+/// The attempt under this token, which has ended; and those right before it of which nobody has told.
+pub(crate) fn attempts(namespace: &Namespace, detail: &JobDetail, token: Token) -> Vec<Span> {
+    let Some(enqueued) = detail.trace.as_deref().and_then(Context::parse) else { return Vec::new() };
+    let Some(last) = detail.attempts.iter().position(|attempt| attempt.token == token) else {
+        return Vec::new();
+    };
+    let untold = detail.attempts[..last]
+        .iter()
+        .rev()
+        .take_while(|attempt| !is_reported(attempt.how))
+        .count();
+    (last - untold..=last)
+        .filter_map(|nth| {
+            let attempt = detail.attempts.get(nth)?;
+            let before = nth.checked_sub(1).and_then(|before| detail.attempts.get(before));
+            Some(span(namespace, detail, enqueued, attempt, before))
+        })
+        .collect()
+}
+
+fn span(
+    namespace: &Namespace,
+    detail: &JobDetail,
+    enqueued: Context,
+    attempt: &AttemptView,
+    before: Option<&AttemptView>,
+) -> Span {
+    let job = &detail.job;
+    let mut attributes = about(namespace, job.id, &job.queue, &job.kind);
+    attributes.push(("fencehold.token", attempt.token.get().into()));
+    attributes.push(("fencehold.owner", attempt.owner.to_string().into()));
+    attributes.push(("fencehold.ended", attempt.how.to_string().into()));
+    let error = match (&attempt.error, is_reported(attempt.how)) {
+        (Some(error), _) => Some(error.to_string()),
+        (None, false) => Some(attempt.how.to_string()),
+        (None, true) => None,
+    };
+    Span {
+        at: attempting(enqueued, job.id, attempt.token),
+        parent: Some(enqueued.span),
+        links: before
+            .map(|before| attempting(enqueued, job.id, before.token))
+            .into_iter()
+            .collect(),
+        name: "job attempt".into(),
+        kind: SpanKind::Consumer,
+        start_wall_us: attempt.since_wall_ms.saturating_mul(1_000),
+        end_wall_us: attempt.ended_wall_ms.saturating_mul(1_000),
+        attributes,
+        error,
+    }
+}
+
+/// Whether its holder said how it ended: then it has been told of already.
+fn is_reported(how: Ended) -> bool {
+    matches!(
+        how,
+        Ended::Completed
+            | Ended::CompletedLate
+            | Ended::Failed
+            | Ended::FailedLate
+            | Ended::Snoozed
+            | Ended::HandedBack
+    )
+}

@@ -1,0 +1,43 @@
+//! The end of a server, known to all who stand in line.
+
+use fencehold_api::{Kind, Problem};
+use tokio::sync::watch;
+
+/// After how long another server, or this one's successor, may be there.
+const RETRY_AFTER_MS: u64 = 500;
+
+#[derive(Debug)]
+pub(crate) struct Stopping(watch::Sender<bool>);
+
+impl Default for Stopping {
+    fn default() -> Self {
+        Stopping(watch::Sender::new(false))
+    }
+}
+
+impl Stopping {
+    pub(crate) fn stop(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Does something that may take long, unless the server stops: then nothing was done, and the line has been left.
+    pub(crate) async fn unless<T>(&self, waiting: impl Future<Output = T>) -> Result<T, Problem> {
+        let mut stopping = self.0.subscribe();
+        tokio::select! {
+            biased;
+            answer = waiting => Ok(answer),
+            _ = stopping.wait_for(|stopping| *stopping) => Err(problem()),
+        }
+    }
+}
+
+pub(crate) fn problem() -> Problem {
+    let mut problem = Problem::new(Kind::Stopping, "the server is stopping; ask again");
+    problem.why = Some("the server is stopping".to_owned());
+    problem.retry_after_ms = Some(RETRY_AFTER_MS);
+    problem
+}

@@ -1,0 +1,112 @@
+//! A real server in a process of its own, whose clock the test moves by hand. The shipped server has no such switch.
+//!
+//! The process is the test binary itself, started with a role. It takes orders on its stdin, one a line, and answers each
+//! with a line on its stdout.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::print_stdout, reason = "that is how the process speaks")]
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use fencehold_server::Server;
+use fencehold_server::access::Access;
+use fencehold_store::clock::{Clock, ManualClock};
+use fencehold_store::{StoreUrl, open};
+
+const STORE: &str = "FENCEHOLD_TEST_STORE";
+const CLOCK: &str = "FENCEHOLD_TEST_CLOCK";
+
+/// The process's part: serves if the process was started for that, and never comes back then.
+pub fn serve_if_asked() {
+    let Ok(store) = std::env::var(STORE) else { return };
+    let clock = ManualClock::new();
+    if let Some((store_ms, wall_ms)) = std::env::var(CLOCK).unwrap().split_once(' ') {
+        clock.pass(store_ms.parse::<u64>().unwrap() - clock.now().store_ms);
+        clock.set_wall(wall_ms.parse().unwrap());
+    }
+    let url: StoreUrl = store.parse().unwrap();
+    let store = open(&url, Arc::new(clock.clone())).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        println!("\nserving {}", listener.local_addr().unwrap());
+        let orders = clock.clone();
+        std::thread::spawn(move || {
+            for order in std::io::stdin().lines() {
+                obey(&orders, &order.unwrap());
+                println!("done");
+            }
+            // Whoever started it has gone.
+            std::process::exit(0);
+        });
+        let server = Server::new(store, Arc::new(clock), Access::default());
+        server.serve(listener, std::future::pending()).await.unwrap();
+    });
+}
+
+fn obey(clock: &ManualClock, order: &str) {
+    match order.split_once(' ').unwrap() {
+        ("pass", ms) => clock.pass(ms.parse().unwrap()),
+        ("wall", ms) => clock.set_wall(ms.parse().unwrap()),
+        other => panic!("an order that nobody gives: {other:?}"),
+    }
+}
+
+/// The test's side of the process.
+pub struct Clocked {
+    child: Child,
+    orders: ChildStdin,
+    said: Lines<BufReader<ChildStdout>>,
+    pub url: String,
+}
+
+impl Clocked {
+    /// Starts a server on a store. `role` is the test that calls [`serve_if_asked`]; `clock` is where its clock stands, in
+    /// store time and wall time, unless it is a fresh one.
+    pub fn start(role: &str, store: &str, clock: Option<(u64, u64)>) -> Self {
+        let clock = clock
+            .map(|(store_ms, wall_ms)| format!("{store_ms} {wall_ms}"))
+            .unwrap_or_default();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", role, "--nocapture", "--test-threads=1"])
+            .env(STORE, store)
+            .env(CLOCK, clock)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = said
+            .by_ref()
+            .map(|line| line.expect("a server that speaks"))
+            .find_map(|line| line.strip_prefix("serving ").map(str::to_owned))
+            .expect("a server that starts");
+        Clocked { child, orders, said, url: format!("http://{address}") }
+    }
+
+    /// Has the process do something, and returns when it has.
+    pub fn order(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").unwrap();
+        let done = self.said.next().expect("a server that is there").unwrap();
+        assert_eq!(done, "done");
+    }
+
+    /// `kill -9`. When this returns, it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Clocked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

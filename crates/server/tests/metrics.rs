@@ -1,0 +1,146 @@
+//! What the metrics say after things have happened; and that the alert rules ask only for what is there.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
+
+mod plain;
+
+use std::collections::BTreeSet;
+
+use fencehold_server::Options;
+use fencehold_store::clock::ManualClock;
+use plain::{Client, eventually, serve};
+use serde_json::{Value, json};
+
+fn page(client: &Client) -> String {
+    let (status, page) = client.ask("GET", "/metrics", "", "");
+    assert_eq!(status, 200, "{page}");
+    page
+}
+
+fn value(page: &str, name: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
+}
+
+fn hold(number: u8) -> String {
+    format!("{number:02x}").repeat(16)
+}
+
+fn acquire(client: &Client, key: &str, number: u8) -> (u16, Value) {
+    let body = json!({ "keys": [key], "hold": hold(number), "owner": "o", "ttl_ms": 10_000 });
+    let (status, said) = client.ask("POST", "/v1/leases/acquire", "", &body.to_string());
+    (status, serde_json::from_str(&said).unwrap())
+}
+
+#[test]
+fn what_happened_to_leases_is_counted_by_how_it_ended() {
+    let clock = ManualClock::new();
+    let client = serve(&clock, Options::default);
+    for (number, key) in [(1, "released"), (2, "expired"), (3, "revoked")] {
+        assert_eq!(acquire(&client, key, number).0, 200);
+    }
+    assert_eq!(acquire(&client, "released", 4).0, 409);
+    let of = |key: &str, number: u8| json!({ "holds": [{ "key": key, "hold": hold(number), "token": 1 }] });
+    clock.pass(4_000);
+    client.post("/v1/leases/renew", "", &of("released", 1));
+    client.post("/v1/leases/renew", "", &of("released", 9));
+    client.post("/v1/leases/release", "", &of("released", 1));
+    client.post(
+        "/v1/leases/revoke",
+        "",
+        &json!({ "which": { "key": { "key": "revoked" } }, "by": "p", "reason": "r" }),
+    );
+    clock.pass(10_000);
+    let page = eventually("the expiry", || {
+        let page = page(&client);
+        (value(&page, "fencehold_leases_ended_total{how=\"expired\"}") > 0.0).then_some(page)
+    });
+    for (name, expected) in [
+        ("fencehold_leases_granted_total", 3.0),
+        ("fencehold_tokens_issued_total", 3.0),
+        ("fencehold_leases_ended_total{how=\"released\"}", 1.0),
+        ("fencehold_leases_ended_total{how=\"expired\"}", 1.0),
+        ("fencehold_leases_ended_total{how=\"revoked\"}", 1.0),
+        ("fencehold_acquire_contended_total", 1.0),
+        ("fencehold_renewals_total{outcome=\"renewed\"}", 1.0),
+        ("fencehold_renewals_total{outcome=\"refused\"}", 1.0),
+        ("fencehold_wrong_holds_total", 1.0),
+        ("fencehold_renewal_slack_ratio_count", 1.0),
+        // It had six of its ten seconds left.
+        ("fencehold_renewal_slack_ratio_sum", 0.6),
+        ("fencehold_requests_total{operation=\"force\",outcome=\"done\"}", 1.0),
+        ("fencehold_requests_total{operation=\"acquire\",outcome=\"refused\"}", 1.0),
+    ] {
+        assert!((value(&page, name) - expected).abs() < 1e-9, "{name} is {}", value(&page, name));
+    }
+    // Two stale acts are refused: what a late holder tries, and that is seen.
+    client.post("/v1/leases/renew", "", &of("expired", 2));
+    eventually("the stale write", || {
+        (value(&self::page(&client), "fencehold_stale_writes_blocked_total") >= 1.0).then_some(())
+    });
+}
+
+#[test]
+fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
+    let clock = ManualClock::new();
+    let client = serve(&clock, Options::default);
+    let job = json!({ "id": "01935f6e-7b00-7000-8000-000000000000", "queue": "q", "kind": "k" });
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [job] }));
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [job] }));
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    clock.pass(90_000);
+    let before = page(&client);
+    assert!((value(&before, "fencehold_dedup_hits_total") - 1.0).abs() < 1e-9);
+    let of = "{namespace=\"default\",queue=\"q\"";
+    assert!((value(&before, &format!("fencehold_queue_jobs{of},state=\"queued\"}}")) - 2.0).abs() < 1e-9);
+    assert!((value(&before, &format!("fencehold_queue_oldest_ready_seconds{of}}}")) - 90.0).abs() < 1e-9);
+    let _crashes = client.claim(1, &clock);
+    clock.pass(1_000);
+    eventually("the crash", || (value(&page(&client), "fencehold_job_crashes_total") > 0.0).then_some(()));
+    let claimed = client.claim(2, &clock);
+    client.report(&claimed, &json!({ "complete": {} }));
+    let after = page(&client);
+    assert!((value(&after, "fencehold_job_attempts_total") - 2.0).abs() < 1e-9);
+    assert!((value(&after, "fencehold_job_attempts_ended_total{how=\"completed\"}") - 1.0).abs() < 1e-9);
+    for secret in [hold(1), hold(2), "01935f6e".to_owned()] {
+        assert!(!after.contains(&secret), "a label for a job, or worse");
+    }
+}
+
+#[test]
+fn the_alert_rules_ask_only_for_metrics_that_there_are() {
+    let client = serve(&ManualClock::new(), Options::default);
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    let page = page(&client);
+    let there: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let rules = include_str!("../../../deploy/alerts.yml");
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let asked: BTreeSet<&str> = rules
+        .split(word)
+        .filter(|name| name.starts_with("fencehold_"))
+        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
+        .collect();
+    assert!(asked.len() > 5, "{asked:?}");
+    let missing: Vec<_> = asked.difference(&there).collect();
+    assert!(missing.is_empty(), "no such metrics: {missing:?}");
+    // Where Prometheus' own tool is, it has the last word on both.
+    let promtool = |words: &[&str], page: &str| {
+        let mut command = std::process::Command::new("promtool");
+        command
+            .args(words)
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        let Ok(mut child) = command.stdout(std::process::Stdio::piped()).spawn() else {
+            println!("promtool is not on this machine, so it was not asked");
+            return;
+        };
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), page.as_bytes()).unwrap();
+        let said = child.wait_with_output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+    };
+    promtool(&["check", "metrics"], &page);
+    promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/alerts.test.yml")], "");
+}

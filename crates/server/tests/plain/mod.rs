@@ -1,0 +1,94 @@
+//! A server that asks nobody for a token, on a clock that is moved by hand, and a client that speaks plain HTTP.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencehold_server::access::Access;
+use fencehold_server::{Options, Server};
+use fencehold_store::MemoryStore;
+use fencehold_store::clock::ManualClock;
+use serde_json::{Value, json};
+
+pub struct Client(SocketAddr);
+
+/// Starts a server in this process. It ends with it.
+pub fn serve(clock: &ManualClock, options: impl FnOnce() -> Options + Send + 'static) -> Client {
+    let clock = clock.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            let store = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
+            let server = Server::with_options(store, Arc::new(clock), Access::default(), options());
+            server.serve(listener, std::future::pending()).await.unwrap();
+        });
+    });
+    Client(told.recv().unwrap())
+}
+
+impl Client {
+    /// Asks, and gives status and body.
+    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.0).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Asks for something that must succeed.
+    pub fn post(&self, path: &str, traceparent: &str, body: &Value) -> Value {
+        let trace =
+            if traceparent.is_empty() { String::new() } else { format!("traceparent: {traceparent}\r\n") };
+        let (status, said) = self.ask("POST", path, &trace, &body.to_string());
+        assert_eq!(status, 200, "{said}");
+        serde_json::from_str(&said).unwrap()
+    }
+
+    /// Claims the job, letting time pass until it is there to be claimed.
+    pub fn claim(&self, number: u8, clock: &ManualClock) -> Value {
+        let hold = format!("{number:02x}").repeat(16);
+        let body = json!({ "queues": [{ "queue": "q" }], "hold": hold, "owner": format!("worker-{number}"), "ttl_ms": 1_000 });
+        eventually("the job is ready", || {
+            let claimed = self.post("/v1/jobs/claim", "", &body);
+            let Some(job) = claimed["jobs"].get(0) else {
+                clock.pass(250);
+                return None;
+            };
+            Some(json!({ "job": job["id"], "hold": hold, "token": job["token"], "trace": job["trace"] }))
+        })
+    }
+
+    pub fn report(&self, claimed: &Value, word: &Value) {
+        let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
+        let said =
+            self.post("/v1/jobs/report", "", &json!({ "reports": [{ "attempt": attempt, "word": word }] }));
+        assert!(said["answers"][0].get("ok").is_some(), "{said}");
+    }
+}
+
+pub fn eventually<T>(what: &str, mut seen: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = seen() {
+            return seen;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never seen: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,71 @@
+//! Whatever is asked, the answer is one that the document promises: 2 000 requests made up from the document itself.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the server's time runs fast, in steps of real time; nothing is ordered by it"
+)]
+
+mod clocked;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clocked::Clocked;
+
+/// At least so many requests must have been made.
+const REQUESTS: u64 = 2_000;
+/// What is looked for: no failure of the server, and nothing that the document does not say.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
+    response_schema_conformance,unsupported_method";
+
+/// Not a test of its own: the process that the other starts.
+#[test]
+fn a_server_whose_clock_is_moved_by_hand() {
+    clocked::serve_if_asked();
+}
+
+/// Where `cargo xtask servers` puts what comes from PyPI.
+fn schemathesis() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let target = own.ancestors().nth(3).unwrap();
+    let program = target.join("servers/python/bin/schemathesis");
+    assert!(program.exists(), "{} is not there: `cargo xtask servers` installs it", program.display());
+    program
+}
+
+/// Runs against a server whose time flies, so that whoever asks to wait for an hour need not. Only the stream of events
+/// is left out, which has no end.
+#[test]
+fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
+    let program = schemathesis();
+    let mut server = Clocked::start("a_server_whose_clock_is_moved_by_hand", "memory:", None);
+    let folder = tempfile::tempdir().unwrap();
+    let document = format!("{}/v1/openapi.json", server.url);
+    let (done, ended) = channel::<()>();
+    let clock = std::thread::spawn(move || {
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(Duration::from_millis(20)) {
+            server.order("pass 3600000");
+        }
+        server
+    });
+    let output = Command::new(program)
+        .current_dir(folder.path())
+        .args(["run", &document, "--exclude-operation-id", "watch_events", "--checks", CHECKS])
+        .args(["--phases", "coverage,fuzzing", "--max-examples", "60", "--generation-deterministic"])
+        .args(["--continue-on-failure", "--suppress-health-check", "all", "--warnings", "off", "--no-color"])
+        .env("NO_PROXY", "*")
+        .output()
+        .unwrap();
+    drop(done);
+    let mut server = clock.join().expect("a server that is there to the end");
+    server.order("pass 1");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let generated = said
+        .lines()
+        .find_map(|line| line.trim().split_once(" generated,"))
+        .and_then(|(count, _)| count.replace(',', "").parse::<u64>().ok());
+    assert!(generated.is_some_and(|count| count >= REQUESTS), "too few requests: {said}");
+}

@@ -1,0 +1,221 @@
+//! Limits, and that whoever is over one takes nothing from the others.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use fencehold_server::Options;
+use fencehold_server::access::Scope;
+use serde_json::json;
+
+use crate::stage::{Stage, acquire, eventually, hear, held, send};
+
+#[test]
+fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
+    let mut options = Options::default();
+    options.limits.body_bytes = 8_000_000;
+    let stage = Stage::with(options);
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    let large = 10_000_000;
+    let head = |more: &str| {
+        format!(
+            "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{}content-type: application/json\r\n{more}\r\n",
+            token.headers()
+        )
+    };
+    let mut by_length = stage.connect();
+    by_length
+        .write_all(head(&format!("content-length: {large}\r\n")).as_bytes())
+        .unwrap();
+    let said = hear(by_length);
+    assert_eq!((said.status, said.kind()), (413, "too-large"), "before a byte of it was sent: {said:?}");
+
+    let mut by_bytes = stage.connect();
+    by_bytes.write_all(head("transfer-encoding: chunked\r\n").as_bytes()).unwrap();
+    let chunk = [b' '; 100_000];
+    let mut sent = 0;
+    while sent < large
+        && write!(by_bytes, "{:x}\r\n", chunk.len())
+            .and_then(|()| by_bytes.write_all(&chunk))
+            .and_then(|()| by_bytes.write_all(b"\r\n"))
+            .is_ok()
+    {
+        sent += chunk.len();
+    }
+    let said = hear(by_bytes);
+    // The server stops reading; whoever goes on writing may find the connection reset before it reads the answer.
+    assert!([413, 0].contains(&said.status), "{said:?}");
+    assert!(stage.metric(&operator, "fencehold_limit_refused_total{limit=\"body_bytes\"}") >= 2.0);
+
+    let mut stranger = stage.connect();
+    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    stranger
+        .write_all(format!("{head}content-length: 1000000\r\n\r\n").as_bytes())
+        .unwrap();
+    assert_eq!(hear(stranger).status, 401, "nothing is read for one who may not ask");
+    stage.acquire(&token, "k", 1, 30_000);
+}
+
+#[test]
+fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    let mut stream = stage.connect();
+    let large = 10_000_000;
+    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    write!(stream, "{head}{}content-length: {large}\r\n\r\n", token.headers()).unwrap();
+    stream.write_all(&vec![b' '; large]).unwrap();
+    let said = hear(stream);
+    assert_eq!((said.status, said.kind()), (400, "bad-input"), "{said:?}");
+    eventually("its memory is free", || {
+        stage.metric(&operator, "fencehold_limit_used{limit=\"body_bytes\"}") < 1.0
+    });
+    stage.acquire(&token, "k", 1, 30_000);
+}
+
+#[test]
+fn slow_headers_are_cut_off_and_cost_nobody_anything() {
+    let mut options = Options::default();
+    options.limits.header_ms = 1_000;
+    let stage = Stage::with(options);
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let began = Instant::now();
+    let slow: Vec<_> = (0..200)
+        .map(|_| {
+            let mut stream = stage.connect();
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ").unwrap();
+            stream
+        })
+        .collect();
+    // One byte at a time, for ever.
+    let trickle = std::thread::spawn(move || {
+        let mut slow: Vec<TcpStream> = slow;
+        while !slow.is_empty() {
+            slow.retain_mut(|stream| stream.write_all(b"x").is_ok());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    stage.acquire(&token, "k", 1, 30_000);
+    trickle.join().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(stage.ask(&token, "GET", "/v1/leases", None).status, 200);
+}
+
+#[test]
+fn over_the_limit_a_connection_gets_503_and_those_that_wait_live_on() {
+    let mut options = Options::default();
+    options.limits.connections = 20;
+    let stage = Stage::with(options);
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let fence = stage.acquire(&token, "k", 1, 60_000);
+    // One stands in line, on a connection that it keeps; another will give the key back on the one that it has.
+    let mut waits = stage.connect();
+    let mut body = acquire("k", 2, 60_000);
+    body["wait_ms"] = json!(60_000);
+    send(&mut waits, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+    let operator = stage.token(None, &[Scope::Admin]);
+    eventually("it waits", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 1);
+    let mut holder = stage.connect();
+    let idle: Vec<TcpStream> = (0..18).map(|_| stage.connect()).collect();
+    // The server has taken all of them when the next one is turned away.
+    let mut turned_away = None;
+    eventually("one more is turned away", || {
+        let mut stream = stage.connect();
+        let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let said = hear(stream);
+        let away = said.status == 503;
+        turned_away = Some(said);
+        away
+    });
+    let said = turned_away.unwrap();
+    assert_eq!(said.kind(), "unavailable", "{said:?}");
+    assert!(said.head.contains("retry-after: 1"), "{said:?}");
+    send(
+        &mut holder,
+        &token.headers(),
+        "POST",
+        "/v1/leases/release",
+        Some(&json!({ "holds": [held("k", 1, fence)] })),
+    );
+    assert_eq!(hear(holder).status, 200, "who is connected is served");
+    let granted = hear(waits);
+    assert_eq!(granted.status, 200, "{granted:?}");
+    drop(idle);
+    eventually("there is room again", || {
+        let mut stream = stage.connect();
+        let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        hear(stream).status == 200
+    });
+}
+
+#[test]
+fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still_pass() {
+    let mut options = Options::default();
+    options.limits.requests_per_second = 5;
+    options.limits.renewals_per_second = 100;
+    let stage = Stage::with(options);
+    let (loud, quiet) = (stage.token(Some("a"), &[Scope::Admin]), stage.token(Some("b"), &[Scope::Admin]));
+    stage.clock.pass(10_000);
+    let fence = stage.acquire(&loud, "k", 1, 30_000);
+    let said = (0..20)
+        .map(|_| stage.ask(&loud, "GET", "/v1/leases", None))
+        .find(|said| said.status != 200)
+        .unwrap();
+    assert_eq!((said.status, said.kind()), (429, "limited"), "{said:?}");
+    assert!(said.head.contains("retry-after: 1"), "{said:?}");
+    assert_eq!(said.json["retry_after_ms"], 200);
+    let renewed = stage.post(&loud, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
+    assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
+    assert_eq!(stage.ask(&quiet, "GET", "/v1/leases", None).status, 200, "another's pace is another's");
+    stage.clock.pass(200);
+    assert_eq!(stage.ask(&loud, "GET", "/v1/leases", None).status, 200);
+}
+
+#[test]
+fn a_caller_has_so_many_waiting_requests_and_no_more() {
+    let mut options = Options::default();
+    options.limits.waiting_per_token = 3;
+    let stage = Stage::with(options);
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    stage.acquire(&token, "k", 1, 60_000);
+    let wait = |number: u8| {
+        let mut body = acquire("k", number, 60_000);
+        body["wait_ms"] = json!(60_000);
+        body
+    };
+    let waiting: Vec<TcpStream> = (2..5)
+        .map(|number| {
+            let mut stream = stage.connect();
+            send(&mut stream, &token.headers(), "POST", "/v1/leases/acquire", Some(&wait(number)));
+            stream
+        })
+        .collect();
+    eventually("all seats are taken", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 3);
+    let said = stage.post(&token, "/v1/leases/acquire", wait(5));
+    assert_eq!(said.status, 429, "{said:?}");
+    assert!(said.head.contains("retry-after"), "{said:?}");
+    // Whoever goes away leaves the line, and its seat.
+    drop(waiting);
+    eventually("all seats are free", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 0);
+}
+
+#[test]
+fn when_the_server_stops_whoever_waits_is_sent_home_and_what_is_held_stays_held() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    stage.acquire(&token, "k", 1, 60_000);
+    let mut waits = stage.connect();
+    let mut body = acquire("k", 2, 60_000);
+    body["wait_ms"] = json!(60_000);
+    send(&mut waits, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+    eventually("it waits", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 1);
+    let mut idle = stage.connect();
+    drop(stage);
+    let said = hear(waits);
+    assert_eq!((said.status, said.kind()), (503, "stopping"), "{said:?}");
+    assert_eq!(idle.read(&mut [0; 10]).unwrap_or(0), 0, "an idle connection is closed");
+}

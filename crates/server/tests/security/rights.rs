@@ -1,0 +1,210 @@
+//! Tokens and their scopes.
+
+use fencehold_api::{ALL, Method};
+use fencehold_server::access::Scope;
+use fencehold_server::audit::AuditFilter;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, acquire, eventually, held, hold};
+
+const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
+
+/// A request of every operation that is as it should be.
+fn sample(name: &str) -> Value {
+    let attempt = json!({ "job": JOB, "hold": hold(1), "token": 1 });
+    match name {
+        "acquire_lease" => acquire("k", 1, 30_000),
+        "renew_leases" | "release_leases" => json!({ "holds": [held("k", 1, 1)] }),
+        "revoke_leases" => json!({ "which": { "key": { "key": "k" } }, "by": "tester", "reason": "a test" }),
+        "advance_store" => json!({ "by": "tester" }),
+        "enqueue_jobs" => json!({ "jobs": [{ "kind": "k" }] }),
+        "claim_jobs" => {
+            json!({ "queues": [{ "queue": "q" }], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000 })
+        }
+        "renew_claims" => json!({ "attempts": [attempt] }),
+        "report_jobs" => json!({ "reports": [{ "attempt": attempt, "word": "hand_back" }] }),
+        "write_ledger" => {
+            json!({ "entries": [{ "attempt": attempt, "act": { "begin": { "effect": "e" } } }] })
+        }
+        "act_on_jobs" => json!({ "on": { "jobs": [JOB] }, "action": "retry", "by": "tester" }),
+        "set_queue" => json!({ "queue": "q", "mode": "open", "by": "tester" }),
+        "set_schedule" => json!({ "name": "s", "cron": "0 0 * * *", "kind": "k", "by": "tester" }),
+        "remove_schedule" => json!({ "name": "s", "by": "tester" }),
+        "begin_operation" => {
+            json!({ "key": "u", "hold": hold(3), "owner": "tester", "ttl_ms": 30_000, "window_ms": 60_000 })
+        }
+        "resolve_finding" => json!({ "job": JOB, "effect": "e", "by": "tester" }),
+        other => panic!("no request for {other}"),
+    }
+}
+
+/// Who may do what, said a second time: the table that people are promised.
+fn allowed(name: &str, scope: Scope) -> bool {
+    let job = matches!(scope, Scope::JobEnqueue | Scope::JobWork | Scope::JobAdmin);
+    scope == Scope::Admin
+        || match name {
+            "acquire_lease" | "renew_leases" | "release_leases" => scope == Scope::LeaseWrite,
+            "revoke_leases" => scope == Scope::LeaseRevoke,
+            "get_lease" | "list_leases" | "read_events" => scope == Scope::LeaseRead,
+            "store_capabilities" | "store_status" => true,
+            "enqueue_jobs" => scope == Scope::JobEnqueue,
+            "claim_jobs" | "renew_claims" | "report_jobs" | "write_ledger" | "begin_operation" => {
+                scope == Scope::JobWork
+            }
+            "act_on_jobs" | "set_queue" | "set_schedule" | "remove_schedule" | "resolve_finding" => {
+                scope == Scope::JobAdmin
+            }
+            "get_job" | "list_jobs" | "list_queues" | "list_schedules" | "list_findings" => job,
+            _ => false,
+        }
+}
+
+fn path(path: &str) -> String {
+    let query = if path == "/v1/lease" { "?key=k" } else { "" };
+    format!("{}{query}", path.replace("{job}", JOB))
+}
+
+#[test]
+fn without_a_token_nothing_is_said_but_that_one_is_needed() {
+    let stage = Stage::new();
+    for spec in ALL {
+        let (method, body) = match spec.method {
+            Method::Get => ("GET", None),
+            Method::Post => ("POST", Some(sample(spec.name))),
+        };
+        for headers in [
+            "",
+            "authorization: Bearer \r\n",
+            "authorization: Basic eDp5\r\n",
+            "authorization: Bearer fencehold_000000000000_00\r\n",
+        ] {
+            let said = stage.ask_with(headers, method, &path(spec.path), body.as_ref());
+            assert_eq!((said.status, said.kind()), (401, "unauthorized"), "{}: {said:?}", spec.name);
+            assert!(said.head.contains("www-authenticate: bearer"), "{said:?}");
+        }
+    }
+    for path in ["/metrics", "/v1/events/stream"] {
+        assert_eq!(stage.ask_with("", "GET", path, None).status, 401, "{path}");
+    }
+    for path in ["/livez", "/readyz", "/v1/openapi.json"] {
+        assert_eq!(stage.ask_with("", "GET", path, None).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn a_scope_opens_what_it_is_for_and_nothing_else() {
+    let stage = Stage::new();
+    for scope in Scope::ALL {
+        let token = stage.token(Some("team"), &[scope]);
+        for spec in ALL {
+            let said = match spec.method {
+                Method::Get => stage.ask(&token, "GET", &path(spec.path), None),
+                Method::Post => stage.post(&token, spec.path, sample(spec.name)),
+            };
+            // The store as a whole is not one namespace's, whatever its token may do there.
+            let expected = allowed(spec.name, scope) && spec.name != "advance_store";
+            assert_eq!(said.status != 403, expected, "{} with {scope}: {said:?}", spec.name);
+            assert!(said.status < 500, "{} with {scope}: {said:?}", spec.name);
+            if said.status == 403 {
+                assert_eq!(said.kind(), "forbidden");
+            }
+        }
+        let metrics = stage.ask(&token, "GET", "/metrics", None);
+        assert_eq!(metrics.status, 403, "queues of all namespaces stand there");
+    }
+}
+
+#[test]
+fn what_concerns_the_whole_store_needs_admin_for_all_namespaces() {
+    let stage = Stage::new();
+    let operator = stage.token(None, &[Scope::Admin]);
+    let everywhere = stage.token(None, &[Scope::LeaseWrite, Scope::LeaseRead]);
+    let said = stage.post(&everywhere, "/v1/store/advance", sample("advance_store"));
+    assert_eq!(said.status, 403, "{said:?}");
+    stage.acquire(&everywhere, "k", 9, 30_000);
+    let held = |token| stage.ask(token, "GET", "/v1/store/status", None).json["held"].as_u64();
+    assert_eq!(
+        (held(&operator), held(&everywhere)),
+        (Some(1), Some(0)),
+        "how much others do is the operator's business"
+    );
+    assert_eq!(stage.post(&operator, "/v1/store/advance", sample("advance_store")).status, 200);
+}
+
+#[test]
+fn a_token_that_is_wrong_in_its_secret_is_as_unknown_as_any() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let right = token.bearer.reveal();
+    let forged = format!("{}{}", &right[..right.len() - 1], if right.ends_with('0') { '1' } else { '0' });
+    let other = right.replace(&token.bearer.id.to_string(), "ffffffffffff");
+    let ask =
+        |text: &str| stage.ask_with(&format!("authorization: Bearer {text}\r\n"), "GET", "/v1/leases", None);
+    let (forged, other) = (ask(&forged), ask(&other));
+    assert_eq!((forged.status, other.status), (401, 401));
+    assert_eq!(forged.body, other.body, "whether an id exists is nobody's business");
+    assert_eq!(ask(&right).status, 200);
+}
+
+#[test]
+fn an_expired_token_is_refused_from_its_moment_on_and_told_so() {
+    let stage = Stage::new();
+    let end = stage.clock_wall_ms() + 60_000;
+    let token = stage.token_until(Some("team"), &[Scope::Admin], Some(end));
+    stage.clock.pass(59_999);
+    assert_eq!(stage.ask(&token, "GET", "/v1/leases", None).status, 200);
+    stage.clock.pass(1);
+    let said = stage.ask(&token, "GET", "/v1/leases", None);
+    assert_eq!(said.status, 401);
+    assert!(said.json["detail"].as_str().unwrap().contains("has expired"), "{said:?}");
+    assert!(!said.body.contains(&token.bearer.reveal()[30..]), "a secret came back");
+}
+
+#[test]
+fn a_revoked_token_is_refused_within_a_second() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    assert!(
+        stage
+            .book()
+            .revoke(token.bearer.id, "the test", "here", Some("a test"), 1)
+            .unwrap()
+    );
+    let began = std::time::Instant::now();
+    eventually("the token is refused", || stage.ask(&token, "GET", "/v1/leases", None).status == 401);
+    assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+    let said = stage.ask(&token, "GET", "/v1/leases", None);
+    assert!(said.json["detail"].as_str().unwrap().contains("was revoked"), "{said:?}");
+}
+
+#[test]
+fn when_the_book_is_gone_nobody_is_let_in() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let path = stage.book().path().to_owned();
+    std::fs::remove_file(path).unwrap();
+    eventually("nobody is let in", || stage.ask(&token, "GET", "/v1/leases", None).status == 503);
+}
+
+#[test]
+fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_denied() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::LeaseWrite, Scope::LeaseRevoke]);
+    stage.acquire(&token, "deploy", 1, 30_000);
+    let revoke = json!({ "which": { "key": { "key": "deploy" } }, "by": "alice", "reason": "wrong branch" });
+    assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
+    assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke).status, 409, "nobody holds it any more");
+    assert_eq!(stage.post(&token, "/v1/queues/set", sample("set_queue")).status, 403);
+    let rows = || stage.book().audit(&AuditFilter::default()).unwrap();
+    eventually("all stands in the audit", || {
+        rows().len() >= 4 && rows().iter().all(|row| row.outcome != "asked")
+    });
+    let told: Vec<String> = rows()
+        .iter()
+        .map(|row| format!("{} {} {} {:?} {}", row.act, row.target, row.from, row.reason, row.outcome))
+        .collect();
+    assert_eq!(told[1], "lease revoke key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") done");
+    assert_eq!(told[2], "lease revoke key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") failed");
+    assert!(told[3].starts_with("queue set ") && told[3].ends_with(" denied"), "{told:?}");
+    assert!(rows()[1].who.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
+}

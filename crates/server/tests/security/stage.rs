@@ -1,0 +1,228 @@
+//! A server on a socket of its own, with tokens, and a client that sends exactly what it is told to.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use fencehold_core::Namespace;
+use fencehold_server::access::{Access, Bearer, Book, Keeper, NewToken, Scope};
+use fencehold_server::{Options, Server};
+use fencehold_store::clock::{Clock, ManualClock, SystemClock};
+use fencehold_store::{LeaseStore, MemoryStore};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// How long anything may take before the test has failed.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) struct Stage {
+    pub(crate) address: SocketAddr,
+    pub(crate) clock: ManualClock,
+    place: tempfile::TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    made: AtomicU8,
+}
+
+impl Stage {
+    /// A server that asks for tokens, on a clock that is moved by hand.
+    pub(crate) fn new() -> Self {
+        Stage::with(Options::default())
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
+        let clock = ManualClock::new();
+        Stage::on(options, Arc::new(clock.clone()), clock)
+    }
+
+    /// On the machine's own clock.
+    pub(crate) fn in_real_time(options: Options) -> Self {
+        Stage::on(options, Arc::new(SystemClock), ManualClock::new())
+    }
+
+    fn on(options: Options, clock: Arc<dyn Clock>, by_hand: ManualClock) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let store: Arc<dyn LeaseStore> = Arc::new(MemoryStore::open(Arc::clone(&clock)).unwrap());
+        let keeper = Arc::new(Keeper::start(place.path().join("access.db"), Arc::clone(&clock)).unwrap());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                let server = Server::with_options(store, clock, Access::by_token(keeper), options);
+                server.serve(listener, async { drop(stopped.await) }).await.unwrap();
+            });
+        });
+        let address = told.recv().unwrap();
+        Stage {
+            address,
+            clock: by_hand,
+            place,
+            stop: Some(stop),
+            thread: Some(thread),
+            made: AtomicU8::new(1),
+        }
+    }
+
+    pub(crate) fn clock_wall_ms(&self) -> u64 {
+        self.clock.now().wall_ms
+    }
+
+    pub(crate) fn book(&self) -> Book {
+        Book::open(&self.place.path().join("access.db")).unwrap()
+    }
+
+    /// A token, known to the server when this returns.
+    pub(crate) fn token(&self, namespace: Option<&str>, scopes: &[Scope]) -> Token {
+        self.token_until(namespace, scopes, None)
+    }
+
+    pub(crate) fn token_until(
+        &self,
+        namespace: Option<&str>,
+        scopes: &[Scope],
+        expires_wall_ms: Option<u64>,
+    ) -> Token {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let bearer = Bearer::from_random([number; 38]);
+        let new = NewToken {
+            name: format!("token-{number}"),
+            namespace: namespace.map(|name| Namespace::new(name).unwrap()),
+            scopes: scopes.iter().copied().collect(),
+            created_by: "the test".to_owned(),
+            expires_wall_ms,
+        };
+        self.book().create(&bearer, &new, "here", self.clock.now().wall_ms).unwrap();
+        let token = Token { bearer, namespace: namespace.map(ToOwned::to_owned) };
+        eventually("the server knows the token", || self.ask(&token, "GET", "/v1/store", None).status != 401);
+        token
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) fn ask(&self, token: &Token, method: &str, path: &str, body: Option<&Value>) -> Said {
+        self.ask_with(&token.headers(), method, path, body)
+    }
+
+    pub(crate) fn post(&self, token: &Token, path: &str, body: Value) -> Said {
+        self.ask(token, "POST", path, Some(&body))
+    }
+
+    pub(crate) fn ask_with(&self, headers: &str, method: &str, path: &str, body: Option<&Value>) -> Said {
+        let mut stream = self.connect();
+        send(&mut stream, headers, method, path, body);
+        hear(stream)
+    }
+
+    /// Takes a key.
+    pub(crate) fn acquire(&self, token: &Token, key: &str, hold: u8, ttl_ms: u64) -> u64 {
+        let said = self.post(token, "/v1/leases/acquire", acquire(key, hold, ttl_ms));
+        assert_eq!(said.status, 200, "{said:?}");
+        said.json["token"].as_u64().unwrap()
+    }
+
+    /// The value of a metric, by the whole of its name and labels.
+    pub(crate) fn metric(&self, operator: &Token, name: &str) -> f64 {
+        let said = self.ask(operator, "GET", "/metrics", None);
+        assert_eq!(said.status, 200, "{said:?}");
+        let line = said.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {}", said.body)).parse().unwrap()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub(crate) struct Token {
+    pub(crate) bearer: Bearer,
+    namespace: Option<String>,
+}
+
+impl Token {
+    pub(crate) fn headers(&self) -> String {
+        let authorization = format!("authorization: Bearer {}\r\n", self.bearer.reveal());
+        match &self.namespace {
+            Some(namespace) => format!("{authorization}fencehold-namespace: {namespace}\r\n"),
+            None => authorization,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+    pub(crate) json: Value,
+}
+
+impl Said {
+    pub(crate) fn kind(&self) -> &str {
+        self.json["type"]
+            .as_str()
+            .unwrap_or_default()
+            .trim_start_matches("urn:fencehold:")
+    }
+}
+
+pub(crate) fn send(stream: &mut TcpStream, headers: &str, method: &str, path: &str, body: Option<&Value>) {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let kind = if method == "POST" { "content-type: application/json\r\n" } else { "" };
+    let length = body.len();
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}{kind}content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+}
+
+/// Reads an answer to its end.
+pub(crate) fn hear(mut stream: TcpStream) -> Said {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let json = serde_json::from_str(body).unwrap_or(Value::Null);
+    Said { status, head: head.to_lowercase(), body: body.to_owned(), json }
+}
+
+pub(crate) fn hold(number: u8) -> String {
+    format!("{number:02x}").repeat(16)
+}
+
+pub(crate) fn acquire(key: &str, number: u8, ttl_ms: u64) -> Value {
+    json!({ "keys": [key], "hold": hold(number), "owner": "tester", "ttl_ms": ttl_ms })
+}
+
+pub(crate) fn held(key: &str, number: u8, token: u64) -> Value {
+    json!({ "key": key, "hold": hold(number), "token": token })
+}
+
+/// Waits until something can be seen. The order of events is never left to this: only their arrival.
+pub(crate) fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !seen() {
+        assert!(began.elapsed() < LIMIT, "never seen: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,115 @@
+//! Namespaces are separate worlds (R34): nothing that is said in one tells of another.
+
+use fencehold_server::access::Scope;
+use serde_json::{Value, json};
+
+use crate::stage::{Said, Stage, acquire, held, hold};
+
+/// What was said, but for what the caller itself named.
+fn without(said: &Said, names: &[&str]) -> (u16, String) {
+    let text = names.iter().fold(said.body.clone(), |text, name| text.replace(name, "…"));
+    (said.status, text)
+}
+
+#[test]
+fn another_namespace_is_closed_whether_or_not_anything_is_there() {
+    let stage = Stage::new();
+    let (here, there) =
+        (stage.token(Some("here"), &[Scope::Admin]), stage.token(Some("there"), &[Scope::Admin]));
+    stage.acquire(&there, "secret", 1, 30_000);
+    let ask = |namespace: &str| {
+        let headers = here
+            .headers()
+            .replace("fencehold-namespace: here", &format!("fencehold-namespace: {namespace}"));
+        stage.ask_with(&headers, "GET", "/v1/lease?key=secret", None)
+    };
+    let (real, made_up) = (ask("there"), ask("nowhere"));
+    assert_eq!(real.status, 403);
+    assert_eq!(without(&real, &["there"]), without(&made_up, &["nowhere"]));
+    let unnamed = stage.ask_with(
+        &here.headers().replace("fencehold-namespace: here\r\n", ""),
+        "GET",
+        "/v1/lease?key=secret",
+        None,
+    );
+    assert_eq!(unnamed.status, 404, "a token for one namespace is at home there without saying so");
+}
+
+#[test]
+fn the_right_hold_id_in_the_wrong_namespace_is_as_wrong_as_any() {
+    let stage = Stage::new();
+    let (a, b) = (stage.token(Some("a"), &[Scope::Admin]), stage.token(Some("b"), &[Scope::Admin]));
+    let mine = stage.acquire(&b, "mine", 2, 30_000);
+    let theirs = stage.acquire(&a, "theirs", 1, 30_000);
+    // Everything right but the namespace, in the middle of a batch that is otherwise fine; and nothing right at all.
+    for path in ["/v1/leases/renew", "/v1/leases/release"] {
+        let holds = json!({ "holds": [held("mine", 2, mine), held("theirs", 1, theirs), held("made-up", 7, theirs)] });
+        let said = stage.post(&b, path, holds);
+        assert_eq!(said.status, 200, "{said:?}");
+        let answers = said.json["answers"].as_array().unwrap();
+        assert!(answers[0].get("ok").is_some(), "the good one pays for the bad one: {said:?}");
+        let blank = |answer: &Value| answer.to_string().replace("theirs", "…").replace("made-up", "…");
+        assert!(answers[1].get("problem").is_some(), "{said:?}");
+        assert_eq!(blank(&answers[1]), blank(&answers[2]), "what is said tells that it exists");
+    }
+    let view = stage.ask(&a, "GET", "/v1/lease?key=theirs", None);
+    assert_eq!(view.json["token"].as_u64(), Some(theirs));
+    assert!(view.json["holder"].is_object(), "it was touched: {view:?}");
+    // The same key is another key there.
+    let again = stage.post(&b, "/v1/leases/acquire", acquire("theirs", 3, 30_000));
+    assert_eq!(again.status, 200, "{again:?}");
+}
+
+#[test]
+fn another_namespaces_job_is_no_job_in_any_item_of_a_batch() {
+    let stage = Stage::new();
+    let (a, b) = (stage.token(Some("a"), &[Scope::Admin]), stage.token(Some("b"), &[Scope::Admin]));
+    let enqueue = |token| {
+        let said = stage.post(token, "/v1/jobs/enqueue", json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+        said.json["answers"][0]["ok"]["id"].as_str().unwrap().to_owned()
+    };
+    let claim = |token, number| {
+        let claim =
+            json!({ "queues": [{ "queue": "q" }], "hold": hold(number), "owner": "w", "ttl_ms": 30_000 });
+        stage.post(token, "/v1/jobs/claim", claim).json["jobs"][0]["token"]
+            .as_u64()
+            .unwrap()
+    };
+    let (theirs, mine) = (enqueue(&a), enqueue(&b));
+    let (their_token, my_token) = (claim(&a, 1), claim(&b, 2));
+    let made_up = "01935f6e-7b00-7000-8000-00000000abcd";
+    let report = |job: &str, number: u8, token: u64| json!({ "attempt": { "job": job, "hold": hold(number), "token": token }, "word": { "complete": {} } });
+    let reports =
+        [report(&theirs, 1, their_token), report(made_up, 1, their_token), report(&mine, 2, my_token)];
+    let said = stage.post(&b, "/v1/jobs/report", json!({ "reports": reports }));
+    let answers = said.json["answers"].as_array().unwrap();
+    let blank = |answer: &Value| answer.to_string().replace(&theirs, "…").replace(made_up, "…");
+    assert!(answers[0].get("problem").is_some(), "{said:?}");
+    assert_eq!(blank(&answers[0]), blank(&answers[1]), "what is said tells that it exists");
+    assert!(answers[2].get("ok").is_some(), "the good one pays for the bad one: {said:?}");
+    let act =
+        json!({ "on": { "jobs": [theirs, made_up] }, "action": { "cancel": { "now": true } }, "by": "b" });
+    let said = stage.post(&b, "/v1/jobs/act", act);
+    let items = said.json["items"].as_array().unwrap();
+    assert_eq!(blank(&items[0]), blank(&items[1]), "{said:?}");
+    assert_eq!(stage.ask(&b, "GET", &format!("/v1/jobs/{theirs}"), None).status, 404);
+    let theirs = stage.ask(&a, "GET", &format!("/v1/jobs/{theirs}"), None);
+    assert!(theirs.body.contains("\"state\":\"running\""), "it was touched: {theirs:?}");
+}
+
+#[test]
+fn a_forged_hold_id_is_refused_counted_and_changes_nothing() {
+    let stage = Stage::new();
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    let fence = stage.acquire(&token, "k", 1, 30_000);
+    for path in ["/v1/leases/renew", "/v1/leases/release"] {
+        let said = stage.post(&token, path, json!({ "holds": [held("k", 8, fence)] }));
+        let problem = &said.json["answers"][0]["problem"];
+        assert_eq!(problem["type"], "urn:fencehold:wrong-hold", "{said:?}");
+        assert!(!said.body.contains(&hold(1)) && !said.body.contains(&hold(8)), "a secret came back");
+    }
+    let renewed = stage.post(&token, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
+    assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
+    assert_eq!(stage.metric(&operator, "fencehold_wrong_holds_total") as u64, 1);
+}

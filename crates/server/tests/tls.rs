@@ -1,0 +1,128 @@
+//! Encryption: what is served with which certificate, and what happens when the files change.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencehold_server::access::Access;
+use fencehold_server::tls::Tls;
+use fencehold_server::{Options, Server};
+use fencehold_store::MemoryStore;
+use fencehold_store::clock::SystemClock;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../store/tests/fixtures/etcd-tls")
+        .join(name)
+}
+
+fn serve(tls: Arc<Tls>) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            let store = Arc::new(MemoryStore::open(Arc::new(SystemClock)).unwrap());
+            let mut options = Options::default();
+            options.tls = Some(tls);
+            let server = Server::with_options(store, Arc::new(SystemClock), Access::default(), options);
+            server.serve(listener, std::future::pending()).await.unwrap();
+        });
+    });
+    told.recv().unwrap()
+}
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(address: SocketAddr) -> Stream {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(fixture("ca.pem")).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(address.ip().to_string()).unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    StreamOwned::new(connection, stream)
+}
+
+/// Whether it is alive, on a connection that stays.
+fn is_alive(stream: &mut Stream) -> bool {
+    write!(stream, "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut answer = [0; 1_000];
+    let length = stream.read(&mut answer).unwrap();
+    answer[..length].starts_with(b"HTTP/1.1 200")
+}
+
+/// The certificate that a new connection is greeted with.
+fn certificate(address: SocketAddr) -> Vec<u8> {
+    let mut stream = connect(address);
+    assert!(is_alive(&mut stream));
+    stream.conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[test]
+fn a_certificate_is_replaced_while_the_server_runs_and_a_broken_one_is_not_used() {
+    let place = tempfile::tempdir().unwrap();
+    let (cert, key) = (place.path().join("cert.pem"), place.path().join("key.pem"));
+    std::fs::copy(fixture("server.pem"), &cert).unwrap();
+    std::fs::copy(fixture("server.key"), &key).unwrap();
+    let address = serve(Arc::new(Tls::load(&cert, &key).unwrap()));
+    let mut first = connect(address);
+    assert!(is_alive(&mut first));
+    let before = certificate(address);
+    // Half of a pair is none: for a moment the files do not fit each other, as when they are copied one by one.
+    std::fs::copy(fixture("client.pem"), &cert).unwrap();
+    assert_eq!(certificate(address), before);
+    std::fs::copy(fixture("client.key"), &key).unwrap();
+    let began = Instant::now();
+    while certificate(address) == before {
+        assert!(began.elapsed() < Duration::from_secs(30), "the new certificate is never used");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let after = certificate(address);
+    std::fs::write(&cert, "not a certificate").unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(certificate(address), after, "the last good one stays");
+    assert!(is_alive(&mut first), "who is connected stays connected");
+}
+
+#[test]
+fn whoever_speaks_plainly_gets_nothing_and_harms_nobody() {
+    let tls = Tls::load(&fixture("server.pem"), &fixture("server.key")).unwrap();
+    let address = serve(Arc::new(tls));
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    let _ = plain.read_to_end(&mut said);
+    assert!(!said.starts_with(b"HTTP/1.1 200"));
+    certificate(address);
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_with_their_names_and_without_their_content() {
+    for (cert, key, says) in [
+        ("server.pem", "client.key", "cannot be used"),
+        ("server.key", "server.key", "no certificate"),
+        ("server.pem", "ca.pem", "no private key"),
+        ("missing.pem", "server.key", "missing.pem"),
+    ] {
+        let why = Tls::load(&fixture(cert), &fixture(key)).unwrap_err();
+        assert!(why.contains(says) && !why.contains("BEGIN"), "{why}");
+    }
+}

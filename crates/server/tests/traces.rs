@@ -1,0 +1,298 @@
+//! The trace of one job, from its enqueuing over a crash and a retry to its completion, as a receiver of OTLP gets it.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
+
+mod plain;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use fencehold_server::{Options, Receiver};
+use fencehold_store::clock::ManualClock;
+use plain::{Client, eventually};
+use serde_json::json;
+
+const CALLERS_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const CALLERS_SPAN: &str = "b7ad6b7169203331";
+
+/// A message of protobuf, taken apart by nothing but the wire format: what each number means is said by OTLP's own files.
+#[derive(Clone, Debug, Default)]
+struct Message(BTreeMap<u64, Vec<Field>>);
+
+#[derive(Clone, Debug)]
+enum Field {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+impl Message {
+    fn read(mut bytes: &[u8]) -> Message {
+        let mut fields: BTreeMap<u64, Vec<Field>> = BTreeMap::new();
+        while !bytes.is_empty() {
+            let key = varint(&mut bytes);
+            let field = match key & 7 {
+                0 => Field::Number(varint(&mut bytes)),
+                1 => {
+                    let (number, rest) = bytes.split_at(8);
+                    bytes = rest;
+                    Field::Number(u64::from_le_bytes(number.try_into().unwrap()))
+                }
+                2 => {
+                    let length = usize::try_from(varint(&mut bytes)).unwrap();
+                    let (inner, rest) = bytes.split_at(length);
+                    bytes = rest;
+                    Field::Bytes(inner.to_vec())
+                }
+                other => panic!("a wire type that OTLP does not use: {other}"),
+            };
+            fields.entry(key >> 3).or_default().push(field);
+        }
+        Message(fields)
+    }
+
+    fn all(&self, number: u64) -> Vec<Message> {
+        let bytes = |field: &Field| match field {
+            Field::Bytes(bytes) => Message::read(bytes),
+            Field::Number(_) => panic!("field {number} is no message"),
+        };
+        self.0
+            .get(&number)
+            .map(|fields| fields.iter().map(bytes).collect())
+            .unwrap_or_default()
+    }
+
+    fn bytes(&self, number: u64) -> Vec<u8> {
+        match self.0.get(&number).and_then(|fields| fields.first()) {
+            Some(Field::Bytes(bytes)) => bytes.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn text(&self, number: u64) -> String {
+        String::from_utf8(self.bytes(number)).unwrap()
+    }
+
+    fn hex(&self, number: u64) -> String {
+        self.bytes(number).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn number(&self, number: u64) -> u64 {
+        match self.0.get(&number).and_then(|fields| fields.first()) {
+            Some(Field::Number(number)) => *number,
+            _ => 0,
+        }
+    }
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in 0.. {
+        let (first, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        number |= u64::from(first & 127) << (7 * shift);
+        if first & 128 == 0 {
+            break;
+        }
+    }
+    number
+}
+
+#[derive(Clone, Debug)]
+struct Span {
+    trace: String,
+    id: String,
+    parent: String,
+    name: String,
+    kind: u64,
+    start: u64,
+    end: u64,
+    attributes: BTreeMap<String, String>,
+    links: Vec<(String, String)>,
+    error: Option<String>,
+}
+
+/// By the numbers in opentelemetry/proto/trace/v1/trace.proto.
+fn spans(body: &[u8]) -> Vec<Span> {
+    let request = Message::read(body);
+    let mut spans = Vec::new();
+    for resource in request.all(1) {
+        let service = resource.all(1)[0]
+            .all(1)
+            .iter()
+            .any(|pair| pair.text(1) == "service.name" && pair.all(2)[0].text(1) == "shop");
+        assert!(service, "the service is not named");
+        for span in resource.all(2).iter().flat_map(|scope| scope.all(2)) {
+            let value = |pair: &Message| {
+                let value = &pair.all(2)[0];
+                if value.0.contains_key(&1) { value.text(1) } else { value.number(3).to_string() }
+            };
+            spans.push(Span {
+                trace: span.hex(1),
+                id: span.hex(2),
+                parent: span.hex(4),
+                name: span.text(5),
+                kind: span.number(6),
+                start: span.number(7),
+                end: span.number(8),
+                attributes: span.all(9).iter().map(|pair| (pair.text(1), value(pair))).collect(),
+                links: span.all(13).iter().map(|link| (link.hex(1), link.hex(2))).collect(),
+                error: span
+                    .all(15)
+                    .first()
+                    .filter(|status| status.number(3) == 2)
+                    .map(|status| status.text(2)),
+            });
+        }
+    }
+    spans
+}
+
+/// A receiver of OTLP over HTTP.
+fn receive() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&received);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let into = Arc::clone(&into);
+            std::thread::spawn(move || take(stream.unwrap(), &into));
+        }
+    });
+    (address, received)
+}
+
+fn take(stream: TcpStream, into: &Mutex<Vec<Span>>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        let mut head = String::new();
+        while reader.read_line(&mut head).unwrap_or(0) > 2 {
+            let line = head.lines().last().unwrap_or_default().to_lowercase();
+            if let Some(text) = line.strip_prefix("content-length:") {
+                length = text.trim().parse().unwrap();
+            }
+        }
+        if head.is_empty() {
+            return;
+        }
+        assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+        assert!(head.to_lowercase().contains("content-type: application/x-protobuf"), "{head}");
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        into.lock().unwrap().extend(spans(&body));
+        reader
+            .get_mut()
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .unwrap();
+    }
+}
+
+fn serve(otlp: SocketAddr, clock: &ManualClock) -> Client {
+    plain::serve(clock, move || {
+        let mut options = Options::default();
+        options.traces = Some(Receiver::new(&format!("http://{otlp}"), "shop", [7; 16]).unwrap());
+        options
+    })
+}
+
+#[test]
+fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
+    let (otlp, received) = receive();
+    let clock = ManualClock::new();
+    let client = serve(otlp, &clock);
+    let traceparent = format!("00-{CALLERS_TRACE}-{CALLERS_SPAN}-01");
+    let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
+    client.post("/v1/jobs/enqueue", &traceparent, &jobs);
+    // The first holder dies, the second reports an error, the third gets it done.
+    let crashed = client.claim(1, &clock);
+    clock.pass(1_000);
+    let failed = client.claim(2, &clock);
+    client.report(&failed, &json!({ "fail": { "error": "no answer from the relay", "retry_in_ms": 0 } }));
+    let done = client.claim(3, &clock);
+    clock.pass(500);
+    client.report(&done, &json!({ "complete": { "result": 7 } }));
+
+    let story = eventually("three attempts", || {
+        let all = received.lock().unwrap().clone();
+        (all.iter().filter(|span| span.name == "job attempt").count() >= 3).then_some(all)
+    });
+    let enqueued: Vec<&Span> = story
+        .iter()
+        .filter(|span| span.name == "job enqueue" && span.kind == 4)
+        .collect();
+    let [enqueued] = enqueued.as_slice() else { panic!("not one enqueuing: {enqueued:?}") };
+    assert_eq!((enqueued.trace.as_str(), enqueued.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN));
+    let mut attempts: Vec<&Span> = story.iter().filter(|span| span.name == "job attempt").collect();
+    attempts.sort_by_key(|span| span.attributes["fencehold.token"].parse::<u64>().unwrap());
+    assert_eq!(attempts.len(), 3, "each attempt is told of once");
+    for attempt in &attempts {
+        assert_eq!(attempt.trace, CALLERS_TRACE, "all of it is one trace");
+        assert_eq!(attempt.parent, enqueued.id, "every attempt hangs from the enqueuing");
+        assert_eq!(attempt.kind, 5);
+        assert_eq!(attempt.attributes["fencehold.kind"], "mail");
+        assert!(attempt.start <= attempt.end && attempt.start > 0);
+    }
+    let ended: Vec<&str> = attempts
+        .iter()
+        .map(|attempt| attempt.attributes["fencehold.ended"].as_str())
+        .collect();
+    assert_eq!(ended, ["crashed", "failed", "completed"]);
+    let errors: Vec<Option<&str>> = attempts.iter().map(|attempt| attempt.error.as_deref()).collect();
+    assert_eq!(errors, [Some("crashed"), Some("no answer from the relay"), None]);
+    assert_eq!(attempts[0].links, []);
+    assert_eq!(
+        attempts[1].links,
+        [(CALLERS_TRACE.to_owned(), attempts[0].id.clone())],
+        "a retry is linked to what it retries"
+    );
+    assert_eq!(attempts[2].links, [(CALLERS_TRACE.to_owned(), attempts[1].id.clone())]);
+    assert_eq!(attempts[2].end - attempts[2].start, 500_000_000);
+    // What a worker does hangs from its attempt.
+    for (claimed, attempt) in [&crashed, &failed, &done].into_iter().zip(&attempts) {
+        assert_eq!(claimed["trace"], format!("00-{CALLERS_TRACE}-{}-01", attempt.id));
+    }
+}
+
+#[test]
+fn the_life_of_a_plain_lease_is_one_trace_whether_or_not_its_holder_brings_one() {
+    let (otlp, received) = receive();
+    let client = serve(otlp, &ManualClock::new());
+    let hold = "ab".repeat(16);
+    let life = |key: &str, traceparent: &str| {
+        let body = json!({ "keys": [key], "hold": hold, "owner": "o", "ttl_ms": 30_000 });
+        let token = client.post("/v1/leases/acquire", traceparent, &body)["token"].clone();
+        let holds = json!({ "holds": [{ "key": key, "hold": hold, "token": token }] });
+        client.post("/v1/leases/renew", traceparent, &holds);
+        client.post("/v1/leases/release", traceparent, &holds);
+    };
+    life("with", &format!("00-{CALLERS_TRACE}-{CALLERS_SPAN}-01"));
+    life("without", "");
+    life("unwanted", &format!("00-{}-{CALLERS_SPAN}-00", "1".repeat(32)));
+    let all = eventually("two lives", || {
+        let all = received.lock().unwrap().clone();
+        (all.iter().filter(|span| span.name == "lease release").count() >= 2).then_some(all)
+    });
+    let named = |name: &str| all.iter().filter(|span| span.name == name).cloned().collect::<Vec<_>>();
+    let (acquired, renewed, released) =
+        (named("lease acquire"), named("lease renew"), named("lease release"));
+    assert_eq!((acquired.len(), renewed.len(), released.len()), (2, 2, 2), "what is not wanted is not sent");
+    for acquire in &acquired {
+        let with = acquire.attributes["fencehold.key"] == "with";
+        assert_eq!(acquire.parent, if with { CALLERS_SPAN } else { "" });
+        assert_eq!(acquire.trace == CALLERS_TRACE, with);
+        for later in [&renewed, &released] {
+            let linked = (acquire.trace.clone(), acquire.id.clone());
+            assert!(
+                later
+                    .iter()
+                    .any(|span| span.trace == acquire.trace && span.links == [linked.clone()]),
+                "{later:?}"
+            );
+        }
+    }
+    let sent = format!("{all:?}");
+    assert!(!sent.contains(&hold), "a hold id was sent away");
+}

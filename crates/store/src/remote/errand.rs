@@ -1,0 +1,118 @@
+//! One call on its way to a server: how long its caller bears with it, and whether anything may have been done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_api::{Kind, Problem};
+use fencehold_core::Key;
+
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::wire::store_error;
+
+/// Between two tries, so that a server that has just gone is not flooded when it comes back.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Why no answer came of one sending.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Nothing was sent.
+    Unreached(String),
+    /// It was sent, and what came of it is not known.
+    Unclear(String),
+    /// The server said no.
+    Problem(Box<Problem>),
+    /// What answered is no Fencehold server, or does not want us.
+    Stranger(String),
+}
+
+pub(super) struct Errand {
+    clock: Arc<dyn Clock>,
+    place: String,
+    asked_at_ms: u64,
+    give_up_ms: u64,
+    /// Something was sent whose outcome is not known.
+    pub(super) uncertain: bool,
+    pause: Duration,
+}
+
+impl Errand {
+    /// Sets out now, and is given up when patience ends, on top of any waiting in line.
+    pub(super) fn new(clock: &Arc<dyn Clock>, place: &str, patience_ms: u64, wait_ms: u64) -> Self {
+        let asked_at_ms = clock.now().store_ms;
+        Errand {
+            clock: Arc::clone(clock),
+            place: place.to_owned(),
+            asked_at_ms,
+            give_up_ms: asked_at_ms.saturating_add(wait_ms).saturating_add(patience_ms),
+            uncertain: false,
+            pause: PAUSE_MIN,
+        }
+    }
+
+    /// How long it has been under way.
+    pub(super) fn so_far_ms(&self) -> u64 {
+        self.clock.now().store_ms.saturating_sub(self.asked_at_ms)
+    }
+
+    fn left(&self) -> Duration {
+        Duration::from_millis(self.give_up_ms.saturating_sub(self.clock.now().store_ms))
+    }
+
+    /// Waits for one sending, but not beyond the end of patience.
+    pub(super) async fn limit<T>(&self, sending: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let left = self.left().max(Duration::from_millis(1));
+        tokio::time::timeout(left, sending)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Unclear("no answer came in time".to_owned())))
+    }
+
+    /// Bears with a fault for a moment; or, when patience has ended or it would not help, says what stands in the way.
+    /// `about` is the key that was asked about; `repeatable` is what may be sent although it may have been carried out.
+    pub(super) async fn bear(
+        &mut self,
+        fault: Fault,
+        about: Option<&Key>,
+        repeatable: bool,
+    ) -> Result<(), StoreError> {
+        let mut pause = self.pause;
+        let why = match fault {
+            Fault::Unreached(why) => why,
+            Fault::Unclear(why) => {
+                self.uncertain = true;
+                why
+            }
+            Fault::Stranger(why) => {
+                return Err(StoreError::Unusable { place: self.place.clone(), why });
+            }
+            Fault::Problem(problem) => {
+                match problem.kind {
+                    // Nothing was done, and it may work in a moment: here, or at this server's successor.
+                    Kind::Stopping | Kind::Limited => {}
+                    _ => return Err(store_error(*problem, about)),
+                }
+                pause = pause.max(Duration::from_millis(problem.retry_after_ms.unwrap_or(0)));
+                problem.why.unwrap_or(problem.detail)
+            }
+        };
+        let left = self.left();
+        if left.is_zero() || self.uncertain && !repeatable {
+            let why = format!("{}: {why}", self.place);
+            return Err(if self.uncertain {
+                StoreError::Unknown { why }
+            } else {
+                StoreError::Unavailable { why }
+            });
+        }
+        tracing::debug!(place = self.place, why, "the server did not answer; asking again");
+        rest(pause.min(left)).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a server that has gone is asked again after a while")]
+async fn rest(length: Duration) {
+    tokio::time::sleep(length).await;
+}

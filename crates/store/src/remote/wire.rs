@@ -1,0 +1,163 @@
+//! One request to the server, and its answer.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use fencehold_api::{Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Certificate, Client, Response, StatusCode};
+
+use super::errand::Fault;
+use crate::error::StoreError;
+use crate::lease::Call;
+use crate::remote_url::RemoteUrl;
+
+/// How long a connection may take to come about.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// A server that has vanished without a word is noticed after about this time, also while waiting in line.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 3;
+/// Where the token of access comes from, unless it is in the URL.
+const TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
+
+pub(super) struct Wire {
+    base: String,
+    client: Client,
+}
+
+impl Wire {
+    pub(super) fn new(url: &RemoteUrl) -> Result<Self, StoreError> {
+        let base = url.base.clone();
+        let unusable = |why: String| StoreError::Unusable { place: base.clone(), why };
+        // Whoever chose another one before us has their way.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut headers = HeaderMap::new();
+        let variable = || std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+        if let Some(token) = url.token.clone().or_else(variable) {
+            let shown = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+            let mut shown =
+                shown.map_err(|_| unusable(format!("the token in {TOKEN_VARIABLE} is not plain text")))?;
+            shown.set_sensitive(true);
+            headers.insert(AUTHORIZATION, shown);
+        }
+        let mut client = Client::builder()
+            .default_headers(headers)
+            // A request that is sent twice is sent by the errand, which knows how to say so.
+            .retry(reqwest::retry::never())
+            // A token is shown to nobody but the server that was named.
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_WITHIN)
+            .tcp_nodelay(true)
+            .tcp_keepalive(KEEPALIVE)
+            .tcp_keepalive_interval(KEEPALIVE / KEEPALIVE_PROBES)
+            .tcp_keepalive_retries(KEEPALIVE_PROBES);
+        if let Some(ca) = &url.ca {
+            let read = std::fs::read(ca).map_err(|error| error.to_string());
+            let certificates =
+                read.and_then(|pem| Certificate::from_pem_bundle(&pem).map_err(|error| root_of(&error)));
+            let certificates = certificates
+                .map_err(|error| unusable(format!("{} cannot be read: {error}", ca.display())))?;
+            client = client.tls_certs_only(certificates);
+        }
+        let client = client.build().map_err(|error| unusable(root_of(&error)))?;
+        Ok(Wire { base, client })
+    }
+
+    /// The server, for messages.
+    pub(super) fn place(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks once.
+    pub(super) async fn send<O: Operation>(
+        &self,
+        call: &Call,
+        request: &O::Request,
+    ) -> Result<O::Answer, Fault> {
+        let spec = O::SPEC;
+        let unfit =
+            |error: &dyn std::fmt::Display| Fault::Stranger(format!("a request cannot be written: {error}"));
+        let asked = match spec.method {
+            Method::Get => {
+                let fields = serde_html_form::to_string(request).map_err(|error| unfit(&error))?;
+                let (path, query) = place_fields(spec.path, &fields);
+                self.client.get(format!("{}{path}?{query}", self.base))
+            }
+            Method::Post => {
+                let body = serde_json::to_vec(request).map_err(|error| unfit(&error))?;
+                let json = HeaderValue::from_static("application/json");
+                self.client
+                    .post(format!("{}{}", self.base, spec.path))
+                    .header(CONTENT_TYPE, json)
+                    .body(body)
+            }
+        };
+        let asked = asked
+            .header(NAMESPACE_HEADER, call.namespace.as_str())
+            .header(PATIENCE_HEADER, call.patience_ms);
+        let answer = asked.send().await.map_err(|error| fault_of(&error))?;
+        let status = answer.status();
+        if status != StatusCode::OK {
+            return Err(refused(status, answer).await);
+        }
+        let body = answer.bytes().await.map_err(|error| fault_of(&error))?;
+        serde_json::from_slice(&body)
+            .map_err(|error| Fault::Stranger(format!("what it answers is not understood: {error}")))
+    }
+}
+
+/// Takes what belongs into the path out of the fields of a request; the rest is its query.
+fn place_fields(path: &str, fields: &str) -> (String, String) {
+    let mut path = path.to_owned();
+    let mut query = Vec::new();
+    for field in fields.split('&') {
+        let (name, value) = field.split_once('=').unwrap_or((field, ""));
+        let place = format!("{{{name}}}");
+        if path.contains(&place) {
+            path = path.replace(&place, value);
+        } else {
+            query.push(field);
+        }
+    }
+    (path, query.join("&"))
+}
+
+/// What an answer that is none means.
+async fn refused(status: StatusCode, answer: Response) -> Fault {
+    let kind = answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    let is_problem = kind.starts_with(PROBLEM_TYPE);
+    let body = match answer.bytes().await {
+        Ok(body) => body,
+        Err(error) => return fault_of(&error),
+    };
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) if is_problem && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            Fault::Stranger(format!("{}: {}", problem.title, problem.detail))
+        }
+        Ok(problem) if is_problem => Fault::Problem(Box::new(problem)),
+        // Something in between: a proxy that lost the server.
+        _ if status.is_server_error() => Fault::Unclear(format!("it answers with status {status}")),
+        _ => Fault::Stranger(format!("it answers with status {status}, as no Fencehold server does")),
+    }
+}
+
+fn fault_of(error: &reqwest::Error) -> Fault {
+    let why = root_of(error);
+    if error.is_connect() { Fault::Unreached(why) } else { Fault::Unclear(why) }
+}
+
+/// What is at the bottom of an error: the rest says where in the client it happened.
+fn root_of(error: &reqwest::Error) -> String {
+    let mut cause = error.source();
+    let mut said = if error.is_timeout() { "no answer came in time".to_owned() } else { error.to_string() };
+    while let Some(deeper) = cause {
+        said = deeper.to_string();
+        cause = deeper.source();
+    }
+    said
+}

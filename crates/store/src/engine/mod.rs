@@ -29,10 +29,13 @@ pub(crate) use claim::Claim;
 pub(crate) use claim::Unclaimed;
 #[cfg(feature = "remote")]
 pub(crate) use jobs::unfit;
+#[cfg(any(feature = "file", feature = "postgres"))]
+pub(crate) use jobs::{About, Body, JobChange, KeptJob, KeptSchedule, KeptUnique, Note};
 #[cfg(feature = "file")]
+pub(crate) use jobs::{Archive, KeptJobs, KeptQueue, Read, Row, Rows};
+#[cfg(feature = "postgres")]
 pub(crate) use jobs::{
-    About, Archive, Body, JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, Note, Read, Row,
-    Rows,
+    Brought, BroughtJob, Replay, Replayed, check_job, check_word, digest, unique_digest,
 };
 pub(crate) use jobs::{JobAnswer, JobAsk};
 pub(crate) use keep::KeepInMemory;

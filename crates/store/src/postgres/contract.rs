@@ -11,6 +11,7 @@ use super::{Order, PostgresStore, STORE, closed};
 use crate::capability::Capabilities;
 use crate::engine::{TTL_MS_MIN, check_acquire, check_batch, check_limit, check_prefix};
 use crate::error::StoreError;
+use crate::job::JobStore;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
@@ -24,10 +25,14 @@ impl LeaseStore for PostgresStore {
             fair: true,
             waits: true,
             preempts: true,
-            jobs: false,
+            jobs: true,
             durable: true,
             ttl_ms_min: TTL_MS_MIN,
         }
+    }
+
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        Some(self)
     }
 
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {

@@ -17,6 +17,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (4, "lease calls", include_str!("migrations/0004_lease_calls.sql")),
     (5, "lease views", include_str!("migrations/0005_lease_views.sql")),
     (6, "fences", include_str!("migrations/0006_fence.sql")),
+    (7, "job tables", include_str!("migrations/0101_job_tables.sql")),
+    (8, "job work", include_str!("migrations/0102_job_work.sql")),
+    (9, "job rules", include_str!("migrations/0103_job_rules.sql")),
+    (10, "job line", include_str!("migrations/0104_job_line.sql")),
+    (11, "job look", include_str!("migrations/0105_job_look.sql")),
 ];
 
 /// The newest schema that this program knows.

@@ -15,6 +15,7 @@ mod fault;
 mod fenced;
 mod force;
 mod hold;
+mod job;
 mod listen;
 mod migrate;
 mod pool;
@@ -186,6 +187,7 @@ struct Core {
     party: Cell<Option<i64>>,
     sighting: RefCell<Option<upkeep::Sighting>>,
     settled: RefCell<events::Settled>,
+    jobs: job::Jobs,
 }
 
 impl Core {
@@ -204,6 +206,7 @@ impl Core {
             party: Cell::new(None),
             sighting: RefCell::default(),
             settled: RefCell::default(),
+            jobs: job::Jobs::default(),
         })
     }
 

@@ -9,6 +9,7 @@ mod cluster;
 mod faults;
 mod fences;
 mod interleaved;
+mod jobs;
 mod lost_answer;
 mod python;
 mod restored;

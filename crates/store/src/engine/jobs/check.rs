@@ -16,7 +16,7 @@ use crate::job::{
 };
 
 impl JobAsk {
-    pub(in crate::engine) fn check(&self) -> Result<(), BadInput> {
+    pub(crate) fn check(&self) -> Result<(), BadInput> {
         match self {
             JobAsk::Enqueue(jobs) => check_call("jobs", jobs, |job| job.payload.len()),
             JobAsk::Claim(request) => check_claim(request),
@@ -119,7 +119,7 @@ fn check_claim(request: &ClaimRequest) -> Result<(), BadInput> {
 }
 
 /// Whether a job can be enqueued at all; and when it is ready, where that is later than now.
-pub(super) fn check_job(job: &NewJob, now: Stamp) -> Result<Option<u64>, BadInput> {
+pub(crate) fn check_job(job: &NewJob, now: Stamp) -> Result<Option<u64>, BadInput> {
     job.queue.check_open()?;
     job.terms.check()?;
     check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)?;
@@ -199,7 +199,7 @@ fn check_count(what: &'static str, count: usize) -> Result<(), BadInput> {
     Ok(())
 }
 
-pub(super) fn check_word(word: &Word) -> Result<(), BadInput> {
+pub(crate) fn check_word(word: &Word) -> Result<(), BadInput> {
     let delay = |field, ms: u64| {
         if ms > DELAY_MS_MAX {
             let problem = format!("is {ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)");

@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// A ready job that may ask for room does so, if somebody of lower rank works in its queue.
-    fn ask_for_room(&mut self, now: Stamp, number: u32, archive: &mut dyn Archive) {
+    pub(super) fn ask_for_room(&mut self, now: Stamp, number: u32, archive: &mut dyn Archive) {
         let queue = self.jobs.queues.at(number);
         if queue.mode == QueueMode::Paused {
             return;

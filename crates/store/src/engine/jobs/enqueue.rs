@@ -54,7 +54,7 @@ impl Uniques {
         self.taken.remove(&(space, key)).is_some()
     }
 
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "postgres"))]
     pub(super) fn restore(&mut self, space: u32, kept: &KeptUnique) {
         let KeptUnique { key, job, payload, until_wall_ms, .. } = *kept;
         self.take(space, key, Taken { job, payload, until_wall_ms });
@@ -84,14 +84,14 @@ impl Uniques {
 }
 
 /// What a text is recognised by.
-pub(super) fn digest(text: &str) -> [u8; 16] {
+pub(crate) fn digest(text: &str) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&Sha256::digest(text)[..16]);
     short
 }
 
 /// What a unique key is recognised by. Keys of operations are apart from those of jobs.
-pub(super) fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
+pub(crate) fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
     digest(&format!("{kind}:{key}"))
 }
 

@@ -273,7 +273,7 @@ fn text(bytes: Option<std::sync::Arc<[u8]>>) -> Option<Box<str>> {
     bytes.map(|bytes| std::str::from_utf8(&bytes).unwrap_or(NOT_UTF8).into())
 }
 
-fn view(now: Stamp, slot: &Slot, body: &Body) -> JobView {
+pub(super) fn view(now: Stamp, slot: &Slot, body: &Body) -> JobView {
     let record = &slot.record;
     let state = record.state_at(now);
     let runner = record.claim.as_ref().map(|claim| RunnerView {
@@ -318,7 +318,7 @@ fn view_attempt(attempt: &Attempt) -> AttemptView {
 }
 
 /// Whether a job stands as the filter says.
-fn stands(now: Stamp, slot: &Slot, filter: &JobFilter) -> bool {
+pub(super) fn stands(now: Stamp, slot: &Slot, filter: &JobFilter) -> bool {
     let state = slot.record.state_at(now);
     let by_owner = filter
         .owner

@@ -17,6 +17,8 @@ mod look;
 mod operation;
 mod prune;
 mod queues;
+#[cfg(feature = "postgres")]
+mod replay;
 mod report;
 mod schedule;
 mod table;
@@ -33,13 +35,21 @@ use fencehold_core::ledger::Effect;
 use fencehold_core::{Key, Namespace, Stamp, Token};
 use hashbrown::HashMap;
 
+#[cfg(any(feature = "file", feature = "postgres"))]
+pub(crate) use archive::{About, KeptJob, KeptSchedule, KeptUnique, Note};
 #[cfg(feature = "file")]
-pub(crate) use archive::{About, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, Note, Row, Rows};
+pub(crate) use archive::{KeptJobs, KeptQueue, Row, Rows};
 pub(crate) use archive::{Archive, Body, JobChange, MemoryArchive, Read};
 pub(crate) use ask::{JobAnswer, JobAsk};
 #[cfg(feature = "remote")]
 pub(crate) use check::unfit;
 pub(crate) use look::Look;
+#[cfg(feature = "postgres")]
+pub(crate) use check::{check_job, check_word};
+#[cfg(feature = "postgres")]
+pub(crate) use enqueue::{digest, unique_digest};
+#[cfg(feature = "postgres")]
+pub(crate) use replay::{Brought, BroughtJob, Replay, Replayed};
 
 use self::claim::Claimers;
 use self::enqueue::Uniques;

@@ -64,7 +64,7 @@ impl Schedules {
         Some(schedule)
     }
 
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "postgres"))]
     pub(super) fn restore(&mut self, space: u32, kept: KeptSchedule) {
         let KeptSchedule { spec, next_wall_ms, last_wall_ms, .. } = kept;
         // It was understood when it was made; a later version that does not understand it any more leaves it out.

@@ -1,0 +1,234 @@
+//! What attempts say: renewals and completions in one statement; everything else, by the rules.
+
+use std::collections::{HashMap, HashSet};
+
+use fencehold_core::Token;
+use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
+use tokio_postgres::types::Type;
+
+use super::decide::About;
+use super::row::{Bits, from_sql, to_sql};
+use crate::engine::{JobAnswer, JobAsk, check_word};
+use crate::error::StoreError;
+use crate::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};
+use crate::lease::Call;
+use crate::postgres::errand::Errand;
+use crate::postgres::{Core, Repeat};
+
+impl Core {
+    pub(super) async fn renew_claims(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewedJobs, StoreError> {
+        let proofs = Proofs::of(attempts.iter());
+        let kept = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_renew($1, $2, $3, $4)");
+                let namespace = call.namespace.as_str();
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace, Type::TEXT),
+                            (&proofs.ids, Type::UUID_ARRAY),
+                            (&proofs.hashes, Type::UUID_ARRAY),
+                            (&proofs.tokens, Type::INT8_ARRAY),
+                        ],
+                    )
+                    .await?;
+                let told = |row: &tokio_postgres::Row| (from_sql(row.get(0)), from_sql(row.get(1)));
+                Ok(rows.iter().map(told).collect::<HashMap<u64, u64>>())
+            })
+            .await?;
+        let renewal = |token, remaining_ms| JobRenewal {
+            token,
+            remaining_ms,
+            cancel_requested: false,
+            notice: None,
+            yield_in_ms: None,
+        };
+        let mut answers: Vec<Option<Result<JobRenewal, Refusal>>> = (1..)
+            .zip(&attempts)
+            .map(|(nth, attempt)| kept.get(&nth).map(|left_ms| Ok(renewal(attempt.token, *left_ms))))
+            .collect();
+        let left: Vec<usize> = (0..attempts.len()).filter(|nth| answers[*nth].is_none()).collect();
+        if !left.is_empty() {
+            let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
+            let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job).collect());
+            let JobAnswer::Renewed(decided) = self.by_the_rules(errand, call, &about, JobAsk::Renew(rest)).await?
+            else {
+                return Err(crate::asking::misfit());
+            };
+            for (nth, answer) in left.into_iter().zip(decided.answers) {
+                answers[nth] = Some(answer);
+            }
+        }
+        let answers = answers.into_iter().map(|answer| answer.unwrap_or(Err(Refusal::Unknown))).collect();
+        Ok(RenewedJobs { answers, waited_ms: 0 })
+    }
+
+    pub(super) async fn report(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        reports: Vec<Report>,
+    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        let reports: Vec<Report> = reports.into_iter().map(without_nul).collect();
+        let mut spoken: HashMap<JobId, usize> = HashMap::new();
+        for report in &reports {
+            *spoken.entry(report.attempt.job).or_default() += 1;
+        }
+        // Of a job of which more is said, everything is heard in order.
+        let plain: Vec<usize> = (0..reports.len())
+            .filter(|nth| {
+                let Report { attempt, word } = &reports[*nth];
+                let completes = matches!(word, Word::Complete { .. }) && check_word(word).is_ok();
+                completes && spoken.get(&attempt.job) == Some(&1)
+            })
+            .collect();
+        let done = self.complete(errand, call, plain.iter().map(|nth| &reports[*nth])).await?;
+        let completed = Reported { state: State::Completed, again_in_ms: None, late: false };
+        let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
+        for nth in plain {
+            if done.contains(&Bits::from(reports[nth].attempt.job)) {
+                answers[nth] = Some(Ok(completed));
+            }
+        }
+        let left: Vec<usize> = (0..reports.len()).filter(|nth| answers[*nth].is_none()).collect();
+        if !left.is_empty() {
+            let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
+            let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
+            let JobAnswer::Reported(decided) = self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
+            else {
+                return Err(crate::asking::misfit());
+            };
+            for (nth, answer) in left.into_iter().zip(decided) {
+                answers[nth] = Some(answer);
+            }
+        }
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Refusal::Unknown))).collect())
+    }
+
+    /// Completes what can be completed in one statement, and says which jobs that were.
+    async fn complete<'a>(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        reports: impl Iterator<Item = &'a Report> + Clone,
+    ) -> Result<HashSet<Bits>, StoreError> {
+        let proofs = Proofs::of(reports.clone().map(|report| &report.attempt));
+        if proofs.ids.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let results: Vec<Option<&str>> = reports
+            .map(|report| match &report.word {
+                Word::Complete { result } => result.as_deref(),
+                _ => None,
+            })
+            .collect();
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("SELECT * FROM fencehold.job_complete($1, $2, $3, $4, $5)");
+            let namespace = call.namespace.as_str();
+            let rows = client
+                .query_typed(
+                    &sql,
+                    &[
+                        (&namespace, Type::TEXT),
+                        (&proofs.ids, Type::UUID_ARRAY),
+                        (&proofs.hashes, Type::UUID_ARRAY),
+                        (&proofs.tokens, Type::INT8_ARRAY),
+                        (&results, Type::TEXT_ARRAY),
+                    ],
+                )
+                .await?;
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        })
+        .await
+    }
+
+    pub(super) async fn ledger(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        entries: Vec<LedgerEntry>,
+    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job).collect());
+        match self.by_the_rules(errand, call, &about, JobAsk::Ledger(entries)).await? {
+            JobAnswer::Ledger(answers) => Ok(answers),
+            _ => Err(crate::asking::misfit()),
+        }
+    }
+
+    /// Has the rules decide, and names the jobs of tokens that were shown for others.
+    pub(super) async fn by_the_rules(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        about: &About,
+        ask: JobAsk,
+    ) -> Result<JobAnswer, StoreError> {
+        let mut answer = self
+            .decide(errand, Repeat::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .await??;
+        for refusal in refusals(&mut answer) {
+            if let Refusal::OtherJob { token, job } = refusal
+                && job.is_none()
+            {
+                *job = self.job_under(errand, *token).await?;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The job that is worked on under a token.
+    async fn job_under(&self, errand: &mut Errand, token: Token) -> Result<Option<JobId>, StoreError> {
+        let token = to_sql(token.get());
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("SELECT id FROM fencehold.job_running WHERE token = $1");
+            let rows = client.query_typed(&sql, &[(&token, Type::INT8)]).await?;
+            Ok(rows.first().map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0)))
+        })
+        .await
+    }
+}
+
+/// Every refusal in an answer to attempts.
+fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
+    match answer {
+        JobAnswer::Renewed(renewed) => renewed.answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
+        JobAnswer::Reported(answers) => answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
+        JobAnswer::Ledger(answers) => answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The database keeps no character of code zero in texts.
+fn without_nul(mut report: Report) -> Report {
+    if let Word::Fail { error, .. } = &mut report.word
+        && error.contains('\0')
+    {
+        *error = error.replace('\0', "\u{fffd}");
+    }
+    report
+}
+
+/// By what attempts speak for themselves, column by column.
+struct Proofs {
+    ids: Vec<Bits>,
+    hashes: Vec<Bits>,
+    tokens: Vec<i64>,
+}
+
+impl Proofs {
+    fn of<'a>(attempts: impl Iterator<Item = &'a AttemptRef>) -> Self {
+        let mut proofs = Proofs { ids: Vec::new(), hashes: Vec::new(), tokens: Vec::new() };
+        for attempt in attempts {
+            proofs.ids.push(attempt.job.into());
+            proofs.hashes.push(attempt.hold.hash().into());
+            proofs.tokens.push(to_sql(attempt.token.get()));
+        }
+        proofs
+    }
+}

@@ -1,0 +1,196 @@
+//! What operators, schedulers and request handlers ask: all of it is decided by the rules.
+
+use std::collections::VecDeque;
+
+use fencehold_core::job::{JobId, Refusal, ScheduleName};
+use fencehold_core::Owner;
+use tokio_postgres::types::Type;
+
+use super::decide::{About, Decided, decide_in, read};
+use super::row::ScheduleRow;
+use crate::engine::{JobAnswer, JobAsk, Replay, unique_digest};
+use crate::error::StoreError;
+use crate::job::{
+    ActOn, ActRequest, Acted, Began, BeginRequest, QueueOrder, QueueView, ResolveRequest, ScheduleSpec,
+    ScheduleView,
+};
+use crate::lease::Call;
+use crate::postgres::errand::Errand;
+use crate::postgres::{Core, Repeat};
+
+/// How many schedules a namespace may have.
+const SCHEDULES_MAX: u64 = 10_000;
+
+impl Core {
+    pub(super) async fn act(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: ActRequest,
+    ) -> Result<Acted, StoreError> {
+        let (ids, next, filter) = match &request.on {
+            ActOn::Jobs(ids) => (ids.clone(), None, None),
+            ActOn::Matching { filter, cursor, limit } => {
+                let (ids, next) = self.matching(errand, call, filter, *cursor, *limit).await?;
+                (ids, next, Some(filter))
+            }
+        };
+        // A person's act is not repeated: the job could have gone on since.
+        let repeat = if request.dry_run { Repeat::Safe } else { Repeat::Never };
+        let about = About::jobs(&call.namespace, ids.clone());
+        let one = |replay: &mut Replay, id: JobId| {
+            let ask = JobAsk::Act(ActRequest { on: ActOn::Jobs(vec![id]), ..request.clone() });
+            match replay.ask(&call.namespace, ask)? {
+                JobAnswer::Acted(acted) => Ok(acted.items),
+                _ => Err(crate::asking::misfit()),
+            }
+        };
+        let items: Result<Vec<_>, StoreError> = self
+            .decide(errand, repeat, &about, |replay| {
+                let mut items = Vec::new();
+                for id in &ids {
+                    // What was found is locked only now: it counts if it still is what was meant.
+                    if filter.is_none_or(|filter| replay.still_stands(*id, filter)) {
+                        items.extend(one(replay, *id)?);
+                    }
+                }
+                Ok(items)
+            })
+            .await?;
+        Ok(Acted { items: items?, next })
+    }
+
+    pub(super) async fn set_queue(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        order: QueueOrder,
+    ) -> Result<QueueView, StoreError> {
+        let queue = order.queue.clone();
+        let about = About { queues: vec![queue.clone()], ..About::jobs(&call.namespace, Vec::new()) };
+        self.by_the_rules(errand, call, &about, JobAsk::SetQueue(order)).await?;
+        let mut views = self.queue_views(errand, call, Some(&queue)).await?;
+        views.pop().ok_or_else(crate::asking::misfit)
+    }
+
+    pub(super) async fn schedules(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+    ) -> Result<Vec<ScheduleView>, StoreError> {
+        let namespace = call.namespace.as_str();
+        let texts = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql(
+                    "SELECT jsonb_build_object('namespace', namespace, 'spec', spec, 'next_ms', next_ms, 'last_ms', last_ms)::text
+                     FROM fencehold.job_schedule WHERE namespace = $1 ORDER BY name COLLATE \"C\"",
+                );
+                let rows = client.query_typed(&sql, &[(&namespace, Type::TEXT)]).await?;
+                Ok(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>())
+            })
+            .await?;
+        let mut views = Vec::with_capacity(texts.len());
+        for text in texts {
+            let row: ScheduleRow = read("schedule", &text)
+                .map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+            let ScheduleRow { spec, next_ms, last_ms, .. } = row;
+            views.push(ScheduleView { spec, next_wall_ms: next_ms, last_wall_ms: last_ms });
+        }
+        Ok(views)
+    }
+
+    pub(super) async fn set_schedule(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        spec: ScheduleSpec,
+    ) -> Result<ScheduleView, StoreError> {
+        let (namespace, name) = (call.namespace.as_str(), spec.name.as_str());
+        let ask = JobAsk::SetSchedule(Box::new(spec.clone()));
+        let decided = self
+            .run(errand, Repeat::Safe, async |client| {
+                let transaction = client.transaction().await?;
+                // Whoever makes the same one waits, and finds it made.
+                let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 7462))";
+                transaction.query_typed(lock, &[(&namespace, Type::TEXT), (&name, Type::TEXT)]).await?;
+                let sql = self.sql(
+                    "SELECT jsonb_build_object('namespace', namespace, 'spec', spec, 'next_ms', next_ms, 'last_ms', last_ms)::text,
+                        (SELECT count(*) FROM fencehold.job_schedule WHERE namespace = $1)
+                     FROM (VALUES (1)) AS one LEFT JOIN fencehold.job_schedule ON namespace = $1 AND name = $2",
+                );
+                let rows = transaction
+                    .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
+                    .await?;
+                let text: Option<&str> = rows.first().map(|row| row.get(0));
+                let earlier: Option<ScheduleRow> = text.and_then(|text| read("schedule", text).ok());
+                let count: i64 = rows.first().map_or(0, |row| row.get(1));
+                if earlier.is_none() && count.unsigned_abs() >= SCHEDULES_MAX {
+                    let what = "schedules of this namespace".to_owned();
+                    return Ok(Decided::Kept(Err(StoreError::Full { what, limit: SCHEDULES_MAX })));
+                }
+                let earlier: VecDeque<_> = earlier.into_iter().map(ScheduleRow::kept).collect();
+                let about = About::jobs(&call.namespace, Vec::new());
+                let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
+                let decided = decide_in(self, &transaction, &about, earlier, act).await?;
+                transaction.commit().await?;
+                Ok(decided)
+            })
+            .await?;
+        match decided {
+            Decided::Kept(answer) => match answer? {
+                JobAnswer::Schedule(view) => Ok(*view),
+                _ => Err(crate::asking::misfit()),
+            },
+            Decided::Again => Err(crate::asking::misfit()),
+            Decided::Damaged(why) => Err(StoreError::Unusable { place: self.place.clone(), why }),
+        }
+    }
+
+    pub(super) async fn remove_schedule(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        name: &ScheduleName,
+        _by: &Owner,
+    ) -> Result<bool, StoreError> {
+        let (namespace, name) = (call.namespace.as_str(), name.as_str());
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("DELETE FROM fencehold.job_schedule WHERE namespace = $1 AND name = $2 RETURNING 1");
+            let rows = client.query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)]).await?;
+            Ok(!rows.is_empty())
+        })
+        .await
+    }
+
+    pub(super) async fn begin(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: BeginRequest,
+    ) -> Result<Began, StoreError> {
+        let about = About {
+            keys: vec![unique_digest("operation", &request.key)],
+            queues: vec![fencehold_core::job::Queue::operations()],
+            ..About::jobs(&call.namespace, vec![request.id]).with_notes()
+        };
+        match self.by_the_rules(errand, call, &about, JobAsk::Begin(request)).await? {
+            JobAnswer::Began(began) => Ok(began),
+            _ => Err(crate::asking::misfit()),
+        }
+    }
+
+    pub(super) async fn resolve(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: ResolveRequest,
+    ) -> Result<Result<(), Refusal>, StoreError> {
+        let about = About::jobs(&call.namespace, vec![request.job]);
+        let ask = JobAsk::Resolve(request);
+        let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
+        match self.decide(errand, Repeat::Never, &about, act).await?? {
+            JobAnswer::Resolved(answer) => Ok(answer),
+            _ => Err(crate::asking::misfit()),
+        }
+    }
+}

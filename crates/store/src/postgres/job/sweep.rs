@@ -1,0 +1,137 @@
+//! What is done in the background, by every process that uses jobs: whoever comes first does it, the others pass it over.
+//!
+//! Claims that have run out are decided upon by the rules; jobs whose time has come, and what is to be forgotten, are moved by
+//! the database alone; schedules fire; jobs that may ask for room do so. All of it in small steps.
+
+use std::collections::VecDeque;
+use std::rc::Weak;
+use std::time::Duration;
+
+use fencehold_core::Namespace;
+use fencehold_core::job::{JobId, Queue};
+use fencehold_core::limits::FINISHED_KEPT_MS;
+use futures_util::future::select;
+use tokio_postgres::types::Type;
+
+use super::decide::{About, Decided, decide_in, read};
+use super::row::{Bits, ScheduleRow, to_sql};
+use crate::error::StoreError;
+use crate::postgres::errand::{Errand, pause};
+use crate::postgres::{Core, Repeat};
+
+/// How often: a claim ends at most a second after its deadline.
+const EVERY: Duration = Duration::from_millis(500);
+const PATIENCE_MS: u64 = 2_000;
+/// How much of everything in one step.
+const STEP: i32 = 256;
+/// How many schedules fire in one step.
+const FIRE_MAX: i32 = 64;
+
+/// Sweeps for as long as the handle lives.
+pub(super) async fn sweep(core: Weak<Core>) {
+    let Some(ear) = core.upgrade().map(|core| core.listen("sweep")) else { return };
+    loop {
+        select(std::pin::pin!(pause(EVERY)), std::pin::pin!(ear.heard())).await;
+        loop {
+            let Some(core) = core.upgrade() else { return };
+            match core.sweep_once().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => {
+                    tracing::debug!(%why, "jobs could not be swept; trying again");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// One step of everything. True: there is more.
+    async fn sweep_once(&self) -> Result<bool, StoreError> {
+        let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+        let expired = self.expire(&mut errand).await?;
+        let more = self.tidy(&mut errand).await?;
+        let fired = self.fire_schedules(&mut errand).await?;
+        self.make_room(&mut errand).await?;
+        Ok(more || expired >= STEP as usize || fired >= FIRE_MAX as usize)
+    }
+
+    async fn expire(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+        let decided = self
+            .run(errand, Repeat::Safe, async |client| {
+                let transaction = client.transaction().await?;
+                let sql = self.sql("SELECT * FROM fencehold.job_run_out($1)");
+                let rows = transaction.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
+                let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Bits>(0).0);
+                let ids: Vec<JobId> = rows.iter().map(id).collect();
+                let count = ids.len();
+                if !ids.is_empty() {
+                    let about = About::jobs(&Namespace::default(), ids.clone());
+                    let act = |replay: &mut crate::engine::Replay| replay.expire(&ids);
+                    if let Decided::Damaged(why) =
+                        decide_in(self, &transaction, &about, VecDeque::new(), act).await?
+                    {
+                        return Ok(Err(why));
+                    }
+                }
+                transaction.commit().await?;
+                Ok(Ok(count))
+            })
+            .await?;
+        decided.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })
+    }
+
+    async fn tidy(&self, errand: &mut Errand) -> Result<bool, StoreError> {
+        let kept_ms = to_sql(FINISHED_KEPT_MS);
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("SELECT fencehold.job_tidy($1, $2)");
+            let rows = client.query_typed(&sql, &[(&kept_ms, Type::INT8), (&STEP, Type::INT4)]).await?;
+            Ok(rows.first().is_some_and(|row| row.get(0)))
+        })
+        .await
+    }
+
+    async fn fire_schedules(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+        let fired = self
+            .run(errand, Repeat::Safe, async |client| {
+                let transaction = client.transaction().await?;
+                let sql = self.sql("SELECT * FROM fencehold.job_schedules_due($1)");
+                let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
+                let read_one = |row: &tokio_postgres::Row| read::<ScheduleRow>("schedule", row.get(0));
+                // One that cannot be read stays as it is: a newer program may understand it.
+                let due: VecDeque<_> =
+                    rows.iter().filter_map(|row| read_one(row).ok()).map(ScheduleRow::kept).collect();
+                let count = due.len();
+                if count > 0 {
+                    let about = About::jobs(&Namespace::default(), Vec::new());
+                    decide_in(self, &transaction, &about, due, crate::engine::Replay::fire).await?;
+                }
+                transaction.commit().await?;
+                Ok(count)
+            })
+            .await?;
+        Ok(fired)
+    }
+
+    /// Has the first jobs of their queues ask for room, where they may.
+    pub(super) async fn make_room(&self, errand: &mut Errand) -> Result<(), StoreError> {
+        let asking = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_room($1)");
+                let rows = client.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
+                let id = |row: &tokio_postgres::Row, nth| JobId::from_bytes(row.get::<_, Bits>(nth).0);
+                let told = |row: &tokio_postgres::Row| {
+                    (row.get::<_, String>(0), row.get::<_, String>(1), id(row, 2), id(row, 3))
+                };
+                Ok(rows.iter().map(told).collect::<Vec<_>>())
+            })
+            .await?;
+        for (namespace, queue, contender, victim) in asking {
+            let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), Queue::new(queue)) else { continue };
+            let about = About::jobs(&namespace, vec![contender, victim]);
+            self.decide(errand, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue)).await?;
+        }
+        Ok(())
+    }
+}

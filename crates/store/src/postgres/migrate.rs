@@ -22,6 +22,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (9, "job rules", include_str!("migrations/0103_job_rules.sql")),
     (10, "job line", include_str!("migrations/0104_job_line.sql")),
     (11, "job look", include_str!("migrations/0105_job_look.sql")),
+    (12, "job advance", include_str!("migrations/0106_job_advance.sql")),
 ];
 
 /// The newest schema that this program knows.

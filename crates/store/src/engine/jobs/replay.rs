@@ -172,13 +172,6 @@ impl Replay {
         }
     }
 
-    /// After `store advance`: nothing from before speaks for these jobs any more.
-    pub(crate) fn advance(&mut self) {
-        for at in self.engine.jobs.table.with_attempts() {
-            self.apply(at, &Command::Advance);
-        }
-    }
-
     /// Fires the schedules that are due.
     pub(crate) fn fire(&mut self) {
         let newest = self.begin();

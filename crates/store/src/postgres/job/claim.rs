@@ -142,14 +142,14 @@ impl Core {
     ) -> Result<Taken, StoreError> {
         if request.wait_ms == 0 {
             for _ in 0..POLITE_TRIES {
-                let taken = self.take(errand, call, request, None, false).await?;
+                let taken = self.take_jobs(errand, call, request, None, false).await?;
                 if !taken.jobs.is_empty() || taken.became != Became::Behind {
                     return Ok(taken);
                 }
                 pause(POLITE_PAUSE).await;
             }
         }
-        self.take(errand, call, request, None, request.wait_ms == 0).await
+        self.take_jobs(errand, call, request, None, request.wait_ms == 0).await
     }
 
     /// Waits for the first job. `None`: the asker has gone.
@@ -168,9 +168,13 @@ impl Core {
         let place = self.jobs.line.stand(sending);
         let mut closing = self.closing.clone();
         let answer = loop {
+            if reply.is_closed() {
+                self.leave_line(call, request, sending).await;
+                return None;
+            }
             // Each look is a request of its own, and its patience starts with it.
             let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
-            match self.take(&mut errand, call, request, Some(sending), false).await {
+            match self.take_jobs(&mut errand, call, request, Some(sending), false).await {
                 Ok(Taken { became: Became::Replaced, .. }) => {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
                     return Some(Err(StoreError::Unavailable { why }));
@@ -192,11 +196,7 @@ impl Core {
             let gone = std::pin::pin!(reply.closed());
             let shut = std::pin::pin!(closing.wait_for(|closing| *closing));
             match select(select(stirred, gone), shut).await {
-                Either::Left((Either::Left(_), _)) => {}
-                Either::Left((Either::Right(_), _)) => {
-                    self.leave_line(call, request, sending).await;
-                    return None;
-                }
+                Either::Left(_) => {}
                 Either::Right(_) => break Err(closed()),
             }
         };
@@ -251,7 +251,7 @@ impl Core {
     }
 
     /// Takes what there is, once.
-    async fn take(
+    async fn take_jobs(
         &self,
         errand: &mut Errand,
         call: &Call,

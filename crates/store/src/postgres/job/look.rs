@@ -88,7 +88,7 @@ impl Core {
         .await
     }
 
-    pub(super) async fn list(
+    pub(super) async fn list_jobs(
         &self,
         errand: &mut Errand,
         call: &Call,
@@ -193,6 +193,15 @@ impl Core {
             JobAnswer::Findings(page) => Ok(page),
             _ => Err(crate::asking::misfit()),
         }
+    }
+
+    /// How many jobs have not come to their end.
+    pub(in crate::postgres) async fn live_jobs(&self, errand: &mut Errand) -> Result<u64, StoreError> {
+        self.run(errand, Repeat::Safe, async |client| {
+            let rows = client.query_typed(&self.sql("SELECT fencehold.job_live()"), &[]).await?;
+            Ok(rows.first().map_or(0, |row| from_sql(row.get(0))))
+        })
+        .await
     }
 
     pub(super) async fn queue_views(

@@ -140,7 +140,7 @@ impl JobStore for PostgresStore {
 
     async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
         JobAsk::List(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.list(errand, call, &request).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.list_jobs(errand, call, &request).await).await
     }
 
     async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {

@@ -117,6 +117,12 @@ language sql set search_path from current as $$
     select greatest(closed_until_ms - now_ms(), 0) from store_state
 $$;
 
+-- The longest ttl that was ever given, for `store advance`. Hardly ever a write.
+create function job_note_ttl(p_ttl_ms bigint) returns void
+language sql set search_path from current as $$
+    update store_state set longest_ttl_ms = p_ttl_ms where longest_ttl_ms < p_ttl_ms
+$$;
+
 -- Takes jobs. Rows without an id tell the moment, in queue what became of the claim itself (0: it was served; -1: the store is
 -- closed for so long; -2: its time in line is up; -3: it does not stand in line any more; -4: others stand before it where there
 -- is something), and last the turns of its queues.
@@ -168,6 +174,7 @@ begin
     perform pg_advisory_xact_lock(hashtextextended(p_hash::text, 7461));
     v_now := now_ms();
     v_closed := job_closed_ms();
+    perform job_note_ttl(p_ttl_ms);
     if v_closed > 0 then
         return query select null::uuid, v_now, -1, null::integer, null::bigint, null::smallint, null::text, null::text, null::bigint,
             v_closed, null::jsonb, null::jsonb, false, 0, 0, null::bytea, null::jsonb;

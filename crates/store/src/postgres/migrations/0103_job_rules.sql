@@ -142,6 +142,7 @@ begin
             values (p_arrival, v_body.lane, (p_job->>'due_ms')::bigint, v_body.bytes, p_job->'past' <> 'null',
                 coalesce(v_body.extra ? 'yield_within_ms', false));
     else
+        perform job_note_ttl((v_claim->>'ttl_ms')::bigint);
         insert into job_running
             (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, limit_ms, plain, asked)
             values (v_body.id, p_arrival, v_body.lane, (p_job->>'token')::bigint, (v_claim->>'hash')::uuid, v_claim->>'owner',

@@ -34,9 +34,7 @@ pub(crate) use jobs::{About, Body, JobChange, KeptJob, KeptSchedule, KeptUnique,
 #[cfg(feature = "file")]
 pub(crate) use jobs::{Archive, KeptJobs, KeptQueue, Read, Row, Rows};
 #[cfg(feature = "postgres")]
-pub(crate) use jobs::{
-    Brought, BroughtJob, Replay, Replayed, check_job, check_word, digest, unique_digest,
-};
+pub(crate) use jobs::{Brought, BroughtJob, Replay, Replayed, check_job, check_word, digest, unique_digest};
 pub(crate) use jobs::{JobAnswer, JobAsk};
 pub(crate) use keep::KeepInMemory;
 #[cfg(feature = "file")]

@@ -37,9 +37,9 @@ use hashbrown::HashMap;
 
 #[cfg(any(feature = "file", feature = "postgres"))]
 pub(crate) use archive::{About, KeptJob, KeptSchedule, KeptUnique, Note};
+pub(crate) use archive::{Archive, Body, JobChange, MemoryArchive, Read};
 #[cfg(feature = "file")]
 pub(crate) use archive::{KeptJobs, KeptQueue, Row, Rows};
-pub(crate) use archive::{Archive, Body, JobChange, MemoryArchive, Read};
 pub(crate) use ask::{JobAnswer, JobAsk};
 #[cfg(feature = "remote")]
 pub(crate) use check::unfit;
@@ -48,6 +48,7 @@ pub(crate) use look::Look;
 pub(crate) use check::{check_job, check_word};
 #[cfg(feature = "postgres")]
 pub(crate) use enqueue::{digest, unique_digest};
+pub(crate) use look::Look;
 #[cfg(feature = "postgres")]
 pub(crate) use replay::{Brought, BroughtJob, Replay, Replayed};
 

@@ -57,7 +57,8 @@ impl Core {
         if !left.is_empty() {
             let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job).collect());
-            let JobAnswer::Renewed(decided) = self.by_the_rules(errand, call, &about, JobAsk::Renew(rest)).await?
+            let JobAnswer::Renewed(decided) =
+                self.by_the_rules(errand, call, &about, JobAsk::Renew(rest)).await?
             else {
                 return Err(crate::asking::misfit());
             };
@@ -65,7 +66,10 @@ impl Core {
                 answers[nth] = Some(answer);
             }
         }
-        let answers = answers.into_iter().map(|answer| answer.unwrap_or(Err(Refusal::Unknown))).collect();
+        let answers = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .collect();
         Ok(RenewedJobs { answers, waited_ms: 0 })
     }
 
@@ -100,7 +104,8 @@ impl Core {
         if !left.is_empty() {
             let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
-            let JobAnswer::Reported(decided) = self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
+            let JobAnswer::Reported(decided) =
+                self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
             else {
                 return Err(crate::asking::misfit());
             };
@@ -108,7 +113,10 @@ impl Core {
                 answers[nth] = Some(answer);
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Refusal::Unknown))).collect())
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .collect())
     }
 
     /// Completes what can be completed in one statement, and says which jobs that were.
@@ -197,8 +205,12 @@ impl Core {
 /// Every refusal in an answer to attempts.
 fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
     match answer {
-        JobAnswer::Renewed(renewed) => renewed.answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
-        JobAnswer::Reported(answers) => answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
+        JobAnswer::Renewed(renewed) => {
+            renewed.answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+        }
+        JobAnswer::Reported(answers) => {
+            answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+        }
         JobAnswer::Ledger(answers) => answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
         _ => Vec::new(),
     }

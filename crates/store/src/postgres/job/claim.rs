@@ -53,6 +53,16 @@ struct Taken {
     jobs: Vec<ClaimedJob>,
 }
 
+/// How a claim comes to its jobs.
+enum Way<'a> {
+    /// Behind those who stand in line.
+    AtOnce,
+    /// Past those who stand in line and do not take what is there.
+    PastTheLine,
+    /// From its place in line, unless whoever asked has gone.
+    InLine { sending: Bits, gone: &'a dyn Fn() -> bool },
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Became {
     Served,
@@ -142,14 +152,15 @@ impl Core {
     ) -> Result<Taken, StoreError> {
         if request.wait_ms == 0 {
             for _ in 0..POLITE_TRIES {
-                let taken = self.take_jobs(errand, call, request, None, false).await?;
+                let taken = self.take_jobs(errand, call, request, &Way::AtOnce).await?;
                 if !taken.jobs.is_empty() || taken.became != Became::Behind {
                     return Ok(taken);
                 }
                 pause(POLITE_PAUSE).await;
             }
         }
-        self.take_jobs(errand, call, request, None, request.wait_ms == 0).await
+        let way = if request.wait_ms == 0 { Way::PastTheLine } else { Way::AtOnce };
+        self.take_jobs(errand, call, request, &way).await
     }
 
     /// Waits for the first job. `None`: the asker has gone.
@@ -174,7 +185,8 @@ impl Core {
             }
             // Each look is a request of its own, and its patience starts with it.
             let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
-            match self.take_jobs(&mut errand, call, request, Some(sending), false).await {
+            let way = Way::InLine { sending, gone: &|| reply.is_closed() };
+            match self.take_jobs(&mut errand, call, request, &way).await {
                 Ok(Taken { became: Became::Replaced, .. }) => {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
                     return Some(Err(StoreError::Unavailable { why }));
@@ -256,14 +268,13 @@ impl Core {
         errand: &mut Errand,
         call: &Call,
         request: &ClaimRequest,
-        sending: Option<Bits>,
-        pushes: bool,
+        way: &Way<'_>,
     ) -> Result<Taken, StoreError> {
         let (lanes, heads) = self.jobs.memory.borrow().trusted_heads(self.clock.now().store_ms);
-        let mut taken = self.take_from(errand, call, request, (sending, pushes), &lanes, &heads).await?;
+        let mut taken = self.take_from(errand, call, request, way, &lanes, &heads).await?;
         if taken.jobs.is_empty() && taken.became == Became::Served && !lanes.is_empty() {
             // Perhaps below.
-            taken = self.take_from(errand, call, request, (sending, pushes), &[], &[]).await?;
+            taken = self.take_from(errand, call, request, way, &[], &[]).await?;
         }
         Ok(taken)
     }
@@ -273,42 +284,56 @@ impl Core {
         errand: &mut Errand,
         call: &Call,
         request: &ClaimRequest,
-        (sending, pushes): (Option<Bits>, bool),
+        way: &Way<'_>,
         lanes: &[i32],
         heads: &[i64],
     ) -> Result<Taken, StoreError> {
         let names: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
-        let weights: Vec<i32> =
-            request.queues.iter().map(|(_, weight)| i32::try_from(*weight).unwrap_or(i32::MAX)).collect();
+        let weights: Vec<i32> = request
+            .queues
+            .iter()
+            .map(|(_, weight)| i32::try_from(*weight).unwrap_or(i32::MAX))
+            .collect();
         let turns = self.jobs.memory.borrow().turns(call.namespace.as_str(), &names);
         let namespace = call.namespace.as_str();
         let limit = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let hash = Bits::from(request.hold.hash());
         let owner = request.owner.as_str();
         let ttl_ms = to_sql(request.ttl_ms);
+        let (sending, pushes) = match way {
+            Way::AtOnce => (None, false),
+            Way::PastTheLine => (None, true),
+            Way::InLine { sending, .. } => (Some(*sending), false),
+        };
         let rows = self
             .run(errand, Repeat::Safe, async |client| {
-                let sql = self
-                    .sql("SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)");
-                client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace, Type::TEXT),
-                            (&names, Type::TEXT_ARRAY),
-                            (&weights, Type::INT4_ARRAY),
-                            (&turns, Type::INT8_ARRAY),
-                            (&limit, Type::INT4),
-                            (&hash, Type::UUID),
-                            (&owner, Type::TEXT),
-                            (&ttl_ms, Type::INT8),
-                            (&lanes, Type::INT4_ARRAY),
-                            (&heads, Type::INT8_ARRAY),
-                            (&sending, Type::UUID),
-                            (&pushes, Type::BOOL),
-                        ],
-                    )
-                    .await
+                let sql = self.sql(
+                    "SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                );
+                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 12] = [
+                    (&namespace, Type::TEXT),
+                    (&names, Type::TEXT_ARRAY),
+                    (&weights, Type::INT4_ARRAY),
+                    (&turns, Type::INT8_ARRAY),
+                    (&limit, Type::INT4),
+                    (&hash, Type::UUID),
+                    (&owner, Type::TEXT),
+                    (&ttl_ms, Type::INT8),
+                    (&lanes, Type::INT4_ARRAY),
+                    (&heads, Type::INT8_ARRAY),
+                    (&sending, Type::UUID),
+                    (&pushes, Type::BOOL),
+                ];
+                let Way::InLine { gone, .. } = way else { return client.query_typed(&sql, &asked).await };
+                // Nothing is taken for somebody who is known to have gone.
+                let transaction = client.transaction().await?;
+                let rows = transaction.query_typed(&sql, &asked).await?;
+                if gone() {
+                    transaction.rollback().await?;
+                    return Ok(Vec::new());
+                }
+                transaction.commit().await?;
+                Ok(rows)
             })
             .await?;
         let mut taken = Taken { now_ms: 0, became: Became::Served, jobs: Vec::new() };
@@ -340,13 +365,16 @@ impl Core {
                 },
             }
         }
-        let mut memory = self.jobs.memory.borrow_mut();
-        memory.note_heads(&found, lanes, self.clock.now().store_ms);
-        memory.note_turns(namespace, &request.queues, taken.jobs.len(), &clocks);
-        drop(memory);
+        let now_ms = self.clock.now().store_ms;
+        self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms);
+        self.jobs
+            .memory
+            .borrow_mut()
+            .note_turns(namespace, &request.queues, taken.jobs.len(), &clocks);
         if !urgent.is_empty() {
             let about = About::jobs(&call.namespace, urgent.clone());
-            self.decide(errand, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent)).await?;
+            self.decide(errand, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent))
+                .await?;
         }
         Ok(taken)
     }
@@ -408,15 +436,19 @@ fn still_closed(for_ms: u64) -> StoreError {
 /// A row of a claim.
 fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, String> {
     let nth: Option<i32> = row.get("queue");
-    let named = nth.and_then(|nth| usize::try_from(nth - 1).ok()).and_then(|nth| request.queues.get(nth));
+    let named = nth
+        .and_then(|nth| usize::try_from(nth - 1).ok())
+        .and_then(|nth| request.queues.get(nth));
     let (queue, _) = named.ok_or("a claimed job is in none of the queues that were named")?;
     let terms: Option<Json> = row.get("terms");
     let terms: Option<Terms> = terms.map(|json| read("job's terms", &json.0)).transpose()?;
     let extra: Option<Json> = row.get("extra");
     let extra: Extra = extra.map(|json| read("job", &json.0)).transpose()?.unwrap_or_default();
     let effects: Option<Json> = row.get("effects");
-    let mut effects: Vec<fencehold_core::ledger::Effect> =
-        effects.map(|json| read("job's effects", &json.0)).transpose()?.unwrap_or_default();
+    let mut effects: Vec<fencehold_core::ledger::Effect> = effects
+        .map(|json| read("job's effects", &json.0))
+        .transpose()?
+        .unwrap_or_default();
     effects.sort_by_key(|effect| effect.nth);
     let small = |number: i32| u16::try_from(number).unwrap_or(u16::MAX);
     Ok(ClaimedJob {

@@ -141,7 +141,8 @@ pub(super) async fn decide_in<T>(
             let drawn = draw(core, transaction, consumed - tokens.len()).await?;
             // Drawn in a row from where the rules counted on, they are the ones that were used.
             let next = newest.get() + 1;
-            let in_a_row = tokens.is_empty() && drawn.iter().map(|token| token.get()).eq(next..next + drawn.len() as u64);
+            let in_a_row = tokens.is_empty()
+                && drawn.iter().map(|token| token.get()).eq(next..next + drawn.len() as u64);
             tokens.extend(drawn);
             if !in_a_row {
                 continue;
@@ -206,7 +207,12 @@ fn read_all<'a>(about: &About, texts: &mut impl Iterator<Item = &'a str>) -> Res
         newest: Token::new(head.newest),
         closed_ms: head.closed_ms,
         known: about.jobs.iter().copied().collect::<HashSet<_>>(),
-        uniques: head.uniques.unwrap_or_default().iter().map(|row| row.kept(&about.namespace)).collect(),
+        uniques: head
+            .uniques
+            .unwrap_or_default()
+            .iter()
+            .map(|row| row.kept(&about.namespace))
+            .collect(),
         ..Brought::default()
     };
     for queue in head.queues.unwrap_or_default() {
@@ -214,7 +220,9 @@ fn read_all<'a>(about: &About, texts: &mut impl Iterator<Item = &'a str>) -> Res
     }
     for text in texts {
         let job: JobRow = read("job", text)?;
-        brought.queues.push((job.namespace.clone(), job.queue.clone(), mode_of(job.mode)));
+        brought
+            .queues
+            .push((job.namespace.clone(), job.queue.clone(), mode_of(job.mode)));
         brought.jobs.push(job.brought());
     }
     Ok(brought)

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use fencehold_core::job::{JobId, Refusal, ScheduleName};
 use fencehold_core::Owner;
+use fencehold_core::job::{JobId, Refusal, ScheduleName};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, read};
@@ -155,8 +155,11 @@ impl Core {
     ) -> Result<bool, StoreError> {
         let (namespace, name) = (call.namespace.as_str(), name.as_str());
         self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("DELETE FROM fencehold.job_schedule WHERE namespace = $1 AND name = $2 RETURNING 1");
-            let rows = client.query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)]).await?;
+            let sql =
+                self.sql("DELETE FROM fencehold.job_schedule WHERE namespace = $1 AND name = $2 RETURNING 1");
+            let rows = client
+                .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
+                .await?;
             Ok(!rows.is_empty())
         })
         .await

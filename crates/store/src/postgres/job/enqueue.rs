@@ -52,7 +52,10 @@ impl Core {
                 answers[nth] = Some(Ok(Enqueued { id: jobs[nth].id, existed: false }));
             }
         }
-        if good.iter().any(|nth| answers[*nth].is_some() && jobs[*nth].yield_within_ms.is_some()) {
+        if good
+            .iter()
+            .any(|nth| answers[*nth].is_some() && jobs[*nth].yield_within_ms.is_some())
+        {
             self.make_room(errand).await?;
         }
         // What an earlier sending of this call had made is there now, and is found to be.
@@ -64,7 +67,10 @@ impl Core {
                 answers[nth] = Some(answer);
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Refusal::Unknown))).collect())
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .collect())
     }
 
     async fn enqueue_by_the_rules(

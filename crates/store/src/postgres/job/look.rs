@@ -1,6 +1,7 @@
 //! Looking at jobs, at many of them, and waiting for the end of one.
 
-use fencehold_core::job::{JobId, Queue};
+use fencehold_core::Owner;
+use fencehold_core::job::{JobId, Kind, Queue};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, json};
@@ -54,7 +55,8 @@ impl Core {
         let ear = self.listen(&format!("job/{id}"));
         let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
         let (detail, since_ms) = self.job_and_moment(&mut errand, call, id).await?;
-        let ended = |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_final());
+        let ended =
+            |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_final());
         if ended(&detail) || wait_ms == 0 {
             return Ok(detail);
         }
@@ -83,7 +85,10 @@ impl Core {
                  VALUES ($1, clock_timestamp() + make_interval(secs => $2 / 1000.0 + 60))
                  ON CONFLICT (id) DO UPDATE SET until = greatest(a.until, excluded.until)",
             );
-            client.query_typed(&sql, &[(&id, Type::UUID), (&wait_ms, Type::INT8)]).await.map(drop)
+            client
+                .query_typed(&sql, &[(&id, Type::UUID), (&wait_ms, Type::INT8)])
+                .await
+                .map(drop)
         })
         .await
     }
@@ -94,7 +99,9 @@ impl Core {
         call: &Call,
         request: &JobsRequest,
     ) -> Result<JobPage, StoreError> {
-        let (ids, next) = self.matching(errand, call, &request.filter, request.cursor, request.limit).await?;
+        let (ids, next) = self
+            .matching(errand, call, &request.filter, request.cursor, request.limit)
+            .await?;
         let about = About::jobs(&call.namespace, ids.clone());
         let jobs = self.look(errand, &about, |replay| replay.views(&ids)).await?;
         Ok(JobPage { jobs, next })
@@ -112,7 +119,7 @@ impl Core {
         let JobFilter { queue, kind, states, labels, owner, payload_contains } = filter;
         let namespace = call.namespace.as_str();
         let from = to_sql(cursor.unwrap_or(0));
-        let (queue, kind) = (queue.as_ref().map(Queue::as_str), kind.as_ref().map(|kind| kind.as_str()));
+        let (queue, kind) = (queue.as_ref().map(Queue::as_str), kind.as_ref().map(Kind::as_str));
         let tags: Vec<i16> = states
             .iter()
             .filter_map(|state| fencehold_core::job::State::ALL.iter().position(|other| other == state))
@@ -120,7 +127,7 @@ impl Core {
             .collect();
         let tags = Some(tags).filter(|tags| !tags.is_empty());
         let labels = json(labels);
-        let owner = owner.as_ref().map(|owner| owner.as_str());
+        let owner = owner.as_ref().map(Owner::as_str);
         // No payload has such a character in it.
         if payload_contains.as_ref().is_some_and(|text| text.contains('\0')) {
             return Ok((Vec::new(), None));
@@ -189,7 +196,10 @@ impl Core {
             .await?;
         let about = About::jobs(&call.namespace, ids);
         let ask = JobAsk::Findings(request);
-        match self.look(errand, &about, |replay| replay.ask(&call.namespace, ask.clone())).await?? {
+        match self
+            .look(errand, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .await??
+        {
             JobAnswer::Findings(page) => Ok(page),
             _ => Err(crate::asking::misfit()),
         }

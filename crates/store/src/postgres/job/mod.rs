@@ -26,6 +26,7 @@ use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
 use tokio::sync::oneshot;
 
 use super::{Core, Errand, PostgresStore, closed};
+use crate::asking::misfit;
 use crate::engine::JobAsk;
 use crate::error::StoreError;
 use crate::job::{
@@ -76,11 +77,9 @@ impl JobStore for PostgresStore {
         call: &Call,
         jobs: Vec<NewJob>,
     ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
-        let jobs = match checked(JobAsk::Enqueue(jobs))? {
-            JobAsk::Enqueue(jobs) => jobs,
-            _ => return Err(crate::asking::misfit()),
-        };
-        self.ask_jobs(call, async move |core, errand, call| core.enqueue(errand, call, jobs).await).await
+        let JobAsk::Enqueue(jobs) = checked(JobAsk::Enqueue(jobs))? else { return Err(misfit()) };
+        self.ask_jobs(call, async move |core, errand, call| core.enqueue(errand, call, jobs).await)
+            .await
     }
 
     async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
@@ -97,10 +96,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
-        let attempts = match checked(JobAsk::Renew(attempts))? {
-            JobAsk::Renew(attempts) => attempts,
-            _ => return Err(crate::asking::misfit()),
-        };
+        let JobAsk::Renew(attempts) = checked(JobAsk::Renew(attempts))? else { return Err(misfit()) };
         self.ask_jobs(call, async move |core, errand, call| core.renew_claims(errand, call, attempts).await)
             .await
     }
@@ -110,11 +106,9 @@ impl JobStore for PostgresStore {
         call: &Call,
         reports: Vec<Report>,
     ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
-        let reports = match checked(JobAsk::Report(reports))? {
-            JobAsk::Report(reports) => reports,
-            _ => return Err(crate::asking::misfit()),
-        };
-        self.ask_jobs(call, async move |core, errand, call| core.report(errand, call, reports).await).await
+        let JobAsk::Report(reports) = checked(JobAsk::Report(reports))? else { return Err(misfit()) };
+        self.ask_jobs(call, async move |core, errand, call| core.report(errand, call, reports).await)
+            .await
     }
 
     async fn ledger(
@@ -122,48 +116,54 @@ impl JobStore for PostgresStore {
         call: &Call,
         entries: Vec<LedgerEntry>,
     ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
-        let entries = match checked(JobAsk::Ledger(entries))? {
-            JobAsk::Ledger(entries) => entries,
-            _ => return Err(crate::asking::misfit()),
-        };
-        self.ask_jobs(call, async move |core, errand, call| core.ledger(errand, call, entries).await).await
+        let JobAsk::Ledger(entries) = checked(JobAsk::Ledger(entries))? else { return Err(misfit()) };
+        self.ask_jobs(call, async move |core, errand, call| core.ledger(errand, call, entries).await)
+            .await
     }
 
     async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| core.job(errand, call, id).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.job(errand, call, id).await)
+            .await
     }
 
     async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
         JobAsk::WaitFor(request).check()?;
-        self.ask_jobs(call, async move |core, _, call| core.wait_for(call, request).await).await
+        self.ask_jobs(call, async move |core, _, call| core.wait_for(call, request).await)
+            .await
     }
 
     async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
         JobAsk::List(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.list_jobs(errand, call, &request).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.list_jobs(errand, call, &request).await)
+            .await
     }
 
     async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
         JobAsk::Act(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.act(errand, call, request).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.act(errand, call, request).await)
+            .await
     }
 
     async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| core.queue_views(errand, call, None).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.queue_views(errand, call, None).await)
+            .await
     }
 
     async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
         JobAsk::SetQueue(order.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.set_queue(errand, call, order).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.set_queue(errand, call, order).await)
+            .await
     }
 
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| core.schedules(errand, call).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.schedules(errand, call).await)
+            .await
     }
 
     async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         JobAsk::SetSchedule(Box::new(spec.clone())).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.set_schedule(errand, call, spec).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.set_schedule(errand, call, spec).await)
+            .await
     }
 
     async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
@@ -175,17 +175,20 @@ impl JobStore for PostgresStore {
 
     async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
         JobAsk::Begin(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.begin(errand, call, request).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.begin(errand, call, request).await)
+            .await
     }
 
     async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
         JobAsk::Findings(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.findings(errand, call, request).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.findings(errand, call, request).await)
+            .await
     }
 
     async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
         JobAsk::Resolve(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.resolve(errand, call, request).await).await
+        self.ask_jobs(call, async move |core, errand, call| core.resolve(errand, call, request).await)
+            .await
     }
 }
 

@@ -368,7 +368,12 @@ fn mode_tag(mode: QueueMode) -> u8 {
 }
 
 fn bytes_of(hex: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap_or(0);
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+            .unwrap_or(0)
+    };
     hex.as_bytes()
         .chunks_exact(2)
         .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))

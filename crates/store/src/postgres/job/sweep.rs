@@ -100,8 +100,11 @@ impl Core {
                 let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
                 let read_one = |row: &tokio_postgres::Row| read::<ScheduleRow>("schedule", row.get(0));
                 // One that cannot be read stays as it is: a newer program may understand it.
-                let due: VecDeque<_> =
-                    rows.iter().filter_map(|row| read_one(row).ok()).map(ScheduleRow::kept).collect();
+                let due: VecDeque<_> = rows
+                    .iter()
+                    .filter_map(|row| read_one(row).ok())
+                    .map(ScheduleRow::kept)
+                    .collect();
                 let count = due.len();
                 if count > 0 {
                     let about = About::jobs(&Namespace::default(), Vec::new());
@@ -130,7 +133,8 @@ impl Core {
         for (namespace, queue, contender, victim) in asking {
             let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), Queue::new(queue)) else { continue };
             let about = About::jobs(&namespace, vec![contender, victim]);
-            self.decide(errand, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue)).await?;
+            self.decide(errand, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
+                .await?;
         }
         Ok(())
     }

@@ -124,8 +124,8 @@ language sql set search_path from current as $$
 $$;
 
 -- Takes jobs. Rows without an id tell the moment, in queue what became of the claim itself (0: it was served; -1: the store is
--- closed for so long; -2: its time in line is up; -3: it does not stand in line any more; -4: others stand before it where there
--- is something), and last the turns of its queues.
+-- closed for so long; -2: its time in line is up; -3: it does not stand in line any more; -4: others come first where there is
+-- something), and last the turns of its queues.
 --
 -- p_heads are positions up to which the asker found a lane's jobs taken a moment ago: below them only jobs that came back
 -- are looked for, so that a claim does not wade through what the server has not cleared away yet. p_pushes: past everybody in line.
@@ -312,6 +312,11 @@ begin
         end loop;
     end loop;
     if cardinality(a_key) = 0 then
+        if exists (select from job_ready r where r.lane = any(v_lane)) then
+            -- Somebody is about to take it, or to give it back.
+            return query select null::uuid, v_now, -4, null::integer, null::bigint, null::smallint, null::text, null::text,
+                null::bigint, 0::bigint, null::jsonb, null::jsonb, false, 0, 0, null::bytea, null::jsonb;
+        end if;
         return;
     end if;
     -- The jobs are ours: now the moment counts.

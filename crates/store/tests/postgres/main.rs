@@ -9,6 +9,7 @@ mod cluster;
 mod faults;
 mod fences;
 mod interleaved;
+mod job_alike;
 mod jobs;
 mod lost_answer;
 mod python;

@@ -218,7 +218,11 @@ impl Engine {
         archive: &mut dyn Archive,
     ) -> Result<(), Refusal> {
         let at = self.find_job(space, request.job, archive)?;
-        let state = self.jobs.table.at(at).map_or(State::Completed, |slot| slot.record.state);
+        let state = self
+            .jobs
+            .table
+            .at(at)
+            .map_or(State::Completed, |slot| slot.record.state_at(now));
         let found = self.effect(at, &request.effect, archive);
         let Some(found) = found.filter(is_open) else {
             let why = format!("it has no open intent {}; `reconcile` lists what is open", request.effect);

@@ -66,6 +66,8 @@ enum Way<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Became {
     Served,
+    /// It was served before, and has these jobs.
+    Repeated,
     /// The store is closed for so long.
     Closed(u64),
     /// Its time in line is up.
@@ -354,6 +356,7 @@ impl Core {
                     Some(now_ms) => {
                         taken.now_ms = from_sql(now_ms);
                         taken.became = match row.get::<_, i32>("queue") {
+                            1 => Became::Repeated,
                             -1 => Became::Closed(from_sql(row.get("remaining_ms"))),
                             -2 => Became::TooLate,
                             -3 => Became::Replaced,
@@ -366,11 +369,12 @@ impl Core {
             }
         }
         let now_ms = self.clock.now().store_ms;
+        let given = if taken.became == Became::Repeated { 0 } else { taken.jobs.len() };
         self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms);
         self.jobs
             .memory
             .borrow_mut()
-            .note_turns(namespace, &request.queues, taken.jobs.len(), &clocks);
+            .note_turns(namespace, &request.queues, given, &clocks);
         if !urgent.is_empty() {
             let about = About::jobs(&call.namespace, urgent.clone());
             self.decide(errand, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent))

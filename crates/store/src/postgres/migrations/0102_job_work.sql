@@ -55,10 +55,11 @@ begin
         with won as (
             insert into job_unique (namespace, key, job, payload, until_ms)
                 select p_namespace, n.key, n.id, n.digest, v_now + n.span
-                from unnest(p_ids, p_queues, p_keys, p_digests, p_windows) as n(id, name, key, digest, span)
+                from unnest(p_ids, p_queues, p_keys, p_digests, p_windows)
+                    with ordinality as n(id, name, key, digest, span, nth)
                 join job_queue q on q.namespace = p_namespace and q.name = n.name and q.mode <> 2
                 where n.key is not null and not exists (select from job_body b where b.id = n.id)
-                order by n.key
+                order by n.key, n.nth
                 on conflict do nothing
                 returning job
         )
@@ -123,7 +124,8 @@ language sql set search_path from current as $$
     update store_state set longest_ttl_ms = p_ttl_ms where longest_ttl_ms < p_ttl_ms
 $$;
 
--- Takes jobs. Rows without an id tell the moment, in queue what became of the claim itself (0: it was served; -1: the store is
+-- Takes jobs. Rows without an id tell the moment, in queue what became of the claim itself (0: it was served; 1: it has these
+-- jobs already; -1: the store is
 -- closed for so long; -2: its time in line is up; -3: it does not stand in line any more; -4: others come first where there is
 -- something), and last the turns of its queues.
 --
@@ -199,6 +201,8 @@ begin
             left join job_past p on p.arrival = r.arrival
             where r.hash = p_hash and r.deadline_ms > v_now
             order by r.token;
+        return query select null::uuid, v_now, 1, null::integer, null::bigint, null::smallint, null::text, null::text,
+            null::bigint, 0::bigint, null::jsonb, null::jsonb, false, 0, 0, null::bytea, null::jsonb;
         return;
     end if;
     if p_sending is not null then
@@ -378,17 +382,17 @@ begin
     perform from job_running r where r.id = any(p_ids) order by r.id for no key update;
     v_now := now_ms();
     return query
+    -- Named twice in one call, an attempt is renewed for one of its names here, and for the others by the rules.
     with kept as (
         update job_running r
             set deadline_ms = case when r.deadline_ms > v_now + r.ttl_ms then v_now + r.ttl_ms
                 else greatest(r.deadline_ms, v_now + least(r.ttl_ms, coalesce(r.limit_ms - v_now, r.ttl_ms))) end
-            from unnest(p_ids, p_hashes, p_tokens) as s(id, hash, token), job_lane l, job_queue q
+            from unnest(p_ids, p_hashes, p_tokens) with ordinality as s(id, hash, token, nth), job_lane l, job_queue q
             where r.id = s.id and r.hash = s.hash and r.token = s.token and r.deadline_ms > v_now and r.asked is null
                 and l.lane = r.lane and q.number = l.queue and q.namespace = p_namespace
-            returning r.id, r.token, r.deadline_ms - v_now as remaining_ms
+            returning s.nth, r.deadline_ms - v_now as remaining_ms
     )
-    select n.nth, k.remaining_ms
-        from unnest(p_ids, p_tokens) with ordinality as n(id, token, nth) join kept k on k.id = n.id and k.token = n.token;
+    select k.nth, k.remaining_ms from kept k;
 end $$;
 
 -- Completes jobs whose claims are live and whose end concerns no other job; returns the ids of those.

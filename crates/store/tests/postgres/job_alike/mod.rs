@@ -1,0 +1,154 @@
+//! Random commands about jobs by several workers, on `memory:` and on PostgreSQL at the same controlled time: the same answers,
+//! and the same jobs, queues, effects and stories in the end.
+//!
+//! A sequence is made from its number alone, so that one that fails can be run again: `FENCEHOLD_ALIKE=17` runs the
+//! seventeenth only, `FENCEHOLD_ALIKE_SEQUENCES=20000` more of them.
+//!
+//! Deliberately absent: lines and requests to yield. Who is served when there depends on the moment; the conformance suite has
+//! them.
+
+mod command;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::thread;
+
+use fencehold_core::job::JobId;
+use fencehold_core::{Fact, Namespace};
+use fencehold_store::clock::ManualClock;
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::{FindingsRequest, JobFilter, JobStore, JobsRequest};
+use fencehold_store::{Call, EventsRequest, LeaseStore, MemoryStore};
+
+use self::command::{Chance, Command, Known};
+use crate::arena::PostgresArena;
+
+const SEQUENCES: u64 = 500;
+const COMMANDS: u64 = 40;
+const THREADS: u64 = 3;
+/// How often a state that must come is looked for.
+const LOOKS_MAX: usize = 20_000;
+
+#[test]
+fn postgres_treats_jobs_as_memory_does() {
+    let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(only) = read("FENCEHOLD_ALIKE") {
+        return Pair::new().play(only);
+    }
+    let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
+    thread::scope(|scope| {
+        for nth in 0..THREADS {
+            scope.spawn(move || {
+                let pair = Pair::new();
+                for number in (nth..sequences).step_by(usize::try_from(THREADS).unwrap()) {
+                    pair.play(number);
+                }
+            });
+        }
+    });
+}
+
+/// Two stores that should not differ. Every sequence has a namespace of its own in both.
+struct Pair {
+    clock: ManualClock,
+    memory: MemoryStore,
+    postgres: Arc<dyn LeaseStore>,
+    arena: PostgresArena,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let arena = PostgresArena::new();
+        let memory = MemoryStore::open(Arc::new(clock.clone())).unwrap();
+        Pair { clock, memory, postgres: arena.store(), arena }
+    }
+
+    fn play(&self, number: u64) {
+        let mut chance = Chance::new(number);
+        let call = Call::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_patience_ms(60_000);
+        let mut known = Known::new(number);
+        for queue in known.queues() {
+            self.both(&Command::SetQueue(queue), &call, &mut known, number, 0);
+        }
+        for step in 1..=COMMANDS {
+            let command = Command::draw(&mut chance, &mut known);
+            if let Command::Pass(ms) = command {
+                self.pass(ms);
+            } else {
+                self.both(&command, &call, &mut known, number, step);
+            }
+        }
+        self.compare(&call, &known, number);
+    }
+
+    fn both(&self, command: &Command, call: &Call, known: &mut Known, number: u64, step: u64) {
+        let memory = block_on(command.carry_out(&self.memory, call));
+        let postgres = block_on(command.carry_out(self.postgres.jobs().unwrap(), call));
+        assert_eq!(
+            postgres, memory,
+            "sequence {number}, command {step}: {command:?}; on the left PostgreSQL, on the right memory"
+        );
+        known.learn(command, &memory);
+    }
+
+    /// Lets time pass at both, and returns when what ran out by it is on record at both.
+    fn pass(&self, ms: u64) {
+        self.clock.pass(ms);
+        self.arena.pass(ms);
+        let sql = format!(
+            "SELECT count(*) FROM {0}.job_running WHERE deadline_ms <= {0}.now_ms()",
+            self.arena.schema
+        );
+        for _ in 0..LOOKS_MAX {
+            if self.arena.value(&sql) == "0" {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("claims that ran out were not swept");
+    }
+
+    fn compare(&self, call: &Call, known: &Known, number: u64) {
+        self.same("jobs", number, |store| block_on(all_jobs(store.jobs().unwrap(), call)));
+        let ids = known.ids();
+        self.same("details", number, |store| {
+            let look = |id: &JobId| block_on(store.jobs().unwrap().job(call, *id)).unwrap();
+            ids.iter().map(look).collect::<Vec<_>>()
+        });
+        self.same("queues", number, |store| block_on(store.jobs().unwrap().queues(call)));
+        let findings = || FindingsRequest { cursor: None, limit: 1_000 };
+        self.same("findings", number, |store| block_on(store.jobs().unwrap().findings(call, findings())));
+        for id in &ids {
+            self.same("story of a job", number, |store| story(store, call, *id));
+        }
+    }
+
+    fn same<T: Debug + PartialEq>(&self, what: &str, number: u64, look: impl Fn(&dyn LeaseStore) -> T) {
+        let (postgres, memory) = (look(&*self.postgres), look(&self.memory));
+        assert_eq!(
+            postgres, memory,
+            "sequence {number}, the {what}; on the left PostgreSQL, on the right memory"
+        );
+    }
+}
+
+async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job::JobView> {
+    let mut request = JobsRequest { filter: JobFilter::default(), cursor: None, limit: 1_000 };
+    let mut jobs = Vec::new();
+    loop {
+        let page = store.jobs(call, request.clone()).await.unwrap();
+        jobs.extend(page.jobs);
+        request.cursor = page.next;
+        if request.cursor.is_none() {
+            return jobs;
+        }
+    }
+}
+
+/// What is on record about a job, oldest first.
+fn story(store: &dyn LeaseStore, call: &Call, id: JobId) -> Vec<(u64, Fact)> {
+    let request = EventsRequest { after: None, prefix: Some(format!("job/{id}")), limit: 1_000, wait_ms: 0 };
+    let page = block_on(store.events(call, request)).unwrap();
+    page.events.into_iter().map(|event| (event.at_wall_ms, event.fact)).collect()
+}

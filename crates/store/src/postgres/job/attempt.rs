@@ -109,7 +109,15 @@ impl Core {
             else {
                 return Err(crate::asking::misfit());
             };
-            for (nth, answer) in left.into_iter().zip(decided) {
+            for (nth, mut answer) in left.into_iter().zip(decided) {
+                if let Err(Refusal::OtherJob { token, job: job @ None }) = &mut answer {
+                    // Whoever is heard after this one was at work when this one spoke.
+                    let later = reports[nth..].iter().map(|report| &report.attempt);
+                    *job = later
+                        .filter(|attempt| done.contains(&attempt.job.into()))
+                        .find(|attempt| attempt.token == *token)
+                        .map(|attempt| attempt.job);
+                }
                 answers[nth] = Some(answer);
             }
         }

@@ -333,7 +333,8 @@ impl Known {
             };
             ActOn::Matching { filter, cursor: None, limit: 100 }
         } else {
-            ActOn::Jobs((0..=chance.below(2)).map(|_| self.some_id(chance)).collect())
+            let ids: BTreeSet<JobId> = (0..=chance.below(2)).map(|_| self.some_id(chance)).collect();
+            ActOn::Jobs(ids.into_iter().collect())
         };
         let action = match chance.below(4) {
             0 | 1 => Action::Cancel { reason: Reason::new("wrong").ok(), now: chance.one_in(2) },

@@ -9,6 +9,7 @@
 
 mod command;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::thread;
@@ -119,9 +120,7 @@ impl Pair {
         self.same("queues", number, |store| block_on(store.jobs().unwrap().queues(call)));
         let findings = || FindingsRequest { cursor: None, limit: 1_000 };
         self.same("findings", number, |store| block_on(store.jobs().unwrap().findings(call, findings())));
-        for id in &ids {
-            self.same("story of a job", number, |store| story(store, call, *id));
-        }
+        self.same("stories of the jobs", number, |store| stories(store, call));
     }
 
     fn same<T: Debug + PartialEq>(&self, what: &str, number: u64, look: impl Fn(&dyn LeaseStore) -> T) {
@@ -146,9 +145,17 @@ async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job
     }
 }
 
-/// What is on record about a job, oldest first.
-fn story(store: &dyn LeaseStore, call: &Call, id: JobId) -> Vec<(u64, Fact)> {
-    let request = EventsRequest { after: None, prefix: Some(format!("job/{id}")), limit: 1_000, wait_ms: 0 };
+/// What is on record about each job, oldest first. In which order things happened to different jobs of one call is nobody's
+/// business.
+fn stories(store: &dyn LeaseStore, call: &Call) -> BTreeMap<String, Vec<(u64, Fact)>> {
+    let request = EventsRequest { after: None, prefix: Some("job/".to_owned()), limit: 1_000, wait_ms: 0 };
     let page = block_on(store.events(call, request)).unwrap();
-    page.events.into_iter().map(|event| (event.at_wall_ms, event.fact)).collect()
+    let mut stories: BTreeMap<String, Vec<(u64, Fact)>> = BTreeMap::new();
+    for event in page.events {
+        stories
+            .entry(event.key.to_string())
+            .or_default()
+            .push((event.at_wall_ms, event.fact));
+    }
+    stories
 }

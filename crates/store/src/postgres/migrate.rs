@@ -23,6 +23,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (10, "job line", include_str!("migrations/0104_job_line.sql")),
     (11, "job look", include_str!("migrations/0105_job_look.sql")),
     (12, "job advance", include_str!("migrations/0106_job_advance.sql")),
+    (13, "job users", include_str!("migrations/0107_job_users.sql")),
 ];
 
 /// The newest schema that this program knows.

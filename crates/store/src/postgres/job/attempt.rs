@@ -1,6 +1,6 @@
 //! What attempts say: renewals and completions in one statement; everything else, by the rules.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use fencehold_core::Token;
 use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
@@ -93,12 +93,10 @@ impl Core {
             })
             .collect();
         let done = self.complete(errand, call, plain.iter().map(|nth| &reports[*nth])).await?;
-        let completed = Reported { state: State::Completed, again_in_ms: None, late: false };
+        let completed = |late: bool| Reported { state: State::Completed, again_in_ms: None, late };
         let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
         for nth in plain {
-            if done.contains(&Bits::from(reports[nth].attempt.job)) {
-                answers[nth] = Some(Ok(completed));
-            }
+            answers[nth] = done.get(&reports[nth].attempt.job.into()).map(|late| Ok(completed(*late)));
         }
         let left: Vec<usize> = (0..reports.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !left.is_empty() {
@@ -114,7 +112,7 @@ impl Core {
                     // Whoever is heard after this one was at work when this one spoke.
                     let later = reports[nth..].iter().map(|report| &report.attempt);
                     *job = later
-                        .filter(|attempt| done.contains(&attempt.job.into()))
+                        .filter(|attempt| done.contains_key(&attempt.job.into()))
                         .find(|attempt| attempt.token == *token)
                         .map(|attempt| attempt.job);
                 }
@@ -127,16 +125,16 @@ impl Core {
             .collect())
     }
 
-    /// Completes what can be completed in one statement, and says which jobs that were.
+    /// Completes what can be completed in one statement, and says which jobs that were, and whether it was late.
     async fn complete<'a>(
         &self,
         errand: &mut Errand,
         call: &Call,
         reports: impl Iterator<Item = &'a Report> + Clone,
-    ) -> Result<HashSet<Bits>, StoreError> {
+    ) -> Result<HashMap<Bits, bool>, StoreError> {
         let proofs = Proofs::of(reports.clone().map(|report| &report.attempt));
         if proofs.ids.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(HashMap::new());
         }
         let results: Vec<Option<&str>> = reports
             .map(|report| match &report.word {
@@ -159,7 +157,7 @@ impl Core {
                     ],
                 )
                 .await?;
-            Ok(rows.iter().map(|row| row.get(0)).collect())
+            Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
         })
         .await
     }
@@ -202,9 +200,10 @@ impl Core {
     async fn job_under(&self, errand: &mut Errand, token: Token) -> Result<Option<JobId>, StoreError> {
         let token = to_sql(token.get());
         self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("SELECT id FROM fencehold.job_running WHERE token = $1");
+            let sql = self.sql("SELECT fencehold.job_under($1)");
             let rows = client.query_typed(&sql, &[(&token, Type::INT8)]).await?;
-            Ok(rows.first().map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0)))
+            let found: Option<Bits> = rows.first().and_then(|row| row.get(0));
+            Ok(found.map(|id| JobId::from_bytes(id.0)))
         })
         .await
     }

@@ -8,7 +8,7 @@ use fencehold_core::{Namespace, Token};
 use serde::de::DeserializeOwned;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::{Client, Row, Transaction};
 
 use super::row::{Bits, Head, JobRow, Json, Loaded, changes_to_keep, from_sql, mode_of, stamp};
 use crate::engine::{Brought, Replay, Replayed};
@@ -59,8 +59,9 @@ impl Core {
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
+            let lock_ms = Core::lock_ms(errand);
             let decided = self
-                .run(errand, repeat, async |client| decide_once(self, client, about, &act).await)
+                .run(errand, repeat, async |client| decide_once(self, client, about, lock_ms, &act).await)
                 .await?;
             match decided {
                 Decided::Kept(answer) => return Ok(answer),
@@ -83,7 +84,7 @@ impl Core {
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         let loaded = self
-            .run(errand, Repeat::Safe, async |client| load(self, client, about, false).await)
+            .run(errand, Repeat::Safe, async |client| look(self, client, about).await)
             .await?;
         let brought = loaded.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
         Ok(act(&mut Replay::new(brought)))
@@ -94,10 +95,11 @@ async fn decide_once<T>(
     core: &Core,
     client: &mut Client,
     about: &About,
+    lock_ms: i64,
     act: impl Fn(&mut Replay) -> T,
 ) -> Result<Decided<T>, tokio_postgres::Error> {
     let transaction = client.transaction().await?;
-    let mut decided = decide_in(core, &transaction, about, VecDeque::new(), act).await;
+    let mut decided = decide_in(core, &transaction, about, lock_ms, VecDeque::new(), act).await;
     if let Ok(Decided::Kept(answer)) = decided {
         transaction.commit().await?;
         return Ok(Decided::Kept(answer));
@@ -116,13 +118,14 @@ pub(super) async fn decide_in<T>(
     core: &Core,
     transaction: &Transaction<'_>,
     about: &About,
+    lock_ms: i64,
     schedules: VecDeque<crate::engine::KeptSchedule>,
     act: impl Fn(&mut Replay) -> T,
 ) -> Result<Decided<T>, tokio_postgres::Error> {
     let mut about = about.clone();
     let mut tokens = VecDeque::new();
     loop {
-        let mut brought = match load(core, transaction, &about, true).await? {
+        let mut brought = match load(core, transaction, &about, lock_ms).await? {
             Ok(brought) => brought,
             Err(why) => return Ok(Decided::Damaged(why)),
         };
@@ -166,18 +169,18 @@ async fn draw(
     transaction: &Transaction<'_>,
     count: usize,
 ) -> Result<Vec<Token>, tokio_postgres::Error> {
-    let sql = core.sql("SELECT nextval('fencehold.job_token') FROM generate_series(1, $1)");
+    let sql = core.sql("SELECT * FROM fencehold.job_draw($1)");
     let count = i32::try_from(count).unwrap_or(i32::MAX);
     let rows = transaction.query_typed(&sql, &[(&count, Type::INT4)]).await?;
     Ok(rows.iter().map(|row| Token::new(from_sql(row.get(0)))).collect())
 }
 
-/// All that a decision may look at. The inner error: what is kept cannot be read.
+/// All that a decision may look at, locked. The inner error: what is kept cannot be read.
 async fn load(
     core: &Core,
-    client: &impl tokio_postgres::GenericClient,
+    client: &Transaction<'_>,
     about: &About,
-    locks: bool,
+    lock_ms: i64,
 ) -> Result<Result<Brought, String>, tokio_postgres::Error> {
     let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
     let keys: Vec<Bits> = about.keys.iter().copied().map(Bits).collect();
@@ -191,16 +194,33 @@ async fn load(
                 (&namespace, Type::TEXT),
                 (&keys, Type::UUID_ARRAY),
                 (&queues, Type::TEXT_ARRAY),
-                (&locks, Type::BOOL),
                 (&about.notes, Type::BOOL),
+                (&lock_ms, Type::INT8),
             ],
         )
         .await?;
-    let mut texts = rows.iter().map(|row| row.get::<_, &str>(0));
-    Ok(read_all(about, &mut texts))
+    Ok(read_all(about, &rows))
 }
 
-fn read_all<'a>(about: &About, texts: &mut impl Iterator<Item = &'a str>) -> Result<Brought, String> {
+/// Jobs as they stand, for those who only look.
+async fn look(
+    core: &Core,
+    client: &Client,
+    about: &About,
+) -> Result<Result<Brought, String>, tokio_postgres::Error> {
+    let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
+    let namespace = about.namespace.as_str();
+    let rows = client
+        .query_typed(
+            &core.sql("SELECT * FROM fencehold.job_look($1, $2, $3)"),
+            &[(&ids, Type::UUID_ARRAY), (&namespace, Type::TEXT), (&about.notes, Type::BOOL)],
+        )
+        .await?;
+    Ok(read_all(about, &rows))
+}
+
+fn read_all(about: &About, rows: &[Row]) -> Result<Brought, String> {
+    let mut texts = rows.iter().map(|row| row.get::<_, &str>(0));
     let head: Head = read("moment", texts.next().unwrap_or(""))?;
     let mut brought = Brought {
         now: stamp(head.now_ms),

@@ -81,10 +81,7 @@ impl Core {
         let namespace = call.namespace.as_str();
         let texts = self
             .run(errand, Repeat::Safe, async |client| {
-                let sql = self.sql(
-                    "SELECT jsonb_build_object('namespace', namespace, 'spec', spec, 'next_ms', next_ms, 'last_ms', last_ms)::text
-                     FROM fencehold.job_schedule WHERE namespace = $1 ORDER BY name COLLATE \"C\"",
-                );
+                let sql = self.sql("SELECT * FROM fencehold.job_schedules($1)");
                 let rows = client.query_typed(&sql, &[(&namespace, Type::TEXT)]).await?;
                 Ok(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>())
             })
@@ -107,21 +104,15 @@ impl Core {
     ) -> Result<ScheduleView, StoreError> {
         let (namespace, name) = (call.namespace.as_str(), spec.name.as_str());
         let ask = JobAsk::SetSchedule(Box::new(spec.clone()));
+        let lock_ms = Core::lock_ms(errand);
         let decided = self
             .run(errand, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
-                // Whoever makes the same one waits, and finds it made.
-                let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 7462))";
-                transaction.query_typed(lock, &[(&namespace, Type::TEXT), (&name, Type::TEXT)]).await?;
-                let sql = self.sql(
-                    "SELECT jsonb_build_object('namespace', namespace, 'spec', spec, 'next_ms', next_ms, 'last_ms', last_ms)::text,
-                        (SELECT count(*) FROM fencehold.job_schedule WHERE namespace = $1)
-                     FROM (VALUES (1)) AS one LEFT JOIN fencehold.job_schedule ON namespace = $1 AND name = $2",
-                );
+                let sql = self.sql("SELECT * FROM fencehold.job_schedule_hold($1, $2)");
                 let rows = transaction
                     .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
                     .await?;
-                let text: Option<&str> = rows.first().map(|row| row.get(0));
+                let text: Option<&str> = rows.first().and_then(|row| row.get(0));
                 let earlier: Option<ScheduleRow> = text.and_then(|text| read("schedule", text).ok());
                 let count: i64 = rows.first().map_or(0, |row| row.get(1));
                 if earlier.is_none() && count.unsigned_abs() >= SCHEDULES_MAX {
@@ -131,7 +122,7 @@ impl Core {
                 let earlier: VecDeque<_> = earlier.into_iter().map(ScheduleRow::kept).collect();
                 let about = About::jobs(&call.namespace, Vec::new());
                 let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
-                let decided = decide_in(self, &transaction, &about, earlier, act).await?;
+                let decided = decide_in(self, &transaction, &about, lock_ms, earlier, act).await?;
                 transaction.commit().await?;
                 Ok(decided)
             })
@@ -155,12 +146,11 @@ impl Core {
     ) -> Result<bool, StoreError> {
         let (namespace, name) = (call.namespace.as_str(), name.as_str());
         self.run(errand, Repeat::Safe, async |client| {
-            let sql =
-                self.sql("DELETE FROM fencehold.job_schedule WHERE namespace = $1 AND name = $2 RETURNING 1");
+            let sql = self.sql("SELECT fencehold.job_unschedule($1, $2)");
             let rows = client
                 .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
                 .await?;
-            Ok(!rows.is_empty())
+            Ok(rows.first().is_some_and(|row| row.get(0)))
         })
         .await
     }

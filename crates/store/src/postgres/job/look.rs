@@ -80,11 +80,7 @@ impl Core {
     async fn await_end(&self, errand: &mut Errand, id: JobId, wait_ms: u64) -> Result<(), StoreError> {
         let (id, wait_ms) = (Bits::from(id), to_sql(wait_ms));
         self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql(
-                "INSERT INTO fencehold.job_awaited AS a (id, until)
-                 VALUES ($1, clock_timestamp() + make_interval(secs => $2 / 1000.0 + 60))
-                 ON CONFLICT (id) DO UPDATE SET until = greatest(a.until, excluded.until)",
-            );
+            let sql = self.sql("SELECT fencehold.job_await($1, $2)");
             client
                 .query_typed(&sql, &[(&id, Type::UUID), (&wait_ms, Type::INT8)])
                 .await
@@ -181,17 +177,14 @@ impl Core {
         let (from, limit) = (to_sql(request.cursor.unwrap_or(0)), to_sql(request.limit as u64));
         let ids = self
             .run(errand, Repeat::Safe, async |client| {
-                let sql = self.sql(
-                    "SELECT b.id FROM fencehold.job_body b
-                     JOIN fencehold.job_lane l ON l.lane = b.lane
-                     JOIN fencehold.job_queue q ON q.number = l.queue AND q.namespace = $1
-                     WHERE b.arrival >= $2 AND EXISTS (SELECT FROM fencehold.job_effect e WHERE e.arrival = b.arrival)
-                     ORDER BY b.arrival LIMIT $3",
-                );
+                let sql = self.sql("SELECT * FROM fencehold.job_with_effects($1, $2, $3)");
                 let rows = client
                     .query_typed(&sql, &[(&namespace, Type::TEXT), (&from, Type::INT8), (&limit, Type::INT8)])
                     .await?;
-                Ok(rows.iter().map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0)).collect::<Vec<_>>())
+                Ok(rows
+                    .iter()
+                    .map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0))
+                    .collect::<Vec<_>>())
             })
             .await?;
         let about = About::jobs(&call.namespace, ids);

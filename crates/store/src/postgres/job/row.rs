@@ -239,6 +239,7 @@ struct LastRow {
     owner: Owner,
     began_ms: u64,
     ended_ms: u64,
+    late: bool,
 }
 
 /// What is asked of the holder of a claim.
@@ -332,7 +333,7 @@ fn with_last(trail: Option<Trail>, last: Option<LastRow>) -> Option<Box<Trail>> 
         owner: last.owner,
         since: stamp(last.began_ms),
         ended: stamp(last.ended_ms),
-        how: Ended::Completed,
+        how: if last.late { Ended::CompletedLate } else { Ended::Completed },
         error: None,
     });
     Some(Box::new(trail))

@@ -22,6 +22,8 @@ use crate::postgres::{Core, Repeat};
 /// How often: a claim ends at most a second after its deadline.
 const EVERY: Duration = Duration::from_millis(500);
 const PATIENCE_MS: u64 = 2_000;
+/// How long a step waits for what others have locked: what cannot be had now is looked at again.
+const LOCK_MS: i64 = 1_000;
 /// How much of everything in one step.
 const STEP: i32 = 256;
 /// How many schedules fire in one step.
@@ -70,7 +72,7 @@ impl Core {
                     let about = About::jobs(&Namespace::default(), ids.clone());
                     let act = |replay: &mut crate::engine::Replay| replay.expire(&ids);
                     if let Decided::Damaged(why) =
-                        decide_in(self, &transaction, &about, VecDeque::new(), act).await?
+                        decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await?
                     {
                         return Ok(Err(why));
                     }
@@ -108,7 +110,7 @@ impl Core {
                 let count = due.len();
                 if count > 0 {
                     let about = About::jobs(&Namespace::default(), Vec::new());
-                    decide_in(self, &transaction, &about, due, crate::engine::Replay::fire).await?;
+                    decide_in(self, &transaction, &about, LOCK_MS, due, crate::engine::Replay::fire).await?;
                 }
                 transaction.commit().await?;
                 Ok(count)

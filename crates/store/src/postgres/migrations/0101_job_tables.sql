@@ -94,6 +94,7 @@ create table job_settled (
     hash     uuid,
     owner    text,
     began_ms bigint,
+    late     boolean not null default false, -- its claim had run out, and nobody had noted it yet
     result   text
 );
 create index job_settled_since on job_settled (since_ms) where not keeps;

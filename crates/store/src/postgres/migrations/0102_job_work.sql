@@ -3,7 +3,7 @@
 
 -- Tells whoever is first in the lines of these queues that something has happened there. Nobody waits: nobody is told.
 create function job_stir(p_namespace text, p_queues text[]) returns void
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select tell('line/' || f.hash) from (
         select distinct w.hash from unnest(p_queues) as n(name) cross join lateral (
             select o.hash from job_waiter o
@@ -14,7 +14,7 @@ $$;
 
 -- Tells those who wait for the end of these jobs.
 create function job_tell_end(p_ids uuid[]) returns void
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select tell('job/' || a.id) from job_awaited a where a.id = any(p_ids)
 $$;
 
@@ -25,7 +25,7 @@ create function job_enqueue(
     p_terms jsonb[], p_extras jsonb[], p_at_ms bigint[], p_after_ms bigint[], p_urgent boolean[],
     p_keys uuid[], p_digests uuid[], p_windows bigint[]
 ) returns setof bigint
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_now   bigint;
     v_won   uuid[];
@@ -98,7 +98,7 @@ end $$;
 
 -- Moves scheduled jobs of these lanes whose time has come to their places among the ready ones. How many were moved.
 create function job_wake(p_lanes integer[], p_most integer) returns bigint
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     with due as (
         delete from job_scheduled where ctid = any(array(
             select s.ctid from job_scheduled s where s.lane = any(p_lanes) and s.due_ms <= now_ms()
@@ -114,13 +114,13 @@ $$;
 
 -- For how long nobody is given anything: somebody may hold a job of whom this store has forgotten.
 create function job_closed_ms() returns bigint
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select greatest(closed_until_ms - now_ms(), 0) from store_state
 $$;
 
 -- The longest ttl that was ever given, for `store advance`. Hardly ever a write.
 create function job_note_ttl(p_ttl_ms bigint) returns void
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     update store_state set longest_ttl_ms = p_ttl_ms where longest_ttl_ms < p_ttl_ms
 $$;
 
@@ -139,7 +139,7 @@ create function job_claim(
     attempt bigint, remaining_ms bigint, terms jsonb, extra jsonb, urgent boolean, failures integer, crashes integer,
     checkpoint bytea, effects jsonb
 )
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 #variable_conflict use_column
 declare
     c_bytes_max constant bigint := 8388608; -- beyond the first job
@@ -375,7 +375,7 @@ end $$;
 -- Renews claims that are live and of which nobody asks anything; returns the numbers (from 1) of those, and what remains.
 create function job_renew(p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[])
 returns table (nth bigint, remaining_ms bigint)
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_now bigint;
 begin
@@ -395,35 +395,40 @@ begin
     select k.nth, k.remaining_ms from kept k;
 end $$;
 
--- Completes jobs whose claims are live and whose end concerns no other job; returns the ids of those.
+-- Completes jobs whose end concerns no other job, under claims that are live, or have run out without anybody noting it; returns
+-- the ids of those, and whether it was late.
 create function job_complete(p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[], p_results text[])
-returns setof uuid
-language plpgsql set search_path from current as $$
+returns table (id uuid, late boolean)
+language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
 declare
     v_now  bigint;
     v_done uuid[];
+    v_late boolean[];
 begin
     perform from job_running r where r.id = any(p_ids) order by r.id for update;
     v_now := now_ms();
     with gone as (
         delete from job_running r
             using unnest(p_ids, p_hashes, p_tokens, p_results) as s(id, hash, token, result), job_lane l, job_queue q
-            where r.id = s.id and r.hash = s.hash and r.token = s.token and r.deadline_ms > v_now and r.plain
+            where r.id = s.id and r.hash = s.hash and r.token = s.token and r.plain
                 and l.lane = r.lane and q.number = l.queue and q.namespace = p_namespace
-            returning r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, s.result
+            returning r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms <= v_now as late, s.result
     ), settled as (
-        insert into job_settled (arrival, lane, state, since_ms, keeps, token, hash, owner, began_ms, result)
-            select g.arrival, g.lane, 3, v_now, false, g.token, g.hash, g.owner, g.since_ms, g.result from gone g order by g.arrival
+        insert into job_settled (arrival, lane, state, since_ms, keeps, token, hash, owner, began_ms, late, result)
+            select g.arrival, g.lane, 3, v_now, false, g.token, g.hash, g.owner, g.since_ms, g.late, g.result
+            from gone g order by g.arrival
     ), told as (
         insert into event (seq, at_ms, namespace, key, fact)
             select nextval('event_seq'), v_now, p_namespace, 'job/' || g.id, jsonb_build_object('job_attempt_ended',
-                jsonb_build_object('token', g.token, 'owner', g.owner, 'how', 'completed', 'state', 'completed',
+                jsonb_build_object('token', g.token, 'owner', g.owner,
+                    'how', case when g.late then 'completed_late' else 'completed' end, 'state', 'completed',
                     'again_in_ms', null))
             from gone g
     )
-    select array_agg(g.id) into v_done from gone g;
+    select array_agg(g.id), array_agg(g.late) into v_done, v_late from gone g;
     if v_done is not null then
         perform job_tell_end(v_done);
     end if;
-    return query select unnest(v_done);
+    return query select d.id, d.late from unnest(v_done, v_late) as d(id, late);
 end $$;

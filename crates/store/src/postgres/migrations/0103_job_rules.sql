@@ -3,7 +3,7 @@
 -- Locks the rows by which these jobs stand, and the unique keys, in the stated order. A job that moves while it is waited
 -- for is looked for again.
 create function job_lock(p_ids uuid[], p_namespace text, p_keys uuid[]) returns void
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_left uuid[];
 begin
@@ -30,18 +30,16 @@ end $$;
 
 -- The newest token that was given to any job.
 create function job_newest() returns bigint
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select case when is_called then last_value else last_value - 1 end from job_token;
 $$;
 
--- Everything about these jobs, a row of JSON each, after a row that tells the moment. p_notes: also what their holders left behind.
-create function job_load(p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_locks boolean, p_notes boolean)
+-- Everything about these jobs, a row of JSON each, after a row that tells the moment. p_notes: also what their holders left
+-- behind. p_masks: without what hold ids are recognised by.
+create function job_rows(p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_notes boolean, p_masks boolean)
 returns setof text
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 begin
-    if p_locks then
-        perform job_lock(p_ids, p_namespace, p_keys);
-    end if;
     return query select jsonb_build_object(
         'now_ms', now_ms(), 'newest', job_newest(), 'closed_ms', job_closed_ms(),
         'queues', (select jsonb_agg(jsonb_build_object('namespace', q.namespace, 'name', q.name, 'mode', q.mode) order by q.number)
@@ -58,11 +56,14 @@ begin
         'token', coalesce(r.token, s.token, p.token, 0),
         'since_ms', coalesce(r.since_ms, s.since_ms, p.since_ms, b.enqueued_ms),
         'deadline_ms', r.deadline_ms,
-        'claim', case when r.id is not null then jsonb_build_object('hash', r.hash, 'owner', r.owner, 'ttl_ms', r.ttl_ms,
-            'since_ms', r.since_ms, 'asked', r.asked) end,
-        'last', case when s.hash is not null then jsonb_build_object('token', s.token, 'hash', s.hash, 'owner', s.owner,
-            'began_ms', s.began_ms, 'ended_ms', s.since_ms) end,
-        'failures', coalesce(p.failures, 0), 'crashes', coalesce(p.crashes, 0), 'undo', coalesce(p.undo, 0), 'trail', p.trail,
+        'claim', case when r.id is not null then jsonb_build_object('hash', job_masked(r.hash, p_masks), 'owner', r.owner,
+            'ttl_ms', r.ttl_ms, 'since_ms', r.since_ms, 'asked', r.asked) end,
+        'last', case when s.hash is not null then jsonb_build_object('token', s.token, 'hash', job_masked(s.hash, p_masks),
+            'owner', s.owner, 'began_ms', s.began_ms, 'ended_ms', s.since_ms, 'late', s.late) end,
+        'failures', coalesce(p.failures, 0), 'crashes', coalesce(p.crashes, 0), 'undo', coalesce(p.undo, 0),
+        'trail', case when not p_masks or p.trail = 'null' then p.trail else jsonb_set(p.trail, '{attempts}', (
+            select coalesce(jsonb_agg(jsonb_set(a.value, '{hash}', '[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]') order by a.ordinality), '[]')
+            from jsonb_array_elements(p.trail->'attempts') with ordinality as a)) end,
         'has_result', s.result is not null,
         'result', case when p_notes then s.result end,
         'notes', (select jsonb_object_agg(n.what, case when p_notes then encode(n.bytes, 'hex') end)
@@ -82,9 +83,42 @@ begin
     order by b.arrival;
 end $$;
 
+create function job_masked(p_hash uuid, p_masks boolean) returns uuid
+language sql immutable as $$
+    select case when p_masks then '00000000-0000-0000-0000-000000000000'::uuid else p_hash end
+$$;
+
+-- Jobs to decide about: locked, and as they then stand. Whatever waits for a lock waits for p_lock_ms at most.
+create function job_load(p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_notes boolean, p_lock_ms bigint)
+returns setof text
+language plpgsql security definer set search_path from current as $$
+begin
+    perform set_config('lock_timeout', greatest(p_lock_ms, 1)::text, true);
+    perform job_lock(p_ids, p_namespace, p_keys);
+    return query select * from job_rows(p_ids, p_namespace, p_keys, p_queues, p_notes, false);
+end $$;
+
+-- Jobs to look at.
+create function job_look(p_ids uuid[], p_namespace text, p_notes boolean) returns setof text
+language sql security definer set search_path from current as $$
+    select * from job_rows(p_ids, p_namespace, null, null, p_notes, true)
+$$;
+
+-- Tokens that nobody else gets.
+create function job_draw(p_count integer) returns setof bigint
+language sql security definer set search_path from current as $$
+    select nextval('job_token') from generate_series(1, p_count)
+$$;
+
+-- The job that is worked on under a token.
+create function job_under(p_token bigint) returns uuid
+language sql security definer set search_path from current as $$
+    select r.id from job_running r where r.token = p_token
+$$;
+
 -- Forgets all of these jobs.
 create function job_forget(p_arrivals bigint[]) returns void
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 begin
     delete from job_ready r using job_body b where b.arrival = any(p_arrivals) and r.lane = b.lane and r.arrival = b.arrival;
     delete from job_running r using job_body b where b.arrival = any(p_arrivals) and r.id = b.id;
@@ -99,7 +133,7 @@ end $$;
 
 -- Puts a job where its new record says.
 create function job_place(p_job jsonb, p_arrival bigint) returns void
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_state smallint := (p_job->>'state')::smallint;
     v_body  record;
@@ -155,7 +189,7 @@ end $$;
 
 -- Keeps what was decided. False: a unique key has changed hands since it was looked at, and all must be decided again.
 create function job_keep(p_changes jsonb) returns boolean
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     c_new constant bigint := 4611686018427387904; -- from here on, places of jobs that are made here
     v_new      bigint[] := '{}';

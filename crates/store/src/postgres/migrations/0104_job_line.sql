@@ -5,7 +5,7 @@
 create function job_line_up(
     p_namespace text, p_queues text[], p_hash uuid, p_wait_ms bigint, p_waited_before_ms bigint
 ) returns table (now_ms bigint, sending uuid)
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 #variable_conflict use_column
 declare
     v_now     bigint := now_ms();
@@ -23,7 +23,7 @@ end $$;
 
 -- Leaves the line, and has whoever is next look.
 create function job_leave_line(p_namespace text, p_hash uuid, p_sending uuid) returns void
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_queues text[];
 begin
@@ -37,7 +37,7 @@ end $$;
 -- Those of these sendings are still there. Returns the ones that should look: their time is up, their place is taken, or
 -- there is something to be had.
 create function job_line_beat(p_sendings uuid[]) returns setof uuid
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_now bigint := now_ms();
 begin
@@ -54,7 +54,7 @@ end $$;
 
 -- Claims that have run out, to be decided upon by the rules. Those that were renewed since are put off.
 create function job_run_out(p_most integer) returns setof uuid
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_now bigint := now_ms();
 begin
@@ -72,7 +72,7 @@ end $$;
 -- What needs no rules: whoever waits is told of jobs whose time has come; finished ones whose time is over are forgotten, and
 -- keys and lines that nobody has any more. True: there is more of it.
 create function job_tidy(p_kept_ms bigint, p_most integer) returns boolean
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_now    bigint := now_ms();
     v_old    bigint[];
@@ -107,7 +107,7 @@ end $$;
 
 -- Schedules that are due, as JSON. Whoever gets one holds it until it has fired.
 create function job_schedules_due(p_most integer) returns setof text
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select jsonb_build_object('namespace', s.namespace, 'spec', s.spec, 'next_ms', s.next_ms, 'last_ms', s.last_ms)::text
     from job_schedule s where s.next_ms <= now_ms() order by s.next_ms limit p_most for update skip locked
 $$;
@@ -116,7 +116,7 @@ $$;
 -- not asked yet.
 create function job_room(p_most integer)
 returns table (namespace text, queue text, contender uuid, victim uuid)
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select q.namespace, q.name, b.id, v.id
     from (select distinct l.queue from job_ready u join job_lane l on l.lane = u.lane where u.urgent limit p_most) c
     join job_queue q on q.number = c.queue and q.mode <> 1

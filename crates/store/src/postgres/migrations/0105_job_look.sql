@@ -6,7 +6,7 @@ create function job_list(
     p_namespace text, p_from bigint, p_queue text, p_kind text, p_states smallint[], p_labels jsonb, p_owner text,
     p_contains text, p_limit integer, p_look integer
 ) returns table (arrival bigint, id uuid)
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 #variable_conflict use_column
 declare
     v_last  bigint;
@@ -41,7 +41,7 @@ end $$;
 -- Every queue of a namespace with its jobs in each state (1 to 8, in the order of the states) and those who wait for them.
 create function job_queues(p_namespace text, p_name text)
 returns table (name text, mode smallint, counts bigint[], claimers bigint)
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     with mine as (
         select q.number, q.name, q.mode from job_queue q
         where q.namespace = p_namespace and (p_name is null or q.name = p_name)
@@ -66,4 +66,47 @@ language sql set search_path from current as $$
         coalesce(line.n, 0)
     from mine m full join line on line.queue = m.name
     order by 1
+$$;
+
+-- From now on the end of this job is told.
+create function job_await(p_id uuid, p_wait_ms bigint) returns void
+language sql security definer set search_path from current as $$
+    insert into job_awaited as a (id, until) values (p_id, clock_timestamp() + make_interval(secs => p_wait_ms / 1000.0 + 60))
+        on conflict (id) do update set until = greatest(a.until, excluded.until)
+$$;
+
+-- Jobs that have effects, in the order of their arrival.
+create function job_with_effects(p_namespace text, p_from bigint, p_limit bigint) returns setof uuid
+language sql security definer set search_path from current as $$
+    select b.id from job_body b
+    join job_lane l on l.lane = b.lane
+    join job_queue q on q.number = l.queue and q.namespace = p_namespace
+    where b.arrival >= p_from and exists (select from job_effect e where e.arrival = b.arrival)
+    order by b.arrival limit p_limit
+$$;
+
+create function job_schedule_text(p_schedule job_schedule) returns text
+language sql immutable as $$
+    select jsonb_build_object('namespace', p_schedule.namespace, 'spec', p_schedule.spec, 'next_ms', p_schedule.next_ms,
+        'last_ms', p_schedule.last_ms)::text
+$$;
+
+create function job_schedules(p_namespace text) returns setof text
+language sql security definer set search_path from current as $$
+    select job_schedule_text(s) from job_schedule s where s.namespace = p_namespace order by s.name collate "C"
+$$;
+
+-- A schedule that is about to be made or changed, and how many there are: whoever is about to do the same waits.
+create function job_schedule_hold(p_namespace text, p_name text, out schedule text, out total bigint)
+language plpgsql security definer set search_path from current as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || p_name, 7462));
+    select job_schedule_text(s) into schedule from job_schedule s where s.namespace = p_namespace and s.name = p_name;
+    select count(*) into total from job_schedule s where s.namespace = p_namespace;
+end $$;
+
+create function job_unschedule(p_namespace text, p_name text) returns boolean
+language sql security definer set search_path from current as $$
+    with gone as (delete from job_schedule s where s.namespace = p_namespace and s.name = p_name returning 1)
+    select exists (select from gone)
 $$;

@@ -2,7 +2,7 @@
 
 -- The attempts of a job that ended, with one more, as `fencehold_core::job::Trail` is written in JSON.
 create function job_trail_with(p_trail jsonb, p_run job_running, p_how text, p_ended_ms bigint) returns jsonb
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     with kept as (
         select coalesce(p_trail->'attempts', '[]'::jsonb) as attempts, coalesce((p_trail->>'forgotten')::bigint, 0) as forgotten
     ), room as (
@@ -20,7 +20,7 @@ language sql set search_path from current as $$
 $$;
 
 create or replace function advance_jobs(lift bigint, by_owner text) returns text
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 declare
     v_now    bigint;
     v_newest bigint;
@@ -67,7 +67,7 @@ end $$;
 
 -- How many jobs have not come to their end.
 create function job_live() returns bigint
-language sql set search_path from current as $$
+language sql security definer set search_path from current as $$
     select (select count(*) from job_ready) + (select count(*) from job_scheduled) + (select count(*) from job_running)
         + (select count(*) from job_settled where state not in (3, 4, 5))
 $$;

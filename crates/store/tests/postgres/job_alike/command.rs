@@ -54,10 +54,7 @@ impl Command {
             Command::Renew(attempts) => Answer::Renewed(store.renew_claims(call, attempts).await),
             Command::Report(reports) => Answer::Reported(store.report(call, reports).await),
             Command::Ledger(entries) => Answer::Ledger(store.ledger(call, entries).await),
-            // Where a page ends is each store's own.
-            Command::Act(request) => {
-                Answer::Acted(store.act(call, request).await.map(|acted| Acted { next: None, ..acted }))
-            }
+            Command::Act(request) => Answer::Acted(act_on_all(store, call, request).await),
             Command::SetQueue(order) => Answer::Queue(store.set_queue(call, order).await.map(drop)),
             Command::Begin(request) => Answer::Began(store.begin(call, request).await),
             Command::Resolve(request) => Answer::Resolved(store.resolve(call, request).await),
@@ -77,6 +74,19 @@ impl Command {
             17 => Command::Resolve(known.resolve(chance)),
             18 => Command::Begin(known.begin(chance)),
             _ => Command::Pass(*chance.pick(&[1, 500, 4_000, 5_000, 10_000, 20_000, 30_000])),
+        }
+    }
+}
+
+/// Page by page: where one ends is each store's own.
+async fn act_on_all(store: &dyn JobStore, call: &Call, mut request: ActRequest) -> Result<Acted, StoreError> {
+    let mut all = Acted { items: Vec::new(), next: None };
+    loop {
+        let acted = store.act(call, request.clone()).await?;
+        all.items.extend(acted.items);
+        match (&mut request.on, acted.next) {
+            (ActOn::Matching { cursor, .. }, Some(next)) => *cursor = Some(next),
+            _ => return Ok(all),
         }
     }
 }

@@ -10,6 +10,7 @@ mod faults;
 mod fences;
 mod interleaved;
 mod job_alike;
+mod job_races;
 mod jobs;
 mod lost_answer;
 mod python;

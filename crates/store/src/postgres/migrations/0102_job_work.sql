@@ -18,6 +18,14 @@ language sql security definer set search_path from current as $$
     select tell('job/' || a.id) from job_awaited a where a.id = any(p_ids)
 $$;
 
+-- Whether a job has come to its end, or is gone.
+create function job_is_over(p_id uuid) returns boolean
+language sql security definer set search_path from current as $$
+    select not exists (
+        select from job_body b left join job_settled s on s.arrival = b.arrival and s.state in (3, 4, 5)
+        where b.id = p_id and s.arrival is null)
+$$;
+
 -- Puts jobs into their queues, and returns the numbers (from 1) of those that are new. One whose id is being enqueued at the same
 -- moment by somebody else is a unique violation: tried again, it is found.
 create function job_enqueue(
@@ -51,16 +59,18 @@ begin
     perform pg_current_xact_id();
     v_now := now_ms();
     if p_keys is not null then
-        -- A job with a unique key is made only by whoever got the key.
+        -- A job with a unique key is made only by whoever got the key; of two in one call, by the first.
         with won as (
-            insert into job_unique (namespace, key, job, payload, until_ms)
-                select p_namespace, n.key, n.id, n.digest, v_now + n.span
+            insert into job_unique as u (namespace, key, job, payload, until_ms)
+                select distinct on (n.key) p_namespace, n.key, n.id, n.digest, v_now + n.span
                 from unnest(p_ids, p_queues, p_keys, p_digests, p_windows)
                     with ordinality as n(id, name, key, digest, span, nth)
                 join job_queue q on q.namespace = p_namespace and q.name = n.name and q.mode <> 2
                 where n.key is not null and not exists (select from job_body b where b.id = n.id)
                 order by n.key, n.nth
-                on conflict do nothing
+                on conflict (namespace, key) do update set job = excluded.job, payload = excluded.payload,
+                    until_ms = excluded.until_ms
+                    where u.until_ms <= v_now and job_is_over(u.job)
                 returning job
         )
         select coalesce(array_agg(job), '{}') into v_won from won;

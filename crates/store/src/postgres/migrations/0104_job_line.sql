@@ -95,10 +95,9 @@ begin
         perform job_tell_end(array(select b.id from job_body b where b.arrival = any(v_old)));
         perform job_forget(v_old);
     end if;
+    -- Some time after they have come free: whoever asks for one before that takes it over.
     delete from job_unique u where (u.namespace, u.key) in (
-        select o.namespace, o.key from job_unique o where o.until_ms <= v_now
-            and not exists (select from job_body b left join job_settled s on s.arrival = b.arrival and s.state in (3, 4, 5)
-                where b.id = o.job and s.arrival is null)
+        select o.namespace, o.key from job_unique o where o.until_ms <= v_now - 3600000 and job_is_over(o.job)
         order by o.until_ms limit p_most for update skip locked);
     delete from job_waiter w where w.beat < clock_timestamp() - interval '1 minute';
     delete from job_awaited a where a.until < clock_timestamp();

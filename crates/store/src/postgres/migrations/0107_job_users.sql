@@ -70,10 +70,7 @@ begin
         -- Somebody has the key: for its window, and until its job has come to its end.
         select u.* into v_first from job_unique u where u.namespace = enqueue.namespace and u.key = v_key for update;
         if found then
-            if v_first.until_ms > now_ms() or exists (
-                select from job_body b left join job_settled s on s.arrival = b.arrival and s.state in (3, 4, 5)
-                where b.id = v_first.job and s.arrival is null
-            ) then
+            if v_first.until_ms > now_ms() or not job_is_over(v_first.job) then
                 if v_first.payload <> v_digest then
                     raise exception using errcode = '23505',
                         message = format('the unique key is taken by job %s, which has another payload', v_first.job);

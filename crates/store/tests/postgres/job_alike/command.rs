@@ -99,7 +99,7 @@ impl Chance {
         Chance(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// SplitMix64.
+    /// By the mixing function of `SplitMix64`.
     fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -114,6 +114,11 @@ impl Chance {
 
     fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
+    }
+
+    fn word(&mut self, from: &[&'static str]) -> &'static str {
+        let word: &&str = self.pick(from);
+        word
     }
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
@@ -147,7 +152,7 @@ impl Known {
     }
 
     /// Every queue, open: made in this order, so that turns go the same way.
-    pub(crate) fn queues(&self) -> Vec<QueueOrder> {
+    pub(crate) fn queues() -> Vec<QueueOrder> {
         let order = |name| QueueOrder { queue: queue(name), mode: QueueMode::Open, by: owner("P") };
         ["a", "b", "undo"].map(order).to_vec()
     }
@@ -235,7 +240,7 @@ impl Known {
                 .then(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
             ..NewJob::new(
                 self.fresh_id(),
-                queue(*chance.pick(&["a", "a", "b"])),
+                queue(chance.word(&["a", "a", "b"])),
                 Kind::new(*chance.pick(&["mail", "report"])).unwrap(),
                 *chance.pick(&["{\"to\":\"ada\"}", "[1, 2]", "not json"]),
             )
@@ -258,7 +263,7 @@ impl Known {
             queues,
             limit: usize::try_from(1 + chance.below(3)).unwrap(),
             hold: HoldId::from_random(self.fresh()),
-            owner: owner(*chance.pick(&["A", "B", "C"])),
+            owner: owner(chance.word(&["A", "B", "C"])),
             ttl_ms: *chance.pick(&[10_000, 30_000]),
             wait_ms: 0,
             waited_before_ms: 0,
@@ -357,7 +362,7 @@ impl Known {
     #[expect(clippy::unused_self, reason = "reads like the others")]
     fn order(&self, chance: &mut Chance) -> QueueOrder {
         let mode = *chance.pick(&[QueueMode::Open, QueueMode::Open, QueueMode::Paused, QueueMode::Draining]);
-        QueueOrder { queue: queue(*chance.pick(&["a", "b"])), mode, by: owner("P") }
+        QueueOrder { queue: queue(chance.word(&["a", "b"])), mode, by: owner("P") }
     }
 
     fn begin(&mut self, chance: &mut Chance) -> BeginRequest {
@@ -369,7 +374,7 @@ impl Known {
             key: UniqueKey::new(*chance.pick(&["op1", "op2"])).unwrap(),
             payload: (*chance.pick(&["{}", "{}", "[]"])).into(),
             hold: HoldId::from_random(self.fresh()),
-            owner: owner(*chance.pick(&["A", "B"])),
+            owner: owner(chance.word(&["A", "B"])),
             ttl_ms: 10_000,
             window_ms: *chance.pick(&[1_000, 100_000]),
             policy: *chance.pick(&[OnDoubt::RunAgain, OnDoubt::Ask]),

@@ -69,7 +69,7 @@ impl Pair {
         let mut chance = Chance::new(number);
         let call = Call::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_patience_ms(60_000);
         let mut known = Known::new(number);
-        for queue in known.queues() {
+        for queue in Known::queues() {
             self.both(&Command::SetQueue(queue), &call, &mut known, number, 0);
         }
         for step in 1..=COMMANDS {

@@ -1,0 +1,369 @@
+//! Races about one job, as interleavings of real sessions: every step of every session in a stated order, and whoever must wait is
+//! seen to wait. Nothing here sleeps: a session that is blocked is asked of the server.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use fencehold_store::conformance::Arena as _;
+
+use crate::arena::PostgresArena;
+use crate::cluster::Admin;
+
+/// How often the server is asked whether a session waits.
+const LOOKS_MAX: usize = 20_000;
+const JOB: &str = "019a7afd-1e00-7000-8000-000000000001";
+/// Hold ids, and what they are recognised by.
+const A: (&str, &str) = ("0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "A");
+const B: (&str, &str) = ("0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b", "B");
+
+/// A session on a thread of its own, one step after the other.
+struct Session {
+    steps: Sender<String>,
+    answers: Receiver<Result<Vec<Vec<Option<String>>>, String>>,
+    pid: String,
+}
+
+/// The first value of an answer; or the SQLSTATE and the words of a refusal.
+type Said = Result<Option<String>, String>;
+
+impl Session {
+    fn new(schema: &str) -> Self {
+        let (steps, orders) = mpsc::channel::<String>();
+        let (reply, answers) = mpsc::channel();
+        thread::spawn(move || {
+            let session = crate::cluster().admin();
+            for sql in orders {
+                let said = session.try_run(&sql).map_err(|error| {
+                    let said = error
+                        .as_db_error()
+                        .map(|said| format!("{} {}", said.code().code(), said.message()));
+                    said.unwrap_or_else(|| error.to_string())
+                });
+                if reply.send(said).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut session = Session { steps, answers, pid: String::new() };
+        session.run(&format!("SET search_path = {schema}"));
+        session.pid = session.run("SELECT pg_backend_pid()").unwrap();
+        session
+    }
+
+    fn start(&self, sql: &str) {
+        self.steps.send(sql.to_owned()).unwrap();
+    }
+
+    fn answer(&self) -> Said {
+        let rows = self.answers.recv().unwrap()?;
+        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
+    }
+
+    fn said(&self, sql: &str) -> Said {
+        self.start(sql);
+        self.answer()
+    }
+
+    /// A step that works.
+    fn run(&self, sql: &str) -> Option<String> {
+        self.said(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Starts a step that must wait, and returns when the server says that it waits for this other session.
+    fn start_and_wait_for(&self, other: &Session, watch: &Admin, sql: &str) {
+        self.start(sql);
+        let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", other.pid, self.pid);
+        for _ in 0..LOOKS_MAX {
+            if watch.value(&waits) == "t" {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("{sql}: it does not wait for the other session");
+    }
+}
+
+/// A schema with one job in the queue `q`, and sessions on it. No handle sweeps it unless a case opens one.
+struct Stage {
+    arena: PostgresArena,
+    watch: Admin,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let stage = Stage { arena: PostgresArena::new(), watch: crate::cluster().admin() };
+        let schema = &stage.arena.schema;
+        // Raised by the first claim ever, in its own transaction: not what these races are about.
+        stage
+            .watch
+            .run(&format!("UPDATE {schema}.store_state SET longest_ttl_ms = 30000"));
+        stage
+            .watch
+            .run(&format!("SELECT {schema}.enqueue('q', 'work', '{{}}', id => '{JOB}')"));
+        stage
+    }
+
+    fn session(&self) -> Session {
+        Session::new(&self.arena.schema)
+    }
+
+    fn state(&self) -> String {
+        let schema = &self.arena.schema;
+        self.watch.value(&format!(
+            "SELECT line::jsonb->>'state' FROM {schema}.job_look(ARRAY['{JOB}']::uuid[], 'default', true) AS line OFFSET 1"
+        ))
+    }
+
+    /// What sweeping this claim comes to, by a handle as every process has one.
+    fn sweep(&self) {
+        let jobs = self.arena.store();
+        fencehold_store::conformance::block_on(
+            jobs.jobs()
+                .unwrap()
+                .queues(&fencehold_store::Call::new(fencehold_core::Namespace::default())),
+        )
+        .unwrap();
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        for _ in 0..LOOKS_MAX {
+            if holds() {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("{what} did not come");
+    }
+}
+
+fn hash((hold, _): (&str, &str)) -> String {
+    format!("encode(substr(sha256(decode('{hold}', 'hex')), 1, 16), 'hex')::uuid")
+}
+
+fn claim(who: (&str, &str)) -> String {
+    format!(
+        "SELECT token FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 1, {}, '{}', 30000, NULL, NULL, NULL, true)
+         WHERE id IS NOT NULL",
+        hash(who),
+        who.1
+    )
+}
+
+fn complete(who: (&str, &str), token: u64) -> String {
+    format!("SELECT complete('{JOB}', '{}', {token}, '{{\"by\": \"{}\"}}')", who.0, who.1)
+}
+
+fn renew(who: (&str, &str), token: u64) -> String {
+    format!(
+        "SELECT remaining_ms FROM job_renew('default', ARRAY['{JOB}']::uuid[], ARRAY[{}], ARRAY[{token}]::bigint[])",
+        hash(who)
+    )
+}
+
+/// R28: two claim one job at once: the second finds it taken, at once and without waiting; there is one token.
+#[test]
+fn two_claimers_find_one_job_and_neither_waits() {
+    let stage = Stage::new();
+    let (a, b) = (stage.session(), stage.session());
+    a.run("BEGIN");
+    assert_eq!(a.run(&claim(A)).as_deref(), Some("1"));
+    assert_eq!(b.run(&claim(B)), None, "it is passed over while the other has it");
+    a.run("ROLLBACK");
+    assert_eq!(b.run(&claim(B)).as_deref(), Some("2"), "a token that was drawn is never given again");
+}
+
+/// R15: the same completion from two sessions at once: the second waits, and gets the same answer.
+#[test]
+fn the_same_completion_twice_at_once_happens_once() {
+    let stage = Stage::new();
+    let (a, again) = (stage.session(), stage.session());
+    a.run(&claim(A));
+    a.run("BEGIN");
+    a.run(&complete(A, 1));
+    again.start_and_wait_for(&a, &stage.watch, &complete(A, 1));
+    a.run("COMMIT");
+    assert_eq!(again.answer().map(drop), Ok(()));
+    assert_eq!(stage.state(), "3");
+}
+
+/// R06, R09: a holder stalls, its job goes on under another token, also of the same worker; what it says then is stale.
+#[test]
+fn a_completion_after_takeover_is_stale() {
+    for next in [B, ("0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c", "A")] {
+        let stage = Stage::new();
+        let (a, b) = (stage.session(), stage.session());
+        a.run(&claim(A));
+        stage.arena.pass(30_000);
+        stage.sweep();
+        stage.until("a claim that is over", || stage.state() != "2");
+        stage.arena.pass(5_000);
+        assert_eq!(b.run(&claim(next)).as_deref(), Some("2"));
+        let said = a.said(&complete(A, 1)).unwrap_err();
+        assert!(said.starts_with("FH001 ") && said.ends_with("token 1 is stale; the newest is 2"), "{said}");
+        assert_eq!(a.run(&renew(A, 1)), None, "R08: and nothing is stolen back");
+        b.run(&complete(next, 2));
+        assert_eq!(stage.state(), "3");
+    }
+}
+
+/// R41: the transaction of a holder is open under its fence for three ttls: its renewals go on, sweeps and claims pass the job
+/// over, and it commits. R16: the first end stands.
+#[test]
+fn a_fenced_transaction_of_three_ttls_commits_while_its_renewals_go_on() {
+    let stage = Stage::new();
+    let (work, heart, other) = (stage.session(), stage.session(), stage.session());
+    work.run(&claim(A));
+    work.run("BEGIN");
+    work.run(&format!("SELECT fence_job('{JOB}', 1)"));
+    for _ in 0..3 {
+        stage.arena.pass(20_000);
+        assert_eq!(heart.run(&renew(A, 1)).as_deref(), Some("30000"), "a renewal waits for no fence");
+        assert_eq!(other.run(&claim(B)), None);
+    }
+    // Even if its renewals had stopped, nobody could end it.
+    stage.arena.pass(30_000);
+    stage.sweep();
+    assert_eq!(other.run("SELECT count(*) FROM job_run_out(10)").as_deref(), Some("0"));
+    assert_eq!(other.run(&claim(B)), None);
+    work.run(&complete(A, 1));
+    work.run("COMMIT");
+    assert_eq!(stage.state(), "3");
+    let said = work.said(&format!("SELECT fence_job('{JOB}', 1)")).unwrap_err();
+    assert!(said.starts_with("FH002 "), "{said}");
+}
+
+/// R33: somebody ends the job while its holder's transaction is open: it waits for that transaction, and one end stands.
+#[test]
+fn whoever_would_end_a_fenced_job_waits_for_its_holders_transaction() {
+    let stage = Stage::new();
+    let (work, operator) = (stage.session(), stage.session());
+    work.run(&claim(A));
+    work.run("BEGIN");
+    work.run(&format!("SELECT fence_job('{JOB}', 1)"));
+    let end = format!("DELETE FROM job_running WHERE id = '{JOB}'");
+    operator.start_and_wait_for(&work, &stage.watch, &end);
+    work.run(&complete(A, 1));
+    work.run("COMMIT");
+    operator.answer().unwrap();
+    assert_eq!(stage.state(), "3", "the completion came first");
+}
+
+/// A sweep that has picked a claim, and a renewal: the renewal waits, and finds out; or it came first, and the claim lives (R03).
+#[test]
+fn a_renewal_and_a_sweep_take_turns() {
+    let stage = Stage::new();
+    let (heart, sweep) = (stage.session(), stage.session());
+    heart.run(&claim(A));
+    stage.arena.pass(29_999);
+    heart.run("BEGIN");
+    assert_eq!(heart.run(&renew(A, 1)).as_deref(), Some("30000"));
+    stage.arena.pass(1);
+    assert_eq!(
+        sweep.run("SELECT count(*) FROM job_run_out(10)").as_deref(),
+        Some("0"),
+        "locked ones are passed over"
+    );
+    heart.run("COMMIT");
+    assert_eq!(
+        sweep.run("SELECT count(*) FROM job_run_out(10)").as_deref(),
+        Some("0"),
+        "it was renewed in time"
+    );
+    stage.arena.pass(30_000);
+    sweep.run("BEGIN");
+    assert_eq!(sweep.run("SELECT count(*) FROM job_run_out(10)").as_deref(), Some("1"));
+    heart.start_and_wait_for(&sweep, &stage.watch, &renew(A, 1));
+    sweep.run("COMMIT");
+    assert_eq!(heart.answer(), Ok(None), "it had run out");
+}
+
+/// Exactly once: the business write and the completion are one transaction, and the worker dies after every one of its steps. In
+/// the end there is one business row.
+#[test]
+fn work_and_completion_in_one_transaction_happen_exactly_once() {
+    let stage = Stage::new();
+    stage.watch.run(&format!(
+        "CREATE TABLE {0}.sent (job uuid NOT NULL, token bigint NOT NULL)",
+        stage.arena.schema
+    ));
+    let mut token = 0;
+    for dies_after in 0..4 {
+        let holder = (format!("{:032x}", 0xd1e_0000 + dies_after), "A");
+        let holder = (holder.0.as_str(), holder.1);
+        let worker = stage.session();
+        token += 1;
+        assert_eq!(worker.run(&claim(holder)), Some(token.to_string()));
+        let steps = [
+            "BEGIN".to_owned(),
+            format!("SELECT fence_job('{JOB}', {token})"),
+            format!("INSERT INTO sent VALUES ('{JOB}', {token})"),
+            complete(holder, token),
+        ];
+        for step in &steps[..=dies_after] {
+            worker.run(step);
+        }
+        // Its connection is gone, and with it all that was not committed.
+        stage.watch.run(&format!("SELECT pg_terminate_backend({}, 10000)", worker.pid));
+        assert_eq!(stage.state(), "2", "nobody has completed it");
+        stage.arena.pass(30_000);
+        stage.sweep();
+        stage.until("a claim that is over", || stage.state() != "2");
+        stage.arena.pass(5_000);
+    }
+    let worker = stage.session();
+    token += 1;
+    // Dead holders, so many that it is quarantined but for the number that is allowed.
+    assert_eq!(worker.run(&claim(B)), Some(token.to_string()));
+    worker.run("BEGIN");
+    worker.run(&format!("SELECT fence_job('{JOB}', {token})"));
+    worker.run(&format!("INSERT INTO sent VALUES ('{JOB}', {token})"));
+    worker.run(&complete(B, token));
+    worker.run("COMMIT");
+    // The answer to the commit is lost: asked again, it is done.
+    worker.run(&complete(B, token));
+    assert_eq!(
+        worker.run(&format!("SELECT string_agg(token::text, ',') FROM sent")),
+        Some(token.to_string())
+    );
+    assert_eq!(stage.state(), "3");
+}
+
+/// What is rolled back was never enqueued, and what is committed is there once.
+#[test]
+fn a_rolled_back_transaction_enqueues_nothing() {
+    let stage = Stage::new();
+    let session = stage.session();
+    let counts = "SELECT count(*) FROM job_body";
+    session.run("BEGIN");
+    session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    assert_eq!(session.run(counts).as_deref(), Some("2"));
+    session.run("ROLLBACK");
+    assert_eq!(session.run(counts).as_deref(), Some("1"));
+    let first = session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    let again = session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    assert_eq!((first, session.run(counts).as_deref()), (again, Some("2")));
+    let other = session
+        .said("SELECT enqueue('mail', 'welcome', '{\"to\": \"bob\"}', unique_key => 'ada')")
+        .unwrap_err();
+    assert!(other.starts_with("23505 the unique key is taken by job "), "{other}");
+}
+
+/// P8: an effect is recorded once, by an attempt that is the newest, in the transaction that has it.
+#[test]
+fn an_effect_is_recorded_once_and_never_by_a_stale_attempt() {
+    let stage = Stage::new();
+    let (a, b) = (stage.session(), stage.session());
+    a.run(&claim(A));
+    let once = |who: (&str, &str), token: u64, value: u64| {
+        format!("SELECT once('{JOB}', '{}', {token}, 'charge', '{value}')", who.0)
+    };
+    a.run("BEGIN");
+    assert_eq!(a.run(&once(A, 1, 7)).as_deref(), Some("7"));
+    b.start_and_wait_for(&a, &stage.watch, &once(A, 1, 8));
+    a.run("COMMIT");
+    assert_eq!(b.answer(), Ok(Some("7".to_owned())), "the first record stands");
+    let wrong = b.said(&once(B, 1, 9)).unwrap_err();
+    assert!(wrong.starts_with("FH002 "), "{wrong}");
+    let ahead = b.said(&once(A, 99, 9)).unwrap_err();
+    assert!(ahead.starts_with("FH003 "), "{ahead}");
+}

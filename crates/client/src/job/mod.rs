@@ -8,6 +8,8 @@
 
 mod error;
 mod outcome;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod voice;
 
 use std::collections::HashMap;

@@ -17,13 +17,13 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (4, "lease calls", include_str!("migrations/0004_lease_calls.sql")),
     (5, "lease views", include_str!("migrations/0005_lease_views.sql")),
     (6, "fences", include_str!("migrations/0006_fence.sql")),
-    (7, "job tables", include_str!("migrations/0101_job_tables.sql")),
-    (8, "job work", include_str!("migrations/0102_job_work.sql")),
-    (9, "job rules", include_str!("migrations/0103_job_rules.sql")),
-    (10, "job line", include_str!("migrations/0104_job_line.sql")),
-    (11, "job look", include_str!("migrations/0105_job_look.sql")),
-    (12, "job advance", include_str!("migrations/0106_job_advance.sql")),
-    (13, "job users", include_str!("migrations/0107_job_users.sql")),
+    (7, "job tables", include_str!("migrations/0007_job_tables.sql")),
+    (8, "job work", include_str!("migrations/0008_job_work.sql")),
+    (9, "job rules", include_str!("migrations/0009_job_rules.sql")),
+    (10, "job line", include_str!("migrations/0010_job_line.sql")),
+    (11, "job look", include_str!("migrations/0011_job_look.sql")),
+    (12, "job advance", include_str!("migrations/0012_job_advance.sql")),
+    (13, "job users", include_str!("migrations/0013_job_users.sql")),
 ];
 
 /// The newest schema that this program knows.

@@ -1,13 +1,13 @@
 //! Races about one job, as interleavings of real sessions: every step of every session in a stated order, and whoever must wait is
 //! seen to wait. Nothing here sleeps: a session that is blocked is asked of the server.
 
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use fencehold_store::conformance::Arena as _;
 
 use crate::arena::PostgresArena;
 use crate::cluster::Admin;
+use crate::session::{Said, Session};
 
 /// How often the server is asked whether a session waits.
 const LOOKS_MAX: usize = 20_000;
@@ -16,71 +16,15 @@ const JOB: &str = "019a7afd-1e00-7000-8000-000000000001";
 const A: (&str, &str) = ("0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "A");
 const B: (&str, &str) = ("0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b", "B");
 
-/// A session on a thread of its own, one step after the other.
-struct Session {
-    steps: Sender<String>,
-    answers: Receiver<Result<Vec<Vec<Option<String>>>, String>>,
-    pid: String,
+/// The first value of a step that works.
+fn run(session: &Session, sql: &str) -> Option<String> {
+    first(session.run(sql)).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 /// The first value of an answer; or the SQLSTATE and the words of a refusal.
-type Said = Result<Option<String>, String>;
-
-impl Session {
-    fn new(schema: &str) -> Self {
-        let (steps, orders) = mpsc::channel::<String>();
-        let (reply, answers) = mpsc::channel();
-        thread::spawn(move || {
-            let session = crate::cluster().admin();
-            for sql in orders {
-                let said = session.try_run(&sql).map_err(|error| {
-                    let said = error
-                        .as_db_error()
-                        .map(|said| format!("{} {}", said.code().code(), said.message()));
-                    said.unwrap_or_else(|| error.to_string())
-                });
-                if reply.send(said).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut session = Session { steps, answers, pid: String::new() };
-        session.run(&format!("SET search_path = {schema}"));
-        session.pid = session.run("SELECT pg_backend_pid()").unwrap();
-        session
-    }
-
-    fn start(&self, sql: &str) {
-        self.steps.send(sql.to_owned()).unwrap();
-    }
-
-    fn answer(&self) -> Said {
-        let rows = self.answers.recv().unwrap()?;
-        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
-    }
-
-    fn said(&self, sql: &str) -> Said {
-        self.start(sql);
-        self.answer()
-    }
-
-    /// A step that works.
-    fn run(&self, sql: &str) -> Option<String> {
-        self.said(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
-    }
-
-    /// Starts a step that must wait, and returns when the server says that it waits for this other session.
-    fn start_and_wait_for(&self, other: &Session, watch: &Admin, sql: &str) {
-        self.start(sql);
-        let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", other.pid, self.pid);
-        for _ in 0..LOOKS_MAX {
-            if watch.value(&waits) == "t" {
-                return;
-            }
-            thread::yield_now();
-        }
-        panic!("{sql}: it does not wait for the other session");
-    }
+fn first(said: Said) -> Result<Option<String>, String> {
+    let rows = said.map_err(|(code, message)| format!("{code} {message}"))?;
+    Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
 }
 
 /// A schema with one job in the queue `q`, and sessions on it. No handle sweeps it unless a case opens one.
@@ -104,7 +48,9 @@ impl Stage {
     }
 
     fn session(&self) -> Session {
-        Session::new(&self.arena.schema)
+        let session = Session::new();
+        run(&session, &format!("SET search_path = {}", self.arena.schema));
+        session
     }
 
     fn state(&self) -> String {
@@ -165,11 +111,11 @@ fn renew(who: (&str, &str), token: u64) -> String {
 fn two_claimers_find_one_job_and_neither_waits() {
     let stage = Stage::new();
     let (a, b) = (stage.session(), stage.session());
-    a.run("BEGIN");
-    assert_eq!(a.run(&claim(A)).as_deref(), Some("1"));
-    assert_eq!(b.run(&claim(B)), None, "it is passed over while the other has it");
-    a.run("ROLLBACK");
-    assert_eq!(b.run(&claim(B)).as_deref(), Some("2"), "a token that was drawn is never given again");
+    run(&a, "BEGIN");
+    assert_eq!(run(&a, &claim(A)).as_deref(), Some("1"));
+    assert_eq!(run(&b, &claim(B)), None, "it is passed over while the other has it");
+    run(&a, "ROLLBACK");
+    assert_eq!(run(&b, &claim(B)).as_deref(), Some("2"), "a token that was drawn is never given again");
 }
 
 /// R15: the same completion from two sessions at once: the second waits, and gets the same answer.
@@ -177,12 +123,12 @@ fn two_claimers_find_one_job_and_neither_waits() {
 fn the_same_completion_twice_at_once_happens_once() {
     let stage = Stage::new();
     let (a, again) = (stage.session(), stage.session());
-    a.run(&claim(A));
-    a.run("BEGIN");
-    a.run(&complete(A, 1));
-    again.start_and_wait_for(&a, &stage.watch, &complete(A, 1));
-    a.run("COMMIT");
-    assert_eq!(again.answer().map(drop), Ok(()));
+    run(&a, &claim(A));
+    run(&a, "BEGIN");
+    run(&a, &complete(A, 1));
+    let again = again.run_blocked_by(&a, &complete(A, 1));
+    run(&a, "COMMIT");
+    assert_eq!(first(again.end().1).map(drop), Ok(()));
     assert_eq!(stage.state(), "3");
 }
 
@@ -192,16 +138,16 @@ fn a_completion_after_takeover_is_stale() {
     for next in [B, ("0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c", "A")] {
         let stage = Stage::new();
         let (a, b) = (stage.session(), stage.session());
-        a.run(&claim(A));
+        run(&a, &claim(A));
         stage.arena.pass(30_000);
         stage.sweep();
         stage.until("a claim that is over", || stage.state() != "2");
         stage.arena.pass(5_000);
-        assert_eq!(b.run(&claim(next)).as_deref(), Some("2"));
-        let said = a.said(&complete(A, 1)).unwrap_err();
+        assert_eq!(run(&b, &claim(next)).as_deref(), Some("2"));
+        let said = first(a.run(&complete(A, 1))).unwrap_err();
         assert!(said.starts_with("FH001 ") && said.ends_with("token 1 is stale; the newest is 2"), "{said}");
-        assert_eq!(a.run(&renew(A, 1)), None, "R08: and nothing is stolen back");
-        b.run(&complete(next, 2));
+        assert_eq!(run(&a, &renew(A, 1)), None, "R08: and nothing is stolen back");
+        run(&b, &complete(next, 2));
         assert_eq!(stage.state(), "3");
     }
 }
@@ -212,23 +158,23 @@ fn a_completion_after_takeover_is_stale() {
 fn a_fenced_transaction_of_three_ttls_commits_while_its_renewals_go_on() {
     let stage = Stage::new();
     let (work, heart, other) = (stage.session(), stage.session(), stage.session());
-    work.run(&claim(A));
-    work.run("BEGIN");
-    work.run(&format!("SELECT fence_job('{JOB}', 1)"));
+    run(&work, &claim(A));
+    run(&work, "BEGIN");
+    run(&work, &format!("SELECT fence_job('{JOB}', 1)"));
     for _ in 0..3 {
         stage.arena.pass(20_000);
-        assert_eq!(heart.run(&renew(A, 1)).as_deref(), Some("30000"), "a renewal waits for no fence");
-        assert_eq!(other.run(&claim(B)), None);
+        assert_eq!(run(&heart, &renew(A, 1)).as_deref(), Some("30000"), "a renewal waits for no fence");
+        assert_eq!(run(&other, &claim(B)), None);
     }
     // Even if its renewals had stopped, nobody could end it.
     stage.arena.pass(30_000);
     stage.sweep();
-    assert_eq!(other.run("SELECT count(*) FROM job_run_out(10)").as_deref(), Some("0"));
-    assert_eq!(other.run(&claim(B)), None);
-    work.run(&complete(A, 1));
-    work.run("COMMIT");
+    assert_eq!(run(&other, "SELECT count(*) FROM job_run_out(10)").as_deref(), Some("0"));
+    assert_eq!(run(&other, &claim(B)), None);
+    run(&work, &complete(A, 1));
+    run(&work, "COMMIT");
     assert_eq!(stage.state(), "3");
-    let said = work.said(&format!("SELECT fence_job('{JOB}', 1)")).unwrap_err();
+    let said = first(work.run(&format!("SELECT fence_job('{JOB}', 1)"))).unwrap_err();
     assert!(said.starts_with("FH002 "), "{said}");
 }
 
@@ -237,14 +183,14 @@ fn a_fenced_transaction_of_three_ttls_commits_while_its_renewals_go_on() {
 fn whoever_would_end_a_fenced_job_waits_for_its_holders_transaction() {
     let stage = Stage::new();
     let (work, operator) = (stage.session(), stage.session());
-    work.run(&claim(A));
-    work.run("BEGIN");
-    work.run(&format!("SELECT fence_job('{JOB}', 1)"));
+    run(&work, &claim(A));
+    run(&work, "BEGIN");
+    run(&work, &format!("SELECT fence_job('{JOB}', 1)"));
     let end = format!("DELETE FROM job_running WHERE id = '{JOB}'");
-    operator.start_and_wait_for(&work, &stage.watch, &end);
-    work.run(&complete(A, 1));
-    work.run("COMMIT");
-    operator.answer().unwrap();
+    let operator = operator.run_blocked_by(&work, &end);
+    run(&work, &complete(A, 1));
+    run(&work, "COMMIT");
+    first(operator.end().1).unwrap();
     assert_eq!(stage.state(), "3", "the completion came first");
 }
 
@@ -253,28 +199,28 @@ fn whoever_would_end_a_fenced_job_waits_for_its_holders_transaction() {
 fn a_renewal_and_a_sweep_take_turns() {
     let stage = Stage::new();
     let (heart, sweep) = (stage.session(), stage.session());
-    heart.run(&claim(A));
+    run(&heart, &claim(A));
     stage.arena.pass(29_999);
-    heart.run("BEGIN");
-    assert_eq!(heart.run(&renew(A, 1)).as_deref(), Some("30000"));
+    run(&heart, "BEGIN");
+    assert_eq!(run(&heart, &renew(A, 1)).as_deref(), Some("30000"));
     stage.arena.pass(1);
     assert_eq!(
-        sweep.run("SELECT count(*) FROM job_run_out(10)").as_deref(),
+        run(&sweep, "SELECT count(*) FROM job_run_out(10)").as_deref(),
         Some("0"),
         "locked ones are passed over"
     );
-    heart.run("COMMIT");
+    run(&heart, "COMMIT");
     assert_eq!(
-        sweep.run("SELECT count(*) FROM job_run_out(10)").as_deref(),
+        run(&sweep, "SELECT count(*) FROM job_run_out(10)").as_deref(),
         Some("0"),
         "it was renewed in time"
     );
     stage.arena.pass(30_000);
-    sweep.run("BEGIN");
-    assert_eq!(sweep.run("SELECT count(*) FROM job_run_out(10)").as_deref(), Some("1"));
-    heart.start_and_wait_for(&sweep, &stage.watch, &renew(A, 1));
-    sweep.run("COMMIT");
-    assert_eq!(heart.answer(), Ok(None), "it had run out");
+    run(&sweep, "BEGIN");
+    assert_eq!(run(&sweep, "SELECT count(*) FROM job_run_out(10)").as_deref(), Some("1"));
+    let heart = heart.run_blocked_by(&sweep, &renew(A, 1));
+    run(&sweep, "COMMIT");
+    assert_eq!(first(heart.end().1), Ok(None), "it had run out");
 }
 
 /// Exactly once: the business write and the completion are one transaction, and the worker dies after every one of its steps. In
@@ -292,7 +238,7 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
         let holder = (holder.0.as_str(), holder.1);
         let worker = stage.session();
         token += 1;
-        assert_eq!(worker.run(&claim(holder)), Some(token.to_string()));
+        assert_eq!(run(&worker, &claim(holder)), Some(token.to_string()));
         let steps = [
             "BEGIN".to_owned(),
             format!("SELECT fence_job('{JOB}', {token})"),
@@ -300,7 +246,7 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
             complete(holder, token),
         ];
         for step in &steps[..=dies_after] {
-            worker.run(step);
+            run(&worker, step);
         }
         // Its connection is gone, and with it all that was not committed.
         stage.watch.run(&format!("SELECT pg_terminate_backend({}, 10000)", worker.pid));
@@ -313,16 +259,16 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
     let worker = stage.session();
     token += 1;
     // Dead holders, so many that it is quarantined but for the number that is allowed.
-    assert_eq!(worker.run(&claim(B)), Some(token.to_string()));
-    worker.run("BEGIN");
-    worker.run(&format!("SELECT fence_job('{JOB}', {token})"));
-    worker.run(&format!("INSERT INTO sent VALUES ('{JOB}', {token})"));
-    worker.run(&complete(B, token));
-    worker.run("COMMIT");
+    assert_eq!(run(&worker, &claim(B)), Some(token.to_string()));
+    run(&worker, "BEGIN");
+    run(&worker, &format!("SELECT fence_job('{JOB}', {token})"));
+    run(&worker, &format!("INSERT INTO sent VALUES ('{JOB}', {token})"));
+    run(&worker, &complete(B, token));
+    run(&worker, "COMMIT");
     // The answer to the commit is lost: asked again, it is done.
-    worker.run(&complete(B, token));
+    run(&worker, &complete(B, token));
     assert_eq!(
-        worker.run(&format!("SELECT string_agg(token::text, ',') FROM sent")),
+        run(&worker, &format!("SELECT string_agg(token::text, ',') FROM sent")),
         Some(token.to_string())
     );
     assert_eq!(stage.state(), "3");
@@ -334,17 +280,17 @@ fn a_rolled_back_transaction_enqueues_nothing() {
     let stage = Stage::new();
     let session = stage.session();
     let counts = "SELECT count(*) FROM job_body";
-    session.run("BEGIN");
-    session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
-    assert_eq!(session.run(counts).as_deref(), Some("2"));
-    session.run("ROLLBACK");
-    assert_eq!(session.run(counts).as_deref(), Some("1"));
-    let first = session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
-    let again = session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
-    assert_eq!((first, session.run(counts).as_deref()), (again, Some("2")));
-    let other = session
-        .said("SELECT enqueue('mail', 'welcome', '{\"to\": \"bob\"}', unique_key => 'ada')")
-        .unwrap_err();
+    run(&session, "BEGIN");
+    run(&session, "SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    assert_eq!(run(&session, counts).as_deref(), Some("2"));
+    run(&session, "ROLLBACK");
+    assert_eq!(run(&session, counts).as_deref(), Some("1"));
+    let made = run(&session, "SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    let again = run(&session, "SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    assert_eq!((made, run(&session, counts).as_deref()), (again, Some("2")));
+    let other =
+        first(session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"bob\"}', unique_key => 'ada')"))
+            .unwrap_err();
     assert!(other.starts_with("23505 the unique key is taken by job "), "{other}");
 }
 
@@ -353,17 +299,18 @@ fn a_rolled_back_transaction_enqueues_nothing() {
 fn an_effect_is_recorded_once_and_never_by_a_stale_attempt() {
     let stage = Stage::new();
     let (a, b) = (stage.session(), stage.session());
-    a.run(&claim(A));
+    run(&a, &claim(A));
     let once = |who: (&str, &str), token: u64, value: u64| {
         format!("SELECT once('{JOB}', '{}', {token}, 'charge', '{value}')", who.0)
     };
-    a.run("BEGIN");
-    assert_eq!(a.run(&once(A, 1, 7)).as_deref(), Some("7"));
-    b.start_and_wait_for(&a, &stage.watch, &once(A, 1, 8));
-    a.run("COMMIT");
-    assert_eq!(b.answer(), Ok(Some("7".to_owned())), "the first record stands");
-    let wrong = b.said(&once(B, 1, 9)).unwrap_err();
+    run(&a, "BEGIN");
+    assert_eq!(run(&a, &once(A, 1, 7)).as_deref(), Some("7"));
+    let b = b.run_blocked_by(&a, &once(A, 1, 8));
+    run(&a, "COMMIT");
+    let (b, said) = b.end();
+    assert_eq!(first(said), Ok(Some("7".to_owned())), "the first record stands");
+    let wrong = first(b.run(&once(B, 1, 9))).unwrap_err();
     assert!(wrong.starts_with("FH002 "), "{wrong}");
-    let ahead = b.said(&once(A, 99, 9)).unwrap_err();
+    let ahead = first(b.run(&once(A, 99, 9))).unwrap_err();
     assert!(ahead.starts_with("FH003 "), "{ahead}");
 }

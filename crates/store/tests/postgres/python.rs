@@ -1,4 +1,4 @@
-//! What people do from Python: a fence in a transaction of their own, through psycopg.
+//! What people do from Python: a fence, and a job, in a transaction of their own, through psycopg.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -50,4 +50,42 @@ fn a_stale_token_is_refused_with_its_sqlstate_and_nothing_is_written() {
     assert_eq!(write(1), "FH001 reports/daily: token 1 is stale; the newest is 3");
     assert_eq!(write(3), "written");
     assert_eq!(session.value(&format!("SELECT string_agg(token::text, ' ') FROM {schema}.written")), "1 3");
+}
+
+const ENQUEUES: &str = r#"
+import sys
+import psycopg
+
+port, schema, fate = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as connection:
+    try:
+        with connection.transaction():
+            connection.execute(f"INSERT INTO {schema}.customer VALUES (%s)", (fate,))
+            connection.execute(
+                f"SELECT {schema}.enqueue('mail', 'welcome', %s, unique_key => %s)", (f'{{"to": "{fate}"}}', fate))
+            if fate == "rolled-back":
+                raise RuntimeError("no")
+        print("committed")
+    except RuntimeError:
+        print("rolled back")
+"#;
+
+#[test]
+fn what_python_enqueues_in_its_own_transaction_is_there_if_that_commits() {
+    let arena = PostgresArena::new();
+    let (schema, session) = (&arena.schema, Session::new());
+    session.value(&format!("CREATE TABLE {schema}.customer (name text)"));
+    let port = crate::cluster().url(schema).hosts[0].1;
+    for (fate, said) in [("rolled-back", "rolled back"), ("ada", "committed")] {
+        let ran = Command::new(python())
+            .args(["-c", ENQUEUES, &port.to_string(), schema, fate])
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(String::from_utf8(ran.stdout).unwrap().trim(), said);
+    }
+    let told = format!(
+        "SELECT (SELECT string_agg(name, ' ') FROM {schema}.customer) || ': ' || string_agg(payload, ' ') FROM {schema}.job_body"
+    );
+    assert_eq!(session.value(&told), "ada: {\"to\": \"ada\"}");
 }

@@ -1,0 +1,127 @@
+//! A job's end and its effects in a transaction of one's own, where its work is in the same PostgreSQL database as the job: then
+//! both happen, or neither.
+//!
+//! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
+
+use fencehold_core::job::EffectName;
+use fencehold_core::limits::TOKEN_MAX;
+use fencehold_store::PostgresUrl;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_postgres::Transaction;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::Job;
+use super::error::JobError;
+use crate::error::Error;
+use crate::json;
+
+/// Where the functions are, unless they were put elsewhere.
+const SCHEMA: &str = "fencehold";
+
+impl Job {
+    /// Completes the job in this transaction: once it commits, the job is done, and its work is there; if it does not, neither
+    /// is. What the handler returns afterwards is then only said again.
+    ///
+    /// ```no_run
+    /// use fencehold::{Job, JobError, Outcome};
+    ///
+    /// async fn charge(job: Job, database: &mut tokio_postgres::Client, cents: i64) -> Result<Outcome, JobError> {
+    ///     let mut transaction = database.transaction().await?;
+    ///     transaction.execute("UPDATE account SET balance = balance - $1 WHERE id = 7", &[&cents]).await?;
+    ///     job.complete_in(&mut transaction, &cents).await?;
+    ///     transaction.commit().await?;
+    ///     Outcome::done(&cents)
+    /// }
+    /// ```
+    ///
+    /// A stale attempt is refused, and so is one whose claim ran out and was noted: roll back, by dropping the transaction.
+    pub async fn complete_in<T: Serialize + ?Sized>(
+        &self,
+        transaction: &mut Transaction<'_>,
+        result: &T,
+    ) -> Result<(), JobError> {
+        self.complete_in_schema(SCHEMA, transaction, result).await
+    }
+
+    /// The same where the store's URL names another schema.
+    pub async fn complete_in_schema<T: Serialize + ?Sized>(
+        &self,
+        schema: &str,
+        transaction: &mut Transaction<'_>,
+        result: &T,
+    ) -> Result<(), JobError> {
+        let result = json::written("result", result)?;
+        let (job, hash, token) = self.proof();
+        let sql =
+            format!("SELECT {}.job_complete_hashed($1::text::uuid, $2::text::uuid, $3, $4)", named(schema)?);
+        let asked: [(&(dyn ToSql + Sync), Type); 4] =
+            [(&job, Type::TEXT), (&hash, Type::TEXT), (&token, Type::INT8), (&&*result, Type::TEXT)];
+        transaction.query_typed(&sql, &asked).await?;
+        Ok(())
+    }
+
+    /// Has an effect once, in this transaction: if it is recorded already, its stored value is returned and `effect` does not
+    /// run. Otherwise it runs with the transaction, and what it gives is recorded there: once it commits, both are there.
+    ///
+    /// A stale attempt is refused before its effect runs.
+    pub async fn once_in<T: Serialize + DeserializeOwned>(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: impl AsRef<str>,
+        effect: impl AsyncFnOnce(&mut Transaction<'_>) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        self.once_in_schema(SCHEMA, transaction, name, effect).await
+    }
+
+    /// The same where the store's URL names another schema.
+    pub async fn once_in_schema<T: Serialize + DeserializeOwned>(
+        &self,
+        schema: &str,
+        transaction: &mut Transaction<'_>,
+        name: impl AsRef<str>,
+        effect: impl AsyncFnOnce(&mut Transaction<'_>) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        let name = EffectName::new(name.as_ref()).map_err(Error::from)?;
+        let (job, hash, token) = self.proof();
+        let schema = named(schema)?;
+        let look = format!("SELECT {schema}.job_recorded($1::text::uuid, $2, $3)::text");
+        let asked: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&job, Type::TEXT), (&token, Type::INT8), (&name.as_str(), Type::TEXT)];
+        let rows = transaction.query_typed(&look, &asked).await?;
+        let found: Option<String> = rows.first().and_then(|row| row.get(0));
+        if let Some(value) = found {
+            return Ok(serde_json::from_str(&value)?);
+        }
+        let given = effect(transaction).await?;
+        let value = json::written("value of the effect", &given)?;
+        let record = format!(
+            "SELECT {schema}.job_once_hashed($1::text::uuid, $2::text::uuid, $3, $4, $5::text::jsonb)::text"
+        );
+        let asked: [(&(dyn ToSql + Sync), Type); 5] = [
+            (&job, Type::TEXT),
+            (&hash, Type::TEXT),
+            (&token, Type::INT8),
+            (&name.as_str(), Type::TEXT),
+            (&&*value, Type::TEXT),
+        ];
+        transaction.query_typed(&record, &asked).await?;
+        Ok(given)
+    }
+
+    /// By what this attempt is known: the job, what its hold id is recognised by, and its token. The hold id itself stays here.
+    fn proof(&self) -> (String, String, i64) {
+        let attempt = self.attempt_ref();
+        let hash = super::JobId::from_bytes(*attempt.hold.hash().as_bytes()).to_string();
+        let token = i64::try_from(attempt.token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX);
+        (attempt.job.to_string(), hash, token)
+    }
+}
+
+/// The schema, as it can stand in a statement.
+fn named(schema: &str) -> Result<&str, Error> {
+    if PostgresUrl::is_schema(schema) {
+        return Ok(schema);
+    }
+    Err(fencehold_core::BadInput::new("schema", "is not a name that a store's URL can have").into())
+}

@@ -1,0 +1,166 @@
+-- Jobs. A job's body never changes and lies apart. How a job stands is told by the one table of four in which it has a row:
+-- job_ready, job_scheduled, job_running, job_settled. Whoever moves a job deletes that row and inserts another, in one
+-- transaction: so the row is the job's lock. What a job has behind it (attempts that ended, counts) is in job_past, which a
+-- job that was never tried does not have.
+--
+-- Lock order: rows of job_unique by key, then jobs by id; within one job, running, ready, scheduled, settled.
+
+-- The tokens of all jobs of this store: each names one attempt of one job.
+CREATE sequence job_token AS bigint minvalue 1 maxvalue 9007199254740991;
+-- A job's place among all jobs, for life.
+CREATE sequence job_arrival AS bigint;
+
+CREATE TABLE job_queue (
+    number    integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace text NOT NULL,
+    name      text NOT NULL,
+    MODE      smallint NOT NULL DEFAULT 0, -- 0 open, 1 paused, 2 draining
+    UNIQUE (namespace, name)
+);
+
+-- The jobs of one priority in one queue: first come, first served.
+CREATE TABLE job_lane (
+    lane     integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue    integer NOT NULL REFERENCES job_queue,
+    priority smallint NOT NULL,
+    UNIQUE (queue, priority)
+);
+
+CREATE TABLE job_body (
+    arrival     bigint PRIMARY KEY,
+    id          uuid NOT NULL UNIQUE,
+    lane        integer NOT NULL,
+    enqueued_ms bigint NOT NULL,
+    kind        text NOT NULL,
+    payload     text NOT NULL,
+    terms       jsonb, -- null: the usual ones
+    extra       jsonb  -- labels, trace, unique key, whom it asks to yield, whose effect it undoes
+);
+
+-- Narrow: a claim reads and deletes here, and nothing else of the jobs that it passes over.
+CREATE TABLE job_ready (
+    lane    integer NOT NULL,
+    arrival bigint NOT NULL,
+    bytes   integer NOT NULL, -- of the payload
+    back    boolean NOT NULL, -- it came here later than its place says
+    past    boolean NOT NULL, -- it has more than a body
+    urgent  boolean NOT NULL, -- it asks others to yield
+    PRIMARY KEY (lane, arrival)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX job_ready_back ON job_ready (lane, arrival) WHERE back;
+CREATE INDEX job_ready_urgent ON job_ready (lane) WHERE urgent;
+
+CREATE TABLE job_scheduled (
+    arrival bigint PRIMARY KEY,
+    lane    integer NOT NULL,
+    due_ms  bigint NOT NULL,
+    bytes   integer NOT NULL,
+    past    boolean NOT NULL,
+    urgent  boolean NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX job_scheduled_due ON job_scheduled (lane, due_ms);
+
+-- The claims. A renewal moves the deadline and nothing that is indexed, within its page: no index grows by it. A sweep goes by
+-- look_ms, which follows the deadline only when a sweep has looked.
+CREATE TABLE job_running (
+    id          uuid PRIMARY KEY,
+    arrival     bigint NOT NULL,
+    lane        integer NOT NULL,
+    token       bigint NOT NULL,
+    hash        uuid NOT NULL,   -- recognises the hold id
+    owner       text NOT NULL,
+    ttl_ms      bigint NOT NULL,
+    since_ms    bigint NOT NULL,
+    deadline_ms bigint NOT NULL,
+    look_ms     bigint NOT NULL,
+    limit_ms    bigint,          -- when the time limit of the attempt is over
+    plain       boolean NOT NULL, -- its end concerns no other job
+    asked       jsonb            -- who called it off, who asks it to yield
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX job_running_hash ON job_running (hash);
+CREATE INDEX job_running_look ON job_running (look_ms);
+CREATE INDEX job_running_asked ON job_running (lane) WHERE asked IS NOT NULL;
+
+-- Jobs that have come to their end, and those that wait for a person.
+CREATE TABLE job_settled (
+    arrival  bigint PRIMARY KEY,
+    lane     integer NOT NULL,
+    state    smallint NOT NULL, -- 3 completed, 4 failed, 5 cancelled, 6 quarantined, 7 indeterminate
+    since_ms bigint NOT NULL,
+    keeps    boolean NOT NULL,  -- it is not forgotten: it waits for a person, or its effects are being undone
+    -- The attempt that completed it, where job_past has not got it.
+    token    bigint,
+    hash     uuid,
+    owner    text,
+    began_ms bigint,
+    late     boolean NOT NULL DEFAULT false, -- its claim had run out, and nobody had noted it yet
+    result   text
+);
+CREATE INDEX job_settled_since ON job_settled (since_ms) WHERE NOT keeps;
+
+CREATE TABLE job_past (
+    arrival  bigint PRIMARY KEY,
+    token    bigint NOT NULL,
+    failures integer NOT NULL,
+    crashes  integer NOT NULL,
+    attempts bigint NOT NULL,
+    undo     smallint NOT NULL,
+    since_ms bigint NOT NULL,
+    trail    jsonb
+);
+
+-- 0: a checkpoint, 1: progress.
+CREATE TABLE job_note (
+    arrival bigint NOT NULL,
+    what    smallint NOT NULL,
+    bytes   bytea NOT NULL,
+    PRIMARY KEY (arrival, what)
+);
+
+CREATE TABLE job_effect (
+    arrival bigint NOT NULL,
+    name    text NOT NULL,
+    effect  jsonb NOT NULL,
+    PRIMARY KEY (arrival, name)
+);
+
+CREATE TABLE job_unique (
+    namespace text NOT NULL,
+    key       uuid NOT NULL, -- the first half of the SHA-256 of the key
+    job       uuid NOT NULL,
+    payload   uuid NOT NULL, -- likewise of the payload
+    until_ms  bigint NOT NULL,
+    PRIMARY KEY (namespace, key)
+);
+CREATE INDEX job_unique_until ON job_unique (until_ms);
+CREATE INDEX job_unique_job ON job_unique (job);
+
+CREATE TABLE job_schedule (
+    namespace text NOT NULL,
+    name      text NOT NULL,
+    spec      jsonb NOT NULL,
+    next_ms   bigint,
+    last_ms   bigint,
+    PRIMARY KEY (namespace, name)
+);
+CREATE INDEX job_schedule_next ON job_schedule (next_ms);
+
+-- Claims that wait. Whoever stands here says again and again that it is still there: beat is the server's own clock.
+CREATE TABLE job_waiter (
+    namespace text NOT NULL,
+    queue     text NOT NULL,
+    hash      uuid NOT NULL,
+    sending   uuid NOT NULL, -- which sending of this claim: the latest one stands in line
+    since_ms  bigint NOT NULL,
+    place     bigint GENERATED ALWAYS AS IDENTITY,
+    until_ms  bigint NOT NULL,
+    beat      timestamptz NOT NULL,
+    PRIMARY KEY (namespace, queue, hash)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Jobs whose end somebody waits for.
+CREATE TABLE job_awaited (
+    id    uuid PRIMARY KEY,
+    until timestamptz NOT NULL
+);

@@ -1,0 +1,287 @@
+-- Jobs for the rules of the core: one call loads (and locks) all that a decision needs, one keeps what was decided.
+
+-- Locks the rows by which these jobs stand, and the unique keys, in the stated order. A job that moves while it is waited
+-- for is looked for again.
+CREATE FUNCTION job_lock(p_ids uuid[], p_namespace text, p_keys uuid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_left uuid[];
+BEGIN
+    PERFORM FROM job_unique u WHERE u.namespace = p_namespace AND u.key = ANY(p_keys) ORDER BY u.key FOR UPDATE;
+    SELECT array_agg(b.id) INTO v_left FROM job_body b WHERE b.id = ANY(p_ids);
+    WHILE v_left IS NOT NULL LOOP
+        WITH LOCKED AS (SELECT r.id FROM job_running r WHERE r.id = ANY(v_left) ORDER BY r.id FOR NO KEY UPDATE)
+        SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM LOCKED);
+        WITH LOCKED AS (
+            SELECT b.id FROM job_ready r JOIN job_body b ON b.arrival = r.arrival AND b.lane = r.lane
+            WHERE b.id = ANY(v_left) ORDER BY b.id FOR UPDATE of r)
+        SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM LOCKED);
+        WITH LOCKED AS (
+            SELECT b.id FROM job_scheduled s JOIN job_body b ON b.arrival = s.arrival
+            WHERE b.id = ANY(v_left) ORDER BY b.id FOR UPDATE of s)
+        SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM LOCKED);
+        WITH LOCKED AS (
+            SELECT b.id FROM job_settled s JOIN job_body b ON b.arrival = s.arrival
+            WHERE b.id = ANY(v_left) ORDER BY b.id FOR UPDATE of s)
+        SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM LOCKED);
+        SELECT array_agg(b.id) INTO v_left FROM job_body b WHERE b.id = ANY(v_left);
+    END LOOP;
+END $$;
+
+-- The newest token that was given to any job.
+CREATE FUNCTION job_newest() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM job_token;
+$$;
+
+-- Everything about these jobs, a row of JSON each, after a row that tells the moment. p_notes: also what their holders left
+-- behind. p_masks: without what hold ids are recognised by.
+CREATE FUNCTION job_rows(p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_notes boolean, p_masks boolean)
+RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY SELECT jsonb_build_object(
+        'now_ms', now_ms(), 'newest', job_newest(), 'closed_ms', job_closed_ms(),
+        'queues', (SELECT jsonb_agg(jsonb_build_object('namespace', q.namespace, 'name', q.name, 'mode', q.mode) ORDER BY q.number)
+            FROM job_queue q WHERE q.namespace = p_namespace AND q.name = ANY(p_queues)),
+        'uniques', (SELECT jsonb_agg(jsonb_build_object('key', u.key, 'job', u.job, 'payload', u.payload, 'until_ms', u.until_ms))
+            FROM job_unique u WHERE u.namespace = p_namespace AND u.key = ANY(p_keys)))::text;
+    RETURN QUERY
+    SELECT jsonb_build_object(
+        'arrival', b.arrival, 'id', b.id, 'namespace', q.namespace, 'queue', q.name, 'mode', q.mode, 'priority', l.priority,
+        'kind', b.kind, 'payload', b.payload, 'enqueued_ms', b.enqueued_ms, 'terms', b.terms, 'extra', b.extra,
+        'state', CASE WHEN r.id IS NOT NULL THEN 2 WHEN y.arrival IS NOT NULL THEN 0 WHEN c.arrival IS NOT NULL THEN 1
+            ELSE s.state END,
+        'due_ms', c.due_ms,
+        'token', coalesce(r.token, s.token, p.token, 0),
+        'since_ms', coalesce(r.since_ms, s.since_ms, p.since_ms, b.enqueued_ms),
+        'deadline_ms', r.deadline_ms,
+        'claim', CASE WHEN r.id IS NOT NULL THEN jsonb_build_object('hash', job_masked(r.hash, p_masks), 'owner', r.owner,
+            'ttl_ms', r.ttl_ms, 'since_ms', r.since_ms, 'asked', r.asked) END,
+        'last', CASE WHEN s.hash IS NOT NULL THEN jsonb_build_object('token', s.token, 'hash', job_masked(s.hash, p_masks),
+            'owner', s.owner, 'began_ms', s.began_ms, 'ended_ms', s.since_ms, 'late', s.late) END,
+        'failures', coalesce(p.failures, 0), 'crashes', coalesce(p.crashes, 0), 'undo', coalesce(p.undo, 0),
+        'trail', CASE WHEN NOT p_masks OR p.trail = 'null' THEN p.trail ELSE jsonb_set(p.trail, '{attempts}', (
+            SELECT coalesce(jsonb_agg(jsonb_set(a.value, '{hash}', '[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]') ORDER BY a.ordinality), '[]')
+            FROM jsonb_array_elements(p.trail->'attempts') WITH ORDINALITY AS a)) END,
+        'has_result', s.result IS NOT NULL,
+        'result', CASE WHEN p_notes THEN s.result END,
+        'notes', (SELECT jsonb_object_agg(n.what, CASE WHEN p_notes THEN encode(n.bytes, 'hex') END)
+            FROM job_note n WHERE n.arrival = b.arrival),
+        'effects', (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = b.arrival),
+        'victim', CASE WHEN b.extra ? 'yield_within_ms' THEN (SELECT v.id FROM job_running v
+            WHERE v.asked IS NOT NULL AND v.asked->'notice'->>'contender' = 'job/' || b.id LIMIT 1) END)::text
+    FROM job_body b
+    JOIN job_lane l ON l.lane = b.lane
+    JOIN job_queue q ON q.number = l.queue
+    LEFT JOIN job_running r ON r.id = b.id
+    LEFT JOIN job_ready y ON y.lane = b.lane AND y.arrival = b.arrival
+    LEFT JOIN job_scheduled c ON c.arrival = b.arrival
+    LEFT JOIN job_settled s ON s.arrival = b.arrival
+    LEFT JOIN job_past p ON p.arrival = b.arrival
+    WHERE b.id = ANY(p_ids)
+    ORDER BY b.arrival;
+END $$;
+
+CREATE FUNCTION job_masked(p_hash uuid, p_masks boolean) RETURNS uuid
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_masks THEN '00000000-0000-0000-0000-000000000000'::uuid ELSE p_hash END
+$$;
+
+-- Jobs to decide about: locked, and as they then stand. Whatever waits for a lock waits for p_lock_ms at most.
+CREATE FUNCTION job_load(p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_notes boolean, p_lock_ms bigint)
+RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', greatest(p_lock_ms, 1)::text, true);
+    PERFORM job_honour_suspension();
+    PERFORM job_lock(p_ids, p_namespace, p_keys);
+    RETURN QUERY SELECT * FROM job_rows(p_ids, p_namespace, p_keys, p_queues, p_notes, false);
+END $$;
+
+-- Jobs to look at.
+CREATE FUNCTION job_look(p_ids uuid[], p_namespace text, p_notes boolean) RETURNS SETOF text
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT * FROM job_rows(p_ids, p_namespace, NULL, NULL, p_notes, true)
+$$;
+
+-- Tokens that nobody else gets.
+CREATE FUNCTION job_draw(p_count integer) RETURNS SETOF bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT nextval('job_token') FROM generate_series(1, p_count)
+$$;
+
+-- The job that is worked on under a token.
+CREATE FUNCTION job_under(p_token bigint) RETURNS uuid
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT r.id FROM job_running r WHERE r.token = p_token
+$$;
+
+-- Forgets all of these jobs.
+CREATE FUNCTION job_forget(p_arrivals bigint[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    DELETE FROM job_ready r USING job_body b WHERE b.arrival = ANY(p_arrivals) AND r.lane = b.lane AND r.arrival = b.arrival;
+    DELETE FROM job_running r USING job_body b WHERE b.arrival = ANY(p_arrivals) AND r.id = b.id;
+    DELETE FROM job_scheduled WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_settled WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_past WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_note WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_effect WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_unique u USING job_body b WHERE b.arrival = ANY(p_arrivals) AND b.extra ? 'unique' AND u.job = b.id;
+    DELETE FROM job_body WHERE arrival = ANY(p_arrivals);
+END $$;
+
+-- Puts a job where its new record says.
+CREATE FUNCTION job_place(p_job jsonb, p_arrival bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_state smallint := (p_job->>'state')::smallint;
+    v_body  record;
+    v_claim jsonb := p_job->'claim';
+BEGIN
+    SELECT b.id, b.lane, octet_length(b.payload) AS bytes, b.extra, b.terms INTO STRICT v_body
+        FROM job_body b WHERE b.arrival = p_arrival;
+    IF v_state = 2 THEN
+        UPDATE job_running r SET asked = nullif(v_claim->'asked', 'null'), deadline_ms = (p_job->>'deadline_ms')::bigint
+            WHERE r.id = v_body.id AND r.token = (p_job->>'token')::bigint;
+        IF found THEN
+            RETURN;
+        END IF;
+    END IF;
+    DELETE FROM job_running r WHERE r.id = v_body.id;
+    DELETE FROM job_ready r WHERE r.lane = v_body.lane AND r.arrival = p_arrival;
+    DELETE FROM job_scheduled c WHERE c.arrival = p_arrival;
+    IF p_job->'past' <> 'null' THEN
+        INSERT INTO job_past (arrival, token, failures, crashes, attempts, undo, since_ms, trail)
+            SELECT p_arrival, p.token, p.failures, p.crashes, p.attempts, p.undo, p.since_ms, p.trail
+            FROM jsonb_to_record(p_job->'past') AS p(token bigint, failures integer, crashes integer, attempts bigint,
+                undo smallint, since_ms bigint, trail jsonb)
+            ON CONFLICT (arrival) DO UPDATE SET token = excluded.token, failures = excluded.failures,
+                crashes = excluded.crashes, attempts = excluded.attempts, undo = excluded.undo,
+                since_ms = excluded.since_ms, trail = excluded.trail;
+    END IF;
+    IF v_state >= 3 THEN
+        INSERT INTO job_settled (arrival, lane, state, since_ms, keeps)
+            VALUES (p_arrival, v_body.lane, v_state, (p_job->>'since_ms')::bigint, (p_job->>'keeps')::boolean)
+            ON CONFLICT (arrival) DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms, keeps = excluded.keeps,
+                token = NULL, hash = NULL, owner = NULL, began_ms = NULL;
+        RETURN;
+    END IF;
+    DELETE FROM job_settled s WHERE s.arrival = p_arrival;
+    IF v_state = 0 THEN
+        INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+            VALUES (v_body.lane, p_arrival, v_body.bytes, true, p_job->'past' <> 'null', coalesce(v_body.extra ? 'yield_within_ms', false));
+    ELSIF v_state = 1 THEN
+        INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
+            VALUES (p_arrival, v_body.lane, (p_job->>'due_ms')::bigint, v_body.bytes, p_job->'past' <> 'null',
+                coalesce(v_body.extra ? 'yield_within_ms', false));
+    ELSE
+        PERFORM job_note_ttl((v_claim->>'ttl_ms')::bigint);
+        INSERT INTO job_running
+            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, limit_ms, plain, asked)
+            VALUES (v_body.id, p_arrival, v_body.lane, (p_job->>'token')::bigint, (v_claim->>'hash')::uuid, v_claim->>'owner',
+                (v_claim->>'ttl_ms')::bigint, (v_claim->>'since_ms')::bigint, (p_job->>'deadline_ms')::bigint,
+                (p_job->>'deadline_ms')::bigint,
+                (v_claim->>'since_ms')::bigint + (v_body.terms->>'attempt_ms')::bigint,
+                v_body.extra->'undo_of' IS NULL, nullif(v_claim->'asked', 'null'));
+    END IF;
+END $$;
+
+-- Keeps what was decided. False: a unique key has changed hands since it was looked at, and all must be decided again.
+CREATE FUNCTION job_keep(p_changes jsonb) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    c_new CONSTANT bigint := 4611686018427387904; -- from here on, places of jobs that are made here
+    v_new      bigint[] := '{}';
+    v_arrival  bigint;
+    v_change   jsonb;
+    v_ids      uuid[] := '{}';
+    v_stirred  jsonb := '{}';
+    v_space    record;
+BEGIN
+    FOR v_change IN SELECT value FROM jsonb_array_elements(p_changes) LOOP
+        v_arrival := (v_change->>'arrival')::bigint;
+        IF v_arrival >= c_new THEN
+            v_arrival := CASE WHEN v_change->>'what' = 'body' THEN nextval('job_arrival') ELSE v_new[v_arrival - c_new + 1] END;
+        END IF;
+        CASE v_change->>'what'
+        WHEN 'body' THEN
+            v_new := v_new || v_arrival;
+            INSERT INTO job_queue (namespace, name) VALUES (v_change->>'namespace', v_change->>'queue') ON CONFLICT DO NOTHING;
+            INSERT INTO job_lane (queue, priority)
+                SELECT q.number, (v_change->>'priority')::smallint FROM job_queue q
+                WHERE q.namespace = v_change->>'namespace' AND q.name = v_change->>'queue'
+                ON CONFLICT DO NOTHING;
+            INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload, terms, extra)
+                SELECT v_arrival, (v_change->>'id')::uuid, l.lane, (v_change->>'enqueued_ms')::bigint, v_change->>'kind',
+                    v_change->>'payload', nullif(v_change->'terms', 'null'), nullif(v_change->'extra', 'null')
+                FROM job_queue q JOIN job_lane l ON l.queue = q.number AND l.priority = (v_change->>'priority')::smallint
+                WHERE q.namespace = v_change->>'namespace' AND q.name = v_change->>'queue';
+        WHEN 'place' THEN
+            PERFORM job_place(v_change, v_arrival);
+            IF (v_change->>'state')::smallint IN (0, 1) THEN
+                v_stirred := v_stirred || jsonb_build_object(v_arrival::text, 1);
+            ELSIF (v_change->>'state')::smallint >= 3 THEN
+                v_ids := v_ids || (v_change->>'id')::uuid;
+            END IF;
+        WHEN 'term' THEN
+            UPDATE job_running r SET deadline_ms = (v_change->>'deadline_ms')::bigint
+                FROM job_body b WHERE b.arrival = v_arrival AND r.id = b.id AND r.token = (v_change->>'token')::bigint;
+        WHEN 'drop' THEN
+            v_ids := v_ids || array(SELECT b.id FROM job_body b WHERE b.arrival = v_arrival);
+            PERFORM job_forget(array[v_arrival]);
+        WHEN 'result' THEN
+            UPDATE job_settled s SET result = v_change->>'text' WHERE s.arrival = v_arrival;
+        WHEN 'note' THEN
+            INSERT INTO job_note (arrival, what, bytes)
+                VALUES (v_arrival, (v_change->>'note')::smallint, decode(v_change->>'hex', 'hex'))
+                ON CONFLICT (arrival, what) DO UPDATE SET bytes = excluded.bytes;
+        WHEN 'effect' THEN
+            INSERT INTO job_effect (arrival, name, effect)
+                VALUES (v_arrival, v_change->'effect'->>'name', v_change->'effect')
+                ON CONFLICT (arrival, name) DO UPDATE SET effect = excluded.effect;
+        WHEN 'no_effect' THEN
+            DELETE FROM job_effect e WHERE e.arrival = v_arrival AND e.name = v_change->>'name';
+        WHEN 'unique' THEN
+            INSERT INTO job_unique (namespace, key, job, payload, until_ms)
+                VALUES (v_change->>'namespace', (v_change->>'key')::uuid, (v_change->>'job')::uuid,
+                    (v_change->>'payload')::uuid, (v_change->>'until_ms')::bigint)
+                ON CONFLICT (namespace, key) DO UPDATE SET job = excluded.job, payload = excluded.payload,
+                    until_ms = excluded.until_ms
+                    WHERE job_unique.job = (v_change->>'was')::uuid;
+            IF NOT found THEN
+                RETURN false;
+            END IF;
+        WHEN 'no_unique' THEN
+            DELETE FROM job_unique u WHERE u.namespace = v_change->>'namespace' AND u.key = (v_change->>'key')::uuid;
+        WHEN 'queue' THEN
+            INSERT INTO job_queue (namespace, name, MODE)
+                VALUES (v_change->>'namespace', v_change->>'name', (v_change->>'mode')::smallint)
+                ON CONFLICT (namespace, name) DO UPDATE SET MODE = excluded.mode;
+            PERFORM job_stir(v_change->>'namespace', array[v_change->>'name']);
+        WHEN 'schedule' THEN
+            INSERT INTO job_schedule (namespace, name, spec, next_ms, last_ms)
+                VALUES (v_change->>'namespace', v_change->'spec'->>'name', v_change->'spec',
+                    (v_change->>'next_ms')::bigint, (v_change->>'last_ms')::bigint)
+                ON CONFLICT (namespace, name) DO UPDATE SET spec = excluded.spec, next_ms = excluded.next_ms,
+                    last_ms = excluded.last_ms;
+        WHEN 'no_schedule' THEN
+            DELETE FROM job_schedule s WHERE s.namespace = v_change->>'namespace' AND s.name = v_change->>'name';
+        WHEN 'note_event' THEN
+            PERFORM note(v_change->>'namespace', v_change->>'key', v_change->'fact', (v_change->>'at_ms')::bigint);
+        END CASE;
+    END LOOP;
+    FOR v_space IN
+        SELECT q.namespace, array_agg(DISTINCT q.name) AS names
+        FROM jsonb_object_keys(v_stirred) AS k JOIN job_body b ON b.arrival = k::bigint
+        JOIN job_lane l ON l.lane = b.lane JOIN job_queue q ON q.number = l.queue
+        GROUP BY q.namespace
+    LOOP
+        PERFORM job_stir(v_space.namespace, v_space.names);
+    END LOOP;
+    IF cardinality(v_ids) > 0 THEN
+        PERFORM job_tell_end(v_ids);
+    END IF;
+    RETURN true;
+END $$;

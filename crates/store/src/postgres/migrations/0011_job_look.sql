@@ -1,0 +1,112 @@
+-- Looking at many jobs.
+
+-- The jobs that match, in the order of their arrival, of the next p_look ones; then a row without an id that tells where the look
+-- ended, and null where there is nothing beyond.
+CREATE FUNCTION job_list(
+    p_namespace text, p_from bigint, p_queue text, p_kind text, p_states smallint[], p_labels jsonb, p_owner text,
+    p_contains text, p_limit integer, p_look integer
+) RETURNS TABLE (arrival bigint, id uuid)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    v_last  bigint;
+    v_count bigint;
+BEGIN
+    RETURN QUERY
+    SELECT b.arrival, b.id
+    FROM (SELECT o.* FROM job_body o WHERE o.arrival >= p_from ORDER BY o.arrival LIMIT p_look) b
+    JOIN job_lane l ON l.lane = b.lane
+    JOIN job_queue q ON q.number = l.queue
+    LEFT JOIN job_running r ON r.id = b.id
+    LEFT JOIN job_ready y ON y.lane = b.lane AND y.arrival = b.arrival
+    LEFT JOIN job_scheduled c ON c.arrival = b.arrival
+    LEFT JOIN job_settled s ON s.arrival = b.arrival
+    WHERE q.namespace = p_namespace
+        AND (p_queue IS NULL OR q.name = p_queue)
+        AND (p_kind IS NULL OR b.kind = p_kind)
+        AND (p_states IS NULL OR p_states @> array[CASE WHEN r.id IS NOT NULL THEN 2 WHEN y.arrival IS NOT NULL THEN 0
+            WHEN c.due_ms <= now_ms() THEN 0 WHEN c.arrival IS NOT NULL THEN 1 ELSE s.state END::smallint])
+        AND (p_owner IS NULL OR r.owner = p_owner)
+        AND (p_contains IS NULL OR position(p_contains IN b.payload) > 0)
+        AND NOT EXISTS (
+            SELECT FROM jsonb_array_elements(p_labels) AS want
+            WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(b.extra->'labels') AS has WHERE has = want))
+    ORDER BY b.arrival
+    LIMIT p_limit;
+    SELECT max(o.arrival), count(*) INTO v_last, v_count
+        FROM (SELECT o.arrival FROM job_body o WHERE o.arrival >= p_from ORDER BY o.arrival LIMIT p_look) o;
+    RETURN QUERY SELECT CASE WHEN v_count = p_look THEN v_last END, NULL::uuid;
+END $$;
+
+-- Every queue of a namespace with its jobs in each state (1 to 8, in the order of the states) and those who wait for them.
+CREATE FUNCTION job_queues(p_namespace text, p_name text)
+RETURNS TABLE (name text, MODE smallint, counts bigint[], claimers bigint)
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    WITH mine AS (
+        SELECT q.number, q.name, q.mode FROM job_queue q
+        WHERE q.namespace = p_namespace AND (p_name IS NULL OR q.name = p_name)
+    ), tally AS (
+        SELECT l.queue, 0 AS state, count(*) AS n FROM job_ready r JOIN job_lane l ON l.lane = r.lane GROUP BY 1
+        UNION ALL
+        SELECT l.queue, CASE WHEN c.due_ms <= now_ms() THEN 0 ELSE 1 END, count(*)
+            FROM job_scheduled c JOIN job_lane l ON l.lane = c.lane GROUP BY 1, 2
+        UNION ALL
+        SELECT l.queue, 2, count(*) FROM job_running r JOIN job_lane l ON l.lane = r.lane GROUP BY 1
+        UNION ALL
+        SELECT l.queue, s.state, count(*) FROM job_settled s JOIN job_lane l ON l.lane = s.lane GROUP BY 1, 2
+    ), line AS (
+        SELECT w.queue, count(*) AS n FROM job_waiter w
+        WHERE w.namespace = p_namespace AND w.until_ms > now_ms() AND w.beat > clock_timestamp() - interval '5 seconds'
+            AND (p_name IS NULL OR w.queue = p_name)
+        GROUP BY 1
+    )
+    SELECT coalesce(m.name, line.queue), coalesce(m.mode, 0::smallint),
+        array(SELECT coalesce((SELECT sum(t.n) FROM tally t WHERE t.queue = m.number AND t.state = k), 0)::bigint
+            FROM generate_series(0, 7) AS k ORDER BY k),
+        coalesce(line.n, 0)
+    FROM mine m FULL JOIN line ON line.queue = m.name
+    ORDER BY 1
+$$;
+
+-- From now on the end of this job is told.
+CREATE FUNCTION job_await(p_id uuid, p_wait_ms bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    INSERT INTO job_awaited AS a (id, until) VALUES (p_id, clock_timestamp() + make_interval(secs => p_wait_ms / 1000.0 + 60))
+        ON CONFLICT (id) DO UPDATE SET until = greatest(a.until, excluded.until)
+$$;
+
+-- Jobs that have effects, in the order of their arrival.
+CREATE FUNCTION job_with_effects(p_namespace text, p_from bigint, p_limit bigint) RETURNS SETOF uuid
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT b.id FROM job_body b
+    JOIN job_lane l ON l.lane = b.lane
+    JOIN job_queue q ON q.number = l.queue AND q.namespace = p_namespace
+    WHERE b.arrival >= p_from AND EXISTS (SELECT FROM job_effect e WHERE e.arrival = b.arrival)
+    ORDER BY b.arrival LIMIT p_limit
+$$;
+
+CREATE FUNCTION job_schedule_text(p_schedule job_schedule) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT jsonb_build_object('namespace', p_schedule.namespace, 'spec', p_schedule.spec, 'next_ms', p_schedule.next_ms,
+        'last_ms', p_schedule.last_ms)::text
+$$;
+
+CREATE FUNCTION job_schedules(p_namespace text) RETURNS SETOF text
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT job_schedule_text(s) FROM job_schedule s WHERE s.namespace = p_namespace ORDER BY s.name COLLATE "C"
+$$;
+
+-- A schedule that is about to be made or changed, and how many there are: whoever is about to do the same waits.
+CREATE FUNCTION job_schedule_hold(p_namespace text, p_name text, OUT schedule text, OUT total bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || p_name, 7462));
+    SELECT job_schedule_text(s) INTO schedule FROM job_schedule s WHERE s.namespace = p_namespace AND s.name = p_name;
+    SELECT count(*) INTO total FROM job_schedule s WHERE s.namespace = p_namespace;
+END $$;
+
+CREATE FUNCTION job_unschedule(p_namespace text, p_name text) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    WITH gone AS (DELETE FROM job_schedule s WHERE s.namespace = p_namespace AND s.name = p_name RETURNING 1)
+    SELECT EXISTS (SELECT FROM gone)
+$$;

@@ -43,11 +43,11 @@ pub(crate) use archive::{KeptJobs, KeptQueue, Row, Rows};
 pub(crate) use ask::{JobAnswer, JobAsk};
 #[cfg(feature = "remote")]
 pub(crate) use check::unfit;
-pub(crate) use look::Look;
 #[cfg(feature = "postgres")]
 pub(crate) use check::{check_job, check_word};
 #[cfg(feature = "postgres")]
 pub(crate) use enqueue::{digest, unique_digest};
+pub(crate) use look::Look;
 pub(crate) use look::Look;
 #[cfg(feature = "postgres")]
 pub(crate) use replay::{Brought, BroughtJob, Replay, Replayed};

@@ -204,7 +204,7 @@ impl Replay {
         let now = self.now;
         let mut views = Vec::with_capacity(ids.len());
         for id in ids {
-            let kept = self.archive.finished(*id).ok().flatten().map(super::look::as_slot);
+            let kept = self.archive.finished(*id).ok().flatten().map(super::table::Slot::of);
             let live = self.engine.jobs.table.find(*id).and_then(|at| self.engine.jobs.table.at(at));
             let Some(slot) = live.or(kept.as_ref()) else { continue };
             let body = self.archive.body(slot.arrival).ok().flatten();
@@ -219,7 +219,7 @@ impl Replay {
 
     /// Whether a job still stands as a filter says.
     pub(crate) fn still_stands(&mut self, id: JobId, filter: &JobFilter) -> bool {
-        let kept = self.archive.finished(id).ok().flatten().map(super::look::as_slot);
+        let kept = self.archive.finished(id).ok().flatten().map(super::table::Slot::of);
         let live = self.engine.jobs.table.find(id).and_then(|at| self.engine.jobs.table.at(at));
         live.or(kept.as_ref()).is_some_and(|slot| stands(self.now, slot, filter))
     }
@@ -253,7 +253,8 @@ impl Replay {
         }
         self.engine.kept();
         self.changes.extend(changes.jobs);
-        self.events.extend(changes.events);
+        self.events
+            .extend(changes.events.into_iter().map(std::sync::Arc::unwrap_or_clone));
         answers.into_iter().map(|answered| answered.result).collect()
     }
 }

@@ -314,6 +314,7 @@ impl JobRow {
             deadline_ms: self.deadline_ms.unwrap_or(0),
             about,
             reopened: false,
+            renewed: false,
         };
         BroughtJob { kept, body: Arc::new(body), notes, effects, victim: self.victim }
     }

@@ -48,7 +48,6 @@ pub(crate) use check::{check_job, check_word};
 #[cfg(feature = "postgres")]
 pub(crate) use enqueue::{digest, unique_digest};
 pub(crate) use look::Look;
-pub(crate) use look::Look;
 #[cfg(feature = "postgres")]
 pub(crate) use replay::{Brought, BroughtJob, Replay, Replayed};
 

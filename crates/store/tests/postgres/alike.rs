@@ -25,7 +25,7 @@ const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
 const THREADS: u64 = 3;
 /// How often a state that must come is looked for.
-const LOOKS_MAX: usize = 20_000;
+const LOOKS_MAX: usize = 2_000;
 
 #[test]
 fn postgres_answers_as_memory_does() {

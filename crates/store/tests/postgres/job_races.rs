@@ -71,14 +71,15 @@ impl Stage {
         .unwrap();
     }
 
-    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+    /// Returns when a sweep has noted that the claim is over.
+    fn until_swept(&self) {
         for _ in 0..LOOKS_MAX {
-            if holds() {
+            if self.state() != "2" {
                 return;
             }
             thread::yield_now();
         }
-        panic!("{what} did not come");
+        panic!("the claim was not swept");
     }
 }
 
@@ -141,7 +142,7 @@ fn a_completion_after_takeover_is_stale() {
         run(&a, &claim(A));
         stage.arena.pass(30_000);
         stage.sweep();
-        stage.until("a claim that is over", || stage.state() != "2");
+        stage.until_swept();
         stage.arena.pass(5_000);
         assert_eq!(run(&b, &claim(next)).as_deref(), Some("2"));
         let said = first(a.run(&complete(A, 1))).unwrap_err();
@@ -253,7 +254,7 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
         assert_eq!(stage.state(), "2", "nobody has completed it");
         stage.arena.pass(30_000);
         stage.sweep();
-        stage.until("a claim that is over", || stage.state() != "2");
+        stage.until_swept();
         stage.arena.pass(5_000);
     }
     let worker = stage.session();
@@ -267,10 +268,7 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
     run(&worker, "COMMIT");
     // The answer to the commit is lost: asked again, it is done.
     run(&worker, &complete(B, token));
-    assert_eq!(
-        run(&worker, &format!("SELECT string_agg(token::text, ',') FROM sent")),
-        Some(token.to_string())
-    );
+    assert_eq!(run(&worker, "SELECT string_agg(token::text, ',') FROM sent"), Some(token.to_string()));
     assert_eq!(stage.state(), "3");
 }
 

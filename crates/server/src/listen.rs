@@ -68,20 +68,19 @@ impl Server {
                 Some(_) = farewells.join_next() => continue,
             };
             match accepted {
-                Ok((stream, peer)) => match self.0.gate.connections.admit() {
-                    Some(admitted) => {
+                Ok((stream, peer)) => {
+                    if let Some(admitted) = self.0.gate.connections.admit() {
                         prepare(&stream);
                         let visit = Visit { peer, admitted, server: self.clone(), going: going.subscribe() };
                         connections.spawn(visit.receive(stream, router.clone()));
-                    }
-                    None => {
+                    } else {
                         self.0.metrics.connections_turned_away.add_one();
                         // Whoever expects encryption would not understand a plain word.
                         if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX {
                             farewells.spawn(tokio::time::timeout(FAREWELL, turn_away(stream)));
                         }
                     }
-                },
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be let in");
                     pause(FULL_PAUSE).await;

@@ -100,6 +100,7 @@ pub struct ApiToken {
     pub(crate) hash: SecretHash,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
 fn as_text<S: serde::Serializer>(scopes: &Scopes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(scopes)
 }

@@ -290,7 +290,7 @@ impl Work {
         let now_wall_ms = self.clock.now().wall_ms;
         match message {
             Message::Enter { entry, reply } => {
-                drop(reply.send(self.book.enter(&entry, Outcome::Asked, now_wall_ms)))
+                drop(reply.send(self.book.enter(&entry, Outcome::Asked, now_wall_ms)));
             }
             Message::Settle { seq, outcome } => self.complain(|book| book.settle(seq, outcome)),
             Message::Denied { entry } => {

@@ -142,7 +142,7 @@ fn requests(page: &mut Page, server: &Inner) {
     let series: Vec<Series<'_>> = labels.iter().map(|(labels, count)| (labels.as_slice(), *count)).collect();
     page.counts("fencehold_requests_total", "Requests, by what they asked for and how they ended.", &series);
     let labels: Vec<[(&str, &str); 1]> = Kind::ALL.iter().map(|(_, name)| [("operation", *name)]).collect();
-    let took: Vec<_> = labels.iter().map(|label| label.as_slice()).zip(&metrics.took_us).collect();
+    let took: Vec<_> = labels.iter().map(<[(&str, &str); 1]>::as_slice).zip(&metrics.took_us).collect();
     page.histograms(
         "fencehold_request_seconds",
         "How long requests took that did not wait in line.",
@@ -193,22 +193,22 @@ fn requests(page: &mut Page, server: &Inner) {
 fn limits(page: &mut Page, server: &Inner) {
     let (gate, metrics) = (&server.gate, &server.metrics);
     let (body_used, body_max) = gate.bodies.used();
-    let uses = [
+    let all = [
         ("connections", gate.connections.count() as f64, gate.limits.connections as f64),
         ("body_bytes", body_used as f64, body_max as f64),
         ("waiting_of_one_token", gate.seats.taken().1 as f64, gate.seats.each_max() as f64),
         ("lane_ordinary", gate.ordinary.used() as f64, gate.ordinary.room() as f64),
         ("lane_renewals", gate.renewals.used() as f64, gate.renewals.room() as f64),
     ];
-    let labels = uses.map(|(name, _, _)| [("limit", name)]);
+    let labels = all.map(|(name, _, _)| [("limit", name)]);
     let used: Vec<Series<'_>> = labels
         .iter()
-        .zip(uses)
+        .zip(all)
         .map(|(label, (_, used, _))| (label.as_slice(), used))
         .collect();
     let max: Vec<Series<'_>> = labels
         .iter()
-        .zip(uses)
+        .zip(all)
         .map(|(label, (_, _, max))| (label.as_slice(), max))
         .collect();
     page.gauges("fencehold_limit_used", "How much of a limit is used.", &used);

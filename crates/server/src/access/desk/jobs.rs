@@ -261,9 +261,9 @@ impl Desk {
             let Some(kept) = server.store.jobs() else { return };
             for (id, token) in ended {
                 if let Ok(Some(detail)) = kept.job(&call, id).await {
-                    attempts(&call.namespace, &detail, token)
-                        .into_iter()
-                        .for_each(|span| server.tracer.record(span));
+                    for span in attempts(&call.namespace, &detail, token) {
+                        server.tracer.record(span);
+                    }
                 }
             }
         });

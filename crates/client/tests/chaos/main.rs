@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
+#![allow(clippy::print_stdout, reason = "what was done, and from which seed, is told")]
 #[path = "../crew/mod.rs"]
 mod crew;
 mod desk;

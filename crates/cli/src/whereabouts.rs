@@ -16,8 +16,8 @@ const ACCESS_FILE: &str = "access.db";
 /// What is said of it on the command line.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Whereabouts {
-    /// The server's settings, as TOML [env: FENCEHOLD_CONFIG]
-    #[arg(long, value_name = "FILE")]
+    /// The server's settings, as TOML
+    #[arg(long, value_name = "FILE", help = "The server's settings, as TOML [env: FENCEHOLD_CONFIG]")]
     pub(crate) config: Option<PathBuf>,
     /// The file with the tokens and the audit [default: beside the store]
     #[arg(long, value_name = "FILE")]

@@ -224,14 +224,14 @@ fn wall_clocks_an_hour_apart_change_nothing() {
         assert_eq!(running.finish().code, 0);
 
         // One who is gone: it is waited out for its ttl and a quarter, neither less nor for hours.
-        let takes = far.command(&["lease", "acquire", &key, "--ttl", "2s", "-o", "json"]);
-        let taken = said(&mut with_wall_clock(&takes, holder));
-        assert_eq!(taken.code, 0, "{taken:?}");
+        let first = far.command(&["lease", "acquire", &key, "--ttl", "2s", "-o", "json"]);
+        let had = said(&mut with_wall_clock(&first, holder));
+        assert_eq!(had.code, 0, "{had:?}");
         let began = Instant::now();
-        let waits = far.command(&["lease", "acquire", &key, "--ttl", "2s", "--wait", "60s", "-o", "json"]);
-        let waited = said(&mut with_wall_clock(&waits, contender));
-        assert_eq!(waited.code, 0, "{waited:?}");
+        let second = far.command(&["lease", "acquire", &key, "--ttl", "2s", "--wait", "60s", "-o", "json"]);
+        let got = said(&mut with_wall_clock(&second, contender));
+        assert_eq!(got.code, 0, "{got:?}");
         assert!(began.elapsed() >= TTL.mul_f64(1.25), "taken after {:?}", began.elapsed());
-        assert!(waited.json()["token"].as_u64() > taken.json()["token"].as_u64(), "{waited:?}");
+        assert!(got.json()["token"].as_u64() > had.json()["token"].as_u64(), "{got:?}");
     }
 }

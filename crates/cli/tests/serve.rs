@@ -276,7 +276,7 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
         write!(kept, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
         let mut head = [0; 12];
         kept.read_exact(&mut head).unwrap();
-        let mut rest = [0; 65_536];
+        let mut rest = vec![0; 65_536];
         let _ = kept.read(&mut rest).unwrap();
         String::from_utf8_lossy(&head).into_owned()
     };

@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) batch: usize,
 }
 
-/// Measures, calling `show` with each line as it is known. Keys that nobody else has are taken, and given back.
+/// Measures, calling `show` with each line as it is known. Keys that nobody else has are lease, and given back.
 pub(crate) async fn measure(
     store: Arc<dyn LeaseStore>,
     plan: &Plan,
@@ -55,10 +55,10 @@ async fn cost(subject: &Subject) -> Result<Vec<Line>, Failed> {
         let hold = hold_id(0, fresh());
         let token = subject.take(key.clone(), hold, 60_000).await?;
         say(&format!("acquire of {what}"));
-        let held = HoldRef { key: key.clone(), hold, token };
-        load::renew_all(subject, std::slice::from_ref(&held)).await?;
+        let lease = HoldRef { key: key.clone(), hold, token };
+        load::renew_all(subject, std::slice::from_ref(&lease)).await?;
         say("renewal");
-        subject.give_back(held).await?;
+        subject.give_back(lease).await?;
         say("release");
     }
     Ok(lines)

@@ -37,13 +37,15 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let now_wall_ms = SystemClock.now().wall_ms;
-        let mut filter = AuditFilter::default();
-        filter.after = self.after;
-        filter.since_wall_ms = self.since.map(|ms| now_wall_ms.saturating_sub(ms));
-        filter.namespace = self.only_namespace.then(|| context.namespace.clone());
-        filter.limit = Some(self.limit);
+        let filter = AuditFilter {
+            after: self.after,
+            since_wall_ms: self.since.map(|ms| now_wall_ms.saturating_sub(ms)),
+            namespace: self.only_namespace.then(|| context.namespace.clone()),
+            limit: Some(self.limit),
+        };
         let rows = self
             .whereabouts
             .book(context)?

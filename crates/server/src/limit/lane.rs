@@ -301,16 +301,16 @@ mod tests {
             at_work = next.try_recv().unwrap();
         }
         let mut busy: Vec<_> = (0..10).map(|_| wait(&lane, "busy", 1)).collect();
-        let mut late: Vec<_> = (0..10).map(|_| wait(&lane, "late", 1)).collect();
+        let mut newcomers: Vec<_> = (0..10).map(|_| wait(&lane, "late", 1)).collect();
         // From now on they take turns.
         for turn in 0..10 {
             drop(at_work);
             let place = |line: &mut Vec<oneshot::Receiver<Place>>| {
                 line.get_mut(turn).and_then(|one| one.try_recv().ok())
             };
-            let first = place(&mut late).or_else(|| place(&mut busy)).unwrap();
+            let first = place(&mut newcomers).or_else(|| place(&mut busy)).unwrap();
             drop(first);
-            at_work = place(&mut busy).or_else(|| place(&mut late)).unwrap();
+            at_work = place(&mut busy).or_else(|| place(&mut newcomers)).unwrap();
         }
     }
 }

@@ -33,7 +33,7 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
 
     let mut by_bytes = stage.connect();
     by_bytes.write_all(head("transfer-encoding: chunked\r\n").as_bytes()).unwrap();
-    let chunk = [b' '; 100_000];
+    let chunk = vec![b' '; 100_000];
     let mut sent = 0;
     while sent < large
         && write!(by_bytes, "{:x}\r\n", chunk.len())
@@ -116,7 +116,7 @@ fn over_the_limit_a_connection_gets_503_and_those_that_wait_live_on() {
     body["wait_ms"] = json!(60_000);
     send(&mut waits, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
     let operator = stage.token(None, &[Scope::Admin]);
-    eventually("it waits", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 1);
+    eventually("it waits", || stage.shows(&operator, "fencehold_requests_waiting", 1.0));
     let mut holder = stage.connect();
     let idle: Vec<TcpStream> = (0..18).map(|_| stage.connect()).collect();
     // The server has taken all of them when the next one is turned away.
@@ -193,13 +193,13 @@ fn a_caller_has_so_many_waiting_requests_and_no_more() {
             stream
         })
         .collect();
-    eventually("all seats are taken", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 3);
+    eventually("all seats are taken", || stage.shows(&operator, "fencehold_requests_waiting", 3.0));
     let said = stage.post(&token, "/v1/leases/acquire", wait(5));
     assert_eq!(said.status, 429, "{said:?}");
     assert!(said.head.contains("retry-after"), "{said:?}");
     // Whoever goes away leaves the line, and its seat.
     drop(waiting);
-    eventually("all seats are free", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 0);
+    eventually("all seats are free", || stage.shows(&operator, "fencehold_requests_waiting", 0.0));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn when_the_server_stops_whoever_waits_is_sent_home_and_what_is_held_stays_held(
     let mut body = acquire("k", 2, 60_000);
     body["wait_ms"] = json!(60_000);
     send(&mut waits, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
-    eventually("it waits", || stage.metric(&operator, "fencehold_requests_waiting") as u64 == 1);
+    eventually("it waits", || stage.shows(&operator, "fencehold_requests_waiting", 1.0));
     let mut idle = stage.connect();
     drop(stage);
     let said = hear(waits);

@@ -142,6 +142,11 @@ impl Stage {
         let line = said.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {}", said.body)).parse().unwrap()
     }
+
+    /// Whether a metric has this value.
+    pub(crate) fn shows(&self, operator: &Token, name: &str, value: f64) -> bool {
+        (self.metric(operator, name) - value).abs() < 0.5
+    }
 }
 
 impl Drop for Stage {

@@ -103,6 +103,6 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
         drop(calm);
         assert!(shed >= 1.0, "the ordinary lane was never full");
         let renewals_shed = stage.metric(&operator, "fencehold_limit_refused_total{limit=\"lane_renewals\"}");
-        assert_eq!(renewals_shed as u64, 0);
+        assert!(renewals_shed < 0.5, "{renewals_shed} renewals were shed");
     });
 }

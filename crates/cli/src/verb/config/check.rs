@@ -32,6 +32,7 @@ struct Line {
 }
 
 impl Args {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         context.output.refuse_env()?;
         let told = self.whereabouts.told(Vec::new())?;

@@ -54,6 +54,7 @@ struct Created<'a> {
 }
 
 impl Args {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let odd = self.name.is_empty()
             || self.name.len() > NAME_BYTES_MAX

@@ -26,6 +26,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let now_wall_ms = SystemClock.now().wall_ms;
         let mut tokens = self.whereabouts.book(context)?.tokens().map_err(|error| unusable(&error))?;

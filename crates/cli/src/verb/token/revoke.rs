@@ -29,6 +29,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let id = TokenId::parse(self.id.trim())?;
         let by = crate::identity::person()?.to_string();

@@ -75,7 +75,9 @@ impl Message {
     }
 
     fn hex(&self, number: u64) -> String {
-        self.bytes(number).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+        self.bytes(number)
+            .iter()
+            .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
     }
 
     fn number(&self, number: u64) -> u64 {

@@ -112,9 +112,11 @@ async fn carry_out(client: &mut Client, schema: &str) -> Result<Vec<&'static str
             .map_err(fault)?;
         done.push(*name);
     }
-    // What is made is everybody's at first; the files say whose it is.
-    let revoke = format!("REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC");
-    transaction.batch_execute(&revoke).await.map_err(fault)?;
+    if !done.is_empty() {
+        // What is made is everybody's at first; the files say whose it is.
+        let revoke = format!("REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC");
+        transaction.batch_execute(&revoke).await.map_err(fault)?;
+    }
     transaction.commit().await.map_err(fault)?;
     Ok(done)
 }

@@ -71,9 +71,9 @@ fn line(lines: &[String], start: &str) -> String {
 }
 
 #[test]
-fn the_first_command_prints_a_larger_token_each_time() {
-    let first = lines_of("Two commands").remove(0);
-    let words = first.strip_prefix("cargo run --release -- ").expect("the first of the two");
+fn a_command_under_a_lease_prints_a_larger_token_each_time() {
+    let first = lines_of_block("Two commands", 2).remove(0);
+    let words = first.strip_prefix("cargo run --release -- ").expect("without a server");
     let room = furnished();
     for token in 1..4 {
         assert_eq!(runs_well(&room, &format!("fencehold {words}")).out, format!("token {token}\n"));
@@ -170,13 +170,14 @@ fn free_address() -> String {
 #[cfg(feature = "server")]
 fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it() {
     let (room, address) = (furnished(), free_address());
-    let serve = lines_of("From anywhere, over HTTP").remove(0);
-    let words = serve.strip_prefix("cargo run --release -- ").expect("the command that serves");
+    let serve = lines_of("Two commands").remove(0);
+    let words = serve.strip_prefix("cargo run --release -- ").expect("the first of the two");
+    let words = words.split(" #").next().unwrap();
     let mut server = Running::start(&mut shell(&room, &format!("exec fencehold {words} --listen {address}")));
     eventually("a server that is ready", || {
         said(&mut shell(&room, &format!("curl -sf http://{address}/readyz"))).code == 0
     });
-    let script = lines_of_block("From anywhere, over HTTP", 2).join("\necho\n");
+    let script = lines_of("From anywhere, over HTTP").join("\necho\n");
     let said = runs_well(&room, &format!("set -e\n{}", script.replace("127.0.0.1:7117", &address)));
     let answers: Vec<serde_json::Value> =
         said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencehold_core::{BadInput, Key, Namespace, Owner};
 use fencehold_store::clock::{Clock, SystemClock};
-use fencehold_store::{Call, LeaseStore, StoreUrl};
+use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl};
 use futures_channel::oneshot;
 
 use crate::advice::Advice;
@@ -22,6 +22,8 @@ use crate::time::ms;
 
 /// How long a caller bears with a store that cannot be reached, unless told otherwise.
 const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
+/// Between two tries to open a store that cannot be reached.
+const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
 /// A handle on a store of leases. Clones share it; leases keep it going until they are gone.
 ///
@@ -273,9 +275,10 @@ impl Connect {
         let namespace = self.namespace.map_or(Ok(Namespace::default()), Namespace::new)?;
         let owner = self.owner.map_or_else(default_owner, Owner::new)?;
         let owns_store = self.store.is_none();
+        let patience_ms = ms(self.patience.unwrap_or(PATIENCE_DEFAULT));
         let store = match (self.store, self.url) {
             (Some(store), None) => store,
-            (None, Some(url)) => open(url.parse()?, Arc::clone(&clock)).await?,
+            (None, Some(url)) => open(url.parse()?, Arc::clone(&clock), patience_ms).await?,
             (Some(_), Some(_)) => {
                 return Err(BadInput::new("store", "is given twice, as a store and as a URL").into());
             }
@@ -288,7 +291,7 @@ impl Connect {
             owns_store,
             clock,
             namespace,
-            patience_ms: ms(self.patience.unwrap_or(PATIENCE_DEFAULT)),
+            patience_ms,
             breaker: self.breaker,
             retries: self.retries,
         });
@@ -296,12 +299,25 @@ impl Connect {
     }
 }
 
-/// Opens a store on a thread of its own: it may wait for disks and locks, and the caller's executor must not.
-async fn open(url: StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, Error> {
+/// Opens a store on a thread of its own: it may wait for disks and locks, and the caller's executor must not. One that cannot
+/// be reached is tried for as long as the caller bears with it.
+#[expect(clippy::disallowed_methods, reason = "a server that is not there yet is there in real time")]
+async fn open(url: StoreUrl, clock: Arc<dyn Clock>, patience_ms: u64) -> Result<Arc<dyn LeaseStore>, Error> {
     let (sender, receiver) = oneshot::channel();
     let opening = move || {
+        let give_up_ms = SystemClock.now().store_ms.saturating_add(patience_ms);
+        let opened = loop {
+            match fencehold_store::open(&url, Arc::clone(&clock)) {
+                Err(StoreError::Unavailable { .. })
+                    if SystemClock.now().store_ms < give_up_ms && !sender.is_canceled() =>
+                {
+                    std::thread::sleep(OPEN_AGAIN);
+                }
+                opened => break opened,
+            }
+        };
         // Nobody may be there any more: then the store is closed again at once.
-        let _ = sender.send(fencehold_store::open(&url, clock));
+        let _ = sender.send(opened);
     };
     std::thread::Builder::new()
         .name("fencehold-open".to_owned())

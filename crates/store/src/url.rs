@@ -177,7 +177,12 @@ mod tests {
 
     #[test]
     fn a_password_in_a_url_is_never_repeated() {
-        assert!(!error("https://me:secret@host/db").contains("secret"));
         assert!(!error("mysql://me:secret@host/db").contains("secret"));
+        for url in ["https://secret@host/db", "postgres://me:secret@host/db", "etcd://me:secret@host/db"] {
+            let said = url
+                .parse::<StoreUrl>()
+                .map_or_else(|error| error.to_string(), |url| format!("{url} {url:?}"));
+            assert!(!said.contains("secret"), "{said}");
+        }
     }
 }

@@ -68,7 +68,7 @@ impl RemoteStore {
                 let asked = asking.wire.send::<op::Capabilities>(&call, &Nothing {});
                 match errand.limit(asked).await {
                     Ok(can) => return Ok(can),
-                    Err(fault) => errand.bear(fault, None, true).await?,
+                    Err(fault) => errand.bear(fault, None, true).await.map_err(looks_only)?,
                 }
             }
         })?;
@@ -82,6 +82,14 @@ impl RemoteStore {
             ttl_ms_min: can.ttl_ms_min,
         };
         Ok(RemoteStore { inner, capabilities, closed: AtomicBool::new(false) })
+    }
+}
+
+/// What only looks has no outcome that could be unknown.
+fn looks_only(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unknown { why } => StoreError::Unavailable { why },
+        error => error,
     }
 }
 
@@ -100,11 +108,10 @@ impl Inner {
             let asked = ask::ask(&self.wire, call, ask.aged(by_ms, errand.uncertain));
             match errand.limit(asked).await {
                 Ok(answer) => return Ok(answer.waited_longer(by_ms)),
-                Err(fault) => errand.bear(fault, about, repeatable).await.map_err(|error| match error {
-                    // What only looks has no outcome that could be unknown.
-                    StoreError::Unknown { why } if ask.only_reads() => StoreError::Unavailable { why },
-                    error => error,
-                })?,
+                Err(fault) => errand
+                    .bear(fault, about, repeatable)
+                    .await
+                    .map_err(|error| if ask.only_reads() { looks_only(error) } else { error })?,
             }
         }
     }

@@ -191,10 +191,21 @@ fn kill_with_us(mut command: Command) -> Child {
     child.recv().unwrap()
 }
 
+/// Asks until it is answered: a server that has just begun to listen may still drop a connection.
 fn ask(address: SocketAddr, line: &str) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{line}\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let once = || {
+        let mut stream = TcpStream::connect(address)?;
+        write!(stream, "{line}\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let mut said: std::io::Result<String> = Ok(String::new());
+    for _ in 0..100 {
+        said = once();
+        if said.as_ref().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{line}: {said:?}");
 }

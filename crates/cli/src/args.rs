@@ -21,8 +21,8 @@ Examples:
   fencehold explain reports/daily
 ";
 
-const STORE_HELP: &str = "Where leases and jobs live: file:DIR, memory:, s3://, gs://, az://, etcd://, http(s):// [env: FENCEHOLD_STORE] [default: file: in the \
-                          user's state directory]";
+const STORE_HELP: &str = "Where leases and jobs live: file:DIR, memory:, postgres://, s3://, gs://, az://, etcd://, \
+                          http(s):// [env: FENCEHOLD_STORE] [default: file: in the user's state directory]";
 const NAMESPACE_HELP: &str = "Whose world to look at [env: FENCEHOLD_NAMESPACE] [default: default]";
 const VERBOSE_HELP: &str = "Log to stderr; -vv and -vvv say more [env: FENCEHOLD_LOG, as in fencehold=debug]";
 

@@ -100,7 +100,7 @@ impl Store {
         self.leases.jobs().ok_or_else(|| {
             let store = self.leases.capabilities().store.to_owned();
             self.explain(StoreError::Unsupported { store, what: "keep jobs".to_owned() })
-                .with_next("Jobs live in file: and memory: stores, and in servers on them.")
+                .with_next("Jobs live in file:, postgres: and memory: stores, and in servers on them.")
         })
     }
 

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 
 /// The most requests of one batch: a bound on how long the first of them waits for the last to be decided.
-const BATCH_REQUESTS_MAX: usize = 4_096;
+pub(super) const BATCH_REQUESTS_MAX: usize = 4_096;
 /// The most slots of one sweep, so that a mass expiry never holds up a renewal for long.
 const SWEEP_MAX: usize = 512;
 /// How long to wait for a batch to fill, at most, and only while it is smaller than the recent ones.
@@ -247,7 +247,9 @@ impl<K: Keep> Work<K> {
     fn run(&mut self) -> Ended {
         let mut more_to_sweep = false;
         loop {
-            let mut waiting: Vec<Message> = self.backlog.drain(..).collect();
+            // What came while the last batch was kept comes first, in its order; a batch has its bound all the same.
+            let first = self.backlog.len().min(BATCH_REQUESTS_MAX);
+            let mut waiting: Vec<Message> = self.backlog.drain(..first).collect();
             if waiting.is_empty() {
                 waiting.extend(if more_to_sweep { self.receiver.try_recv().ok() } else { self.wait() });
             }
@@ -262,7 +264,9 @@ impl<K: Keep> Work<K> {
             if stop {
                 return Ok(());
             }
-            self.backlog.extend(self.receiver.try_recv().ok());
+            if self.backlog.is_empty() {
+                self.backlog.extend(self.receiver.try_recv().ok());
+            }
             self.keep.tidy(!more_to_sweep && self.backlog.is_empty())?;
         }
     }

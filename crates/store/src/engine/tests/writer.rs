@@ -9,6 +9,7 @@ use fencehold_core::lease::How;
 
 use super::super::jobs::{Archive, MemoryArchive};
 use super::super::keep::{Changes, Keep, KeepError, KeepInMemory};
+use super::super::writer::BATCH_REQUESTS_MAX;
 use super::super::{Claim, Handle, Writer};
 use super::{Answer, Ask, Engine, key, request};
 use crate::clock::ManualClock;
@@ -156,6 +157,26 @@ impl Keep for Gate {
     fn archive(&mut self) -> &mut dyn Archive {
         &mut self.archive
     }
+}
+
+/// However many come while a batch is kept: the first of them waits for a bounded number of others, not for all.
+#[test]
+fn a_flood_is_taken_in_batches_that_have_their_bound() {
+    let (arrived, batches) = mpsc::channel();
+    let (let_go, go_on) = mpsc::channel();
+    let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
+    let first = send(&writer.handle, Ask::Acquire(request("first", 0)), true);
+    batches.recv_timeout(LONG).unwrap();
+    let many = 2 * BATCH_REQUESTS_MAX as u64 + 100;
+    let ask = |nth| send(&writer.handle, Ask::Acquire(request(&format!("k{nth}"), nth)), true);
+    let flood: Vec<_> = (1..=many).map(ask).collect();
+    drop(let_go);
+    for answer in std::iter::once(first).chain(flood) {
+        assert!(matches!(answer.recv_timeout(LONG), Ok(Ok(Answer::Acquired(_)))));
+    }
+    let sizes: Vec<usize> = batches.try_iter().map(|changes| changes.rows.len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>() as u64, many);
+    assert!(sizes.iter().all(|size| *size <= BATCH_REQUESTS_MAX), "{sizes:?}");
 }
 
 /// P6: what is acknowledged was kept before.

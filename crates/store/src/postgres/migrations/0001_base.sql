@@ -99,7 +99,8 @@ CREATE FUNCTION tell(topic text) RETURNS void LANGUAGE sql VOLATILE AS $$
     SELECT pg_notify('fencehold_' || current_schema(), topic)
 $$;
 
--- Roles are the whole server's. Where this user may not make them, an administrator can, and migrate again.
+-- Roles are the whole server's. Where this user may not make them, an administrator can, before the first migration: only
+-- what is there then is granted anything.
 DO $$
 DECLARE
     wanted text;

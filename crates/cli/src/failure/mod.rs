@@ -25,6 +25,18 @@ pub(crate) enum Failure {
     ReaderGone,
 }
 
+/// The answer to a call about one thing: stores answer in lists.
+pub(crate) fn only_answer<T, R>(
+    answers: Vec<Result<T, R>>,
+    refused: impl FnOnce(R) -> Failure,
+) -> Result<T, Failure> {
+    let nothing = || Err(Failure::new(Exit::Unavailable, "the store gave no answer"));
+    answers
+        .into_iter()
+        .next()
+        .map_or_else(nothing, |answer| answer.map_err(refused))
+}
+
 impl Failure {
     pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
         Failure::Said { exit, what: what.into(), next: None }

@@ -53,6 +53,28 @@ macro_rules! verbs {
 }
 pub(crate) use verbs;
 
+/// Makes a verb that is a group of verbs: what its help says, with its examples, and the registry of what is in it.
+macro_rules! group {
+    ($(#[doc = $about:literal])+ $examples:ident: $($verbs:tt)+) => {
+        $(#[doc = $about])+
+        #[derive(Debug, clap::Args)]
+        #[command(before_help = $examples)]
+        pub(crate) struct Args {
+            #[command(subcommand)]
+            verb: Verb,
+        }
+
+        impl Args {
+            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::Outcome {
+                self.verb.run(context).await
+            }
+        }
+
+        $crate::verb::verbs! { Verb: $($verbs)+ }
+    };
+}
+pub(crate) use group;
+
 verbs! { Verb:
     #[cfg(feature = "server")]
     Serve = serve,

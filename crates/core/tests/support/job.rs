@@ -5,11 +5,11 @@ use fencehold_core::job::{
     By, Command, Decision, Ended, JobRenewal, Outcome, Record, Refusal, Reported, Standing, State, Terms,
     Written, decide,
 };
-use fencehold_core::lease::{Change, Preempt, Term};
+use fencehold_core::lease::Preempt;
 use fencehold_core::retry::{Backoff, Retry};
 use fencehold_core::{Fact, Owner, Reason, Stamp, Token};
 
-use super::{TTL_MS, hold, owner, task};
+use super::{TTL_MS, changed, hold, owner, task, term};
 
 /// The delay after every failure of a job that names no other.
 pub(crate) const RETRY_MS: u64 = 60_000;
@@ -65,13 +65,7 @@ impl OneJob {
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        let now_ms = self.now.store_ms;
-        let term = match self.deadline_ms {
-            None => Term::Free,
-            Some(at_ms) if now_ms < at_ms => Term::Live { remaining_ms: at_ms - now_ms },
-            Some(at_ms) => Term::Over { since_ms: now_ms - at_ms },
-        };
-        Standing { now: self.now, newest: self.newest, term }
+        Standing { now: self.now, newest: self.newest, term: term(self.deadline_ms, self.now) }
     }
 
     /// What would follow, without carrying it out.
@@ -85,11 +79,7 @@ impl OneJob {
         if let Some(record) = decision.record {
             self.record = record;
         }
-        match decision.deadline {
-            Change::Keep => {}
-            Change::LastsMs(ms) => self.deadline_ms = Some(self.now.store_ms + ms),
-            Change::Clear => self.deadline_ms = None,
-        }
+        self.deadline_ms = changed(self.deadline_ms, decision.deadline, self.now);
         self.newest = self.newest.max(self.record.token);
         self.facts.extend(decision.facts);
         decision.reply

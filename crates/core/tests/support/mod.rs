@@ -49,13 +49,7 @@ impl OneKey {
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        let now_ms = self.now.store_ms;
-        let term = match self.deadline_ms {
-            None => Term::Free,
-            Some(at_ms) if now_ms < at_ms => Term::Live { remaining_ms: at_ms - now_ms },
-            Some(at_ms) => Term::Over { since_ms: now_ms - at_ms },
-        };
-        Standing { now: self.now, floor: self.floor, term }
+        Standing { now: self.now, floor: self.floor, term: term(self.deadline_ms, self.now) }
     }
 
     /// What would follow, without carrying it out.
@@ -69,11 +63,7 @@ impl OneKey {
         if let Some(record) = decision.record {
             self.record = record;
         }
-        match decision.deadline {
-            Change::Keep => {}
-            Change::LastsMs(ms) => self.deadline_ms = Some(self.now.store_ms + ms),
-            Change::Clear => self.deadline_ms = None,
-        }
+        self.deadline_ms = changed(self.deadline_ms, decision.deadline, self.now);
         self.facts.extend(decision.facts);
         decision.reply
     }
@@ -169,6 +159,24 @@ impl OneKey {
     /// The record, the deadline and the floor: what a refusal must leave alone.
     pub(crate) fn state(&self) -> (Record, Option<u64>, Token) {
         (self.record.clone(), self.deadline_ms, self.floor)
+    }
+}
+
+/// What a deadline means at this moment.
+pub(crate) fn term(deadline_ms: Option<u64>, now: Stamp) -> Term {
+    match deadline_ms {
+        None => Term::Free,
+        Some(at_ms) if now.store_ms < at_ms => Term::Live { remaining_ms: at_ms - now.store_ms },
+        Some(at_ms) => Term::Over { since_ms: now.store_ms - at_ms },
+    }
+}
+
+/// The deadline after a decision.
+pub(crate) fn changed(deadline_ms: Option<u64>, change: Change, now: Stamp) -> Option<u64> {
+    match change {
+        Change::Keep => deadline_ms,
+        Change::LastsMs(ms) => Some(now.store_ms + ms),
+        Change::Clear => None,
     }
 }
 

@@ -2,8 +2,7 @@
 
 mod check;
 
-use crate::context::Context;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -11,20 +10,8 @@ Examples:
   fencehold config check --config /etc/fencehold/server.toml
 ";
 
-/// Look at a server's settings
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Look at a server's settings
+    EXAMPLES:
     Check = check,
 }

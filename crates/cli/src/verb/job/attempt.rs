@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::context::{Context, Store};
 use crate::duration::show_ms;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, only_answer};
 use crate::hold;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
@@ -44,11 +43,7 @@ impl Attempt {
         let id = attempt.job;
         let reports = vec![Report { attempt, word }];
         let answers = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?;
-        let reported = match answers.into_iter().next() {
-            Some(Ok(reported)) => reported,
-            Some(Err(refusal)) => return Err(Failure::refused_job(id, refusal)),
-            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
-        };
+        let reported = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
         let answer = Answer { id, reported };
         context.output.one(&answer, |palette| {
             let mut lines = vec![("job", id.to_string()), ("state", reported.state.to_string())];

@@ -16,7 +16,7 @@ use super::terms::{Label, Payload, TermsArgs, parse_label};
 use crate::context::{Context, Store};
 use crate::duration::parse_ms;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, only_answer};
 use crate::output::{Format, note};
 use crate::show::Progress;
 use crate::verb::{DONE, Outcome};
@@ -114,11 +114,7 @@ impl Args {
         let answers = store
             .ask(async |jobs, call| jobs.enqueue(call, vec![job.clone()]).await)
             .await?;
-        let Enqueued { id, existed } = match answers.into_iter().next() {
-            Some(Ok(enqueued)) => enqueued,
-            Some(Err(refusal)) => return Err(Failure::refused_job(id, refusal)),
-            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
-        };
+        let Enqueued { id, existed } = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
         let placed = Placed { line: None, id, existed };
         context.output.one(&placed, |_| id.to_string())?;
         if existed && context.output.format == Format::Table {

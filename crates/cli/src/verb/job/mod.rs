@@ -24,8 +24,7 @@ pub(crate) use claim::{Source, parse_source};
 pub(crate) use get::{Document, attempts, raw};
 pub(crate) use terms::{Label, Payload, TermsArgs, parse_label};
 
-use crate::context::Context;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,21 +33,9 @@ Examples:
   fencehold job retry --queue emails --state failed --dry-run
 ";
 
-/// Enqueue jobs, work on them from scripts, look at them, act on them
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Enqueue jobs, work on them from scripts, look at them, act on them
+    EXAMPLES:
     Enqueue = enqueue,
     Claim = claim,
     Renew = renew,

@@ -6,8 +6,7 @@ use serde::Serialize;
 use super::attempt::{Attempt, MORE};
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, only_answer};
 use crate::hold;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
@@ -47,11 +46,7 @@ impl Args {
         let renewed = store
             .ask(async |jobs, call| jobs.renew_claims(call, vec![attempt.clone()]).await)
             .await?;
-        let renewal = match renewed.answers.into_iter().next() {
-            Some(Ok(renewal)) => renewal,
-            Some(Err(refusal)) => return Err(Failure::refused_job(id, refusal)),
-            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
-        };
+        let renewal = only_answer(renewed.answers, |refusal| Failure::refused_job(id, refusal))?;
         let kept = Kept { id, renewal };
         context.output.one(&kept, |palette| {
             let Kept { id, renewal } = &kept;

@@ -10,8 +10,7 @@ mod watch;
 
 pub(crate) use get::{details, history};
 
-use crate::context::Context;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,21 +19,9 @@ Examples:
   fencehold lease revoke reports/daily --reason 'host is gone'
 ";
 
-/// Take, keep, give back, look at and end leases
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Take, keep, give back, look at and end leases
+    EXAMPLES:
     Acquire = acquire,
     Renew = renew,
     Release = release,

@@ -3,8 +3,7 @@
 use fencehold_core::Key;
 
 use crate::context::{Context, Store};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, only_answer};
 use crate::hold;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
@@ -44,11 +43,7 @@ impl Args {
             .release(&store.call, vec![hold])
             .await
             .map_err(|error| store.explain(error))?;
-        let token = match answers.into_iter().next() {
-            Some(Ok(token)) => token,
-            Some(Err(refusal)) => return Err(Failure::refused(&key, refusal)),
-            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
-        };
+        let token = only_answer(answers, |refusal| Failure::refused(&key, refusal))?;
         let released = serde_json::json!({ "key": key, "token": token, "released": true });
         context.output.one(&released, |palette| {
             facts(

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, only_answer};
 use crate::hold;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
@@ -54,11 +53,7 @@ impl Args {
             .renew(&store.call, vec![hold])
             .await
             .map_err(|error| store.explain(error))?;
-        let renewal = match renewed.answers.into_iter().next() {
-            Some(Ok(renewal)) => renewal,
-            Some(Err(refusal)) => return Err(Failure::refused(&key, refusal)),
-            None => return Err(Failure::new(Exit::Unavailable, "the store gave no answer")),
-        };
+        let renewal = only_answer(renewed.answers, |refusal| Failure::refused(&key, refusal))?;
         let kept = Kept { key, renewal };
         context.output.one(&kept, |palette| {
             let Kept { key, renewal } = &kept;

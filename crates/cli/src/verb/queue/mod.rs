@@ -6,8 +6,7 @@ mod order;
 mod pause;
 mod resume;
 
-use crate::context::Context;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,21 +15,9 @@ Examples:
   fencehold queue resume emails
 ";
 
-/// Look at queues; pause, resume or drain them
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Look at queues; pause, resume or drain them
+    EXAMPLES:
     Ls = ls,
     Pause = pause,
     Resume = resume,

@@ -5,8 +5,7 @@ mod ls;
 mod next;
 mod rm;
 
-use crate::context::Context;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,21 +14,9 @@ Examples:
   fencehold schedule next nightly
 ";
 
-/// Enqueue jobs by the clock: cron lines with time zones
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Enqueue jobs by the clock: cron lines with time zones
+    EXAMPLES:
     Add = add,
     Ls = ls,
     Rm = rm,

@@ -19,12 +19,13 @@ use std::path::PathBuf;
 #[cfg(feature = "file")]
 use fencehold_store::StoreUrl;
 
+#[cfg(feature = "file")]
 use crate::context::Context;
 #[cfg(feature = "file")]
 use crate::exit::Exit;
 #[cfg(feature = "file")]
 use crate::failure::Failure;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,21 +34,9 @@ Examples:
   fencehold store backup monday.fencehold
 ";
 
-/// Look after the store itself
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Look after the store itself
+    EXAMPLES:
     Status = status,
     Advance = advance,
     #[cfg(feature = "postgres")]

@@ -4,8 +4,7 @@ mod create;
 mod ls;
 mod revoke;
 
-use crate::context::Context;
-use crate::verb::{Outcome, verbs};
+use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,21 +13,9 @@ Examples:
   fencehold token revoke 4f1d2c3b5a69
 ";
 
-/// Make, list and revoke the tokens that a server asks for
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.verb.run(context).await
-    }
-}
-
-verbs! { Verb:
+group! {
+    /// Make, list and revoke the tokens that a server asks for
+    EXAMPLES:
     Create = create,
     Ls = ls,
     Revoke = revoke,

@@ -11,6 +11,10 @@ pub(crate) fn check_text(field: &'static str, text: &str, bytes_max: usize) -> R
     if text.len() > bytes_max {
         return Err(BadInput::new(field, format!("has {} bytes; the limit is {bytes_max}", text.len())));
     }
+    // Most texts are plain ASCII, of which this is quickly told.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(());
+    }
     if let Some(at) = text.char_indices().find_map(|(at, c)| c.is_control().then_some(at)) {
         return Err(BadInput::new(field, format!("has a control character at byte {at}")));
     }
@@ -21,9 +25,10 @@ pub(crate) fn check_text(field: &'static str, text: &str, bytes_max: usize) -> R
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr $(, $extra:expr)?) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(Box<str>);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+        #[serde(try_from = "String")]
+        // Shared: a name travels with every record, event and answer, and is copied far more often than it is made.
+        pub struct $name(std::sync::Arc<str>);
 
         impl $name {
             #[doc = concat!("Checks a text and makes it a ", $field, ".")]
@@ -31,7 +36,7 @@ macro_rules! text {
                 let text = text.into();
                 $crate::key::check_text($field, &text, $max)?;
                 $($extra(&text)?;)?
-                Ok(Self(text.into_boxed_str()))
+                Ok(Self(text.into()))
             }
 
             /// The text.
@@ -83,7 +88,13 @@ macro_rules! text {
 
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0.into_string()
+                name.as_str().to_owned()
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 

@@ -297,3 +297,15 @@ fn a_wrong_hold_id_is_not_late() {
     assert_eq!(job.ask(&Command::Abandon(thief)), Ok(Outcome::Nothing));
     assert_eq!(job.kept(), before);
 }
+
+#[test]
+fn a_crashed_job_stays_away_from_the_end_of_its_claim_however_late_it_was_noted() {
+    let mut job = OneJob::new();
+    job.claimed(1);
+    let deadline_ms = job.now.store_ms + TTL_MS;
+    job.pass(TTL_MS + 1_000);
+    job.expire(3_000).unwrap();
+    assert_eq!(job.record.due, Due::Store(deadline_ms + 3_000));
+    let [.., Fact::JobAttemptEnded { again_in_ms, .. }] = &job.facts[..] else { panic!("{:?}", job.facts) };
+    assert_eq!(*again_in_ms, Some(2_000));
+}

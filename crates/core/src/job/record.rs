@@ -57,6 +57,11 @@ impl State {
         matches!(self, State::Completed | State::Failed | State::Cancelled)
     }
 
+    /// Whether nothing more becomes of the job unless a person acts: it has come to its end, or waits for one.
+    pub const fn is_settled(self) -> bool {
+        self.is_final() || matches!(self, State::Quarantined | State::Indeterminate)
+    }
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {

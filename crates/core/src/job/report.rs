@@ -155,7 +155,9 @@ impl Case<'_> {
                 } else if record.crashes >= record.terms.max_crashes {
                     (State::Quarantined, Due::Now)
                 } else {
-                    (State::Scheduled, Due::Store(now.store_ms.saturating_add(crash_delay_ms(random))))
+                    // From the end of the claim, not from when it was noticed: a slow sweep puts nothing off.
+                    let ended_ms = self.ran_out_at().store_ms;
+                    (State::Scheduled, Due::Store(ended_ms.saturating_add(crash_delay_ms(random))))
                 };
                 settle(&mut record, state, due, now);
             }

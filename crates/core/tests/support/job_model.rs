@@ -288,9 +288,10 @@ impl Model {
     }
 
     fn run_out(&mut self, how: Ended, spread_ms: u64) {
+        let ended_ms = self.held().map_or(self.now_ms, |life| life.deadline_ms);
         match how {
             Ended::TimedOut => self.end(how, State::Scheduled, Some(self.now_ms + RETRY_MS)),
-            Ended::Crashed => self.end(how, State::Scheduled, Some(self.now_ms + spread_ms)),
+            Ended::Crashed => self.end(how, State::Scheduled, Some(ended_ms + spread_ms)),
             _ => self.end(how, State::Queued, None),
         }
     }

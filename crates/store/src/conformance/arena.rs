@@ -99,11 +99,13 @@ pub enum Power {
     /// The store has a clock of its own: a lease runs out by it, watched or not, that is noted without anybody asking,
     /// and all handles agree on when something happened.
     OwnClock,
+    /// A claim of jobs that has had them is recognised when it is sent once more after all of them have ended.
+    RemembersClaims,
 }
 
 impl Power {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 9] = [
+    pub const ALL: [Power; 10] = [
         Power::MovesTime,
         Power::StandsStill,
         Power::MovesWall,
@@ -113,6 +115,7 @@ impl Power {
         Power::TellsEvents,
         Power::Advances,
         Power::OwnClock,
+        Power::RemembersClaims,
     ];
 
     pub(super) fn lacking(self) -> &'static str {
@@ -126,6 +129,7 @@ impl Power {
             Power::TellsEvents => "it tells no events",
             Power::Advances => "it cannot be advanced",
             Power::OwnClock => "it has no clock of its own",
+            Power::RemembersClaims => "it does not remember claims whose jobs have all ended",
         }
     }
 }

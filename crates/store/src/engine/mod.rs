@@ -9,6 +9,8 @@ mod check;
 mod claim;
 mod events;
 mod grant;
+mod handle;
+mod inbox;
 mod jobs;
 mod keep;
 mod state;
@@ -27,6 +29,9 @@ pub(crate) use check::{check_acquire, check_batch, check_limit, check_prefix};
 pub(crate) use claim::Claim;
 #[cfg(feature = "file")]
 pub(crate) use claim::Unclaimed;
+pub(crate) use handle::Handle;
+#[cfg(feature = "file")]
+pub(crate) use handle::Reply;
 #[cfg(feature = "remote")]
 pub(crate) use jobs::unfit;
 #[cfg(any(feature = "file", feature = "postgres"))]
@@ -45,8 +50,8 @@ pub(crate) use state::{Granted, Reply as Said};
 #[cfg(feature = "etcd")]
 pub(crate) use view::view_ending;
 #[cfg(feature = "file")]
-pub(crate) use writer::{Ended, Reply};
-pub(crate) use writer::{Handle, Writer};
+pub(crate) use writer::Ended;
+pub(crate) use writer::Writer;
 
 /// The shortest ttl of stores that run on the engine.
 pub(crate) const TTL_MS_MIN: u64 = fencehold_core::limits::TTL_MS_MIN;

@@ -2,20 +2,15 @@
 //! only then lets the answers go.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencehold_core::{Namespace, Stamp};
-use futures_channel::oneshot;
+use fencehold_core::Stamp;
 use hashbrown::{HashMap, HashSet};
 
-use super::ask::{Answer, Ask};
-use super::claim::{Claim, Unclaimed};
+use super::ask::Answer;
+use super::handle::{Caller, Handle, Message, Pong, Taker};
 use super::keep::{Changes, Keep, KeepError};
 use super::state::{self, Answered, Engine, Granted};
 use super::waiters::Ticket;
@@ -28,49 +23,10 @@ pub(super) const BATCH_REQUESTS_MAX: usize = 4_096;
 const SWEEP_MAX: usize = 512;
 /// How long to wait for a batch to fill, at most, and only while it is smaller than the recent ones.
 const GATHER_MAX: Duration = Duration::from_micros(300);
+/// How many of those that a batch still waits for are decided at a time.
+const DECIDED_AT_A_TIME: usize = 16;
 /// The longest wait for something to do while anything is due.
 const NAP_MAX: Duration = Duration::from_secs(1);
-
-/// Takes an answer to whoever asked. False: nobody is there any more.
-pub(crate) type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
-
-/// Called when the engine has come to a ping, and still is the one that serves.
-pub(crate) type Pong = Box<dyn FnOnce() + Send>;
-
-enum Message {
-    Ask {
-        ticket: Ticket,
-        namespace: Namespace,
-        ask: Box<Ask>,
-        caller: Caller,
-    },
-    Cancel(Ticket),
-    /// Whether the engine still runs.
-    #[cfg_attr(not(feature = "file"), expect(dead_code, reason = "memory: is asked by nobody else"))]
-    Ping(Pong),
-    /// The clock was moved by hand.
-    Nudge,
-    Stop,
-}
-
-/// Whoever waits for an answer.
-struct Caller {
-    reply: Reply,
-    /// Whether a lease that it is granted is its own also where it was granted before.
-    first: bool,
-    /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
-    give_up_ms: u64,
-}
-
-/// The way to ask a running engine.
-#[derive(Clone, Debug)]
-pub(crate) struct Handle(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    sender: Sender<Message>,
-    next_ticket: AtomicU64,
-}
 
 /// How a writer came to its end.
 pub(crate) type Ended = Result<(), KeepError>;
@@ -93,19 +49,13 @@ impl Writer {
         gathers: bool,
         ended: impl FnOnce(Ended, K, Engine) + Send + 'static,
     ) -> std::io::Result<Writer> {
-        let (sender, receiver) = mpsc::channel();
-        let shared = Arc::new(Shared { sender, next_ticket: AtomicU64::new(1) });
-        let weak: Weak<Shared> = Arc::downgrade(&shared);
-        clock.on_move(Box::new(move || {
-            if let Some(shared) = weak.upgrade() {
-                let _ = shared.sender.send(Message::Nudge);
-            }
-        }));
+        let (handle, taker) = Handle::new();
+        clock.on_move(Box::new(handle.nudge()));
         let mut work = Work {
             clock,
             engine,
             keep,
-            receiver,
+            taker,
             gathers,
             backlog: VecDeque::new(),
             callers: HashMap::new(),
@@ -114,19 +64,19 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let end = work.run();
-            let Work { engine, keep, callers, receiver, backlog, .. } = work;
+            let Work { engine, keep, callers, taker, backlog, .. } = work;
             // Nobody can ask any more before anybody learns that nobody answers.
-            drop(receiver);
+            drop(taker);
             ended(end, keep, engine);
             drop((callers, backlog));
         })?;
-        Ok(Writer { handle: Handle(shared), thread: Some(thread) })
+        Ok(Writer { handle, thread: Some(thread) })
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let _ = self.handle.0.sender.send(Message::Stop);
+        self.handle.stop();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -135,95 +85,11 @@ impl Drop for Writer {
     }
 }
 
-impl Handle {
-    /// Sends a request; its answer goes to `reply`. `None`: the engine has stopped.
-    pub(crate) fn send(
-        &self,
-        namespace: Namespace,
-        ask: Ask,
-        give_up_ms: u64,
-        reply: Reply,
-    ) -> Option<Ticket> {
-        self.post(namespace, ask, Caller { reply, first: false, give_up_ms })
-    }
-
-    fn post(&self, namespace: Namespace, ask: Ask, caller: Caller) -> Option<Ticket> {
-        let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
-        self.0
-            .sender
-            .send(Message::Ask { ticket, namespace, ask: Box::new(ask), caller })
-            .ok()
-            .map(|()| ticket)
-    }
-
-    /// The caller of this request has gone.
-    pub(crate) fn cancel(&self, ticket: Ticket) {
-        let _ = self.0.sender.send(Message::Cancel(ticket));
-    }
-
-    /// Has the engine's thread call back when it comes to it.
-    #[cfg(feature = "file")]
-    pub(crate) fn ping(&self, pong: Pong) {
-        let _ = self.0.sender.send(Message::Ping(pong));
-    }
-
-    /// Gives back what nobody is there to take.
-    pub(crate) fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
-        self.send(namespace, unclaimed.ask, u64::MAX, Box::new(|_| true));
-    }
-
-    /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
-    pub(crate) fn ask(&self, namespace: Namespace, ask: Ask, claim: Option<Claim>, give_up_ms: u64) -> Asked {
-        let (sender, receiver) = oneshot::channel();
-        let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
-        let first = claim.is_some_and(|claim| claim.first);
-        let ticket = self.post(namespace.clone(), ask, Caller { reply, first, give_up_ms });
-        Asked { handle: self.clone(), namespace, claim, ticket, receiver }
-    }
-}
-
-/// An answer to come. Dropping it leaves the line, and gives back a lease that was granted but never picked up.
-pub(crate) struct Asked {
-    handle: Handle,
-    namespace: Namespace,
-    claim: Option<Claim>,
-    /// `None` once there is nothing left to cancel.
-    ticket: Option<Ticket>,
-    receiver: oneshot::Receiver<Result<Answer, StoreError>>,
-}
-
-impl Future for Asked {
-    type Output = Option<Result<Answer, StoreError>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.receiver).poll(context).map(Result::ok);
-        if polled.is_ready() {
-            self.ticket = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        self.receiver.close();
-        match self.receiver.try_recv() {
-            Ok(Some(answer)) => {
-                if let Some(unclaimed) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
-                    self.handle.give_back(self.namespace.clone(), unclaimed);
-                }
-            }
-            Ok(None) | Err(_) => self.handle.cancel(ticket),
-        }
-    }
-}
-
 struct Work<K> {
     clock: Arc<dyn Clock>,
     engine: Engine,
     keep: K,
-    receiver: Receiver<Message>,
+    taker: Taker,
     /// Whether a batch waits a little for more.
     gathers: bool,
     /// What came while a batch could not be kept.
@@ -249,9 +115,9 @@ impl<K: Keep> Work<K> {
         loop {
             // What came while the last batch was kept comes first, in its order; a batch has its bound all the same.
             let first = self.backlog.len().min(BATCH_REQUESTS_MAX);
-            let mut waiting: Vec<Message> = self.backlog.drain(..first).collect();
-            if waiting.is_empty() {
-                waiting.extend(if more_to_sweep { self.receiver.try_recv().ok() } else { self.wait() });
+            let waiting: Vec<Message> = self.backlog.drain(..first).collect();
+            if waiting.is_empty() && !more_to_sweep {
+                self.wait();
             }
             let Gathered { stop, pongs, .. } = self.gather(waiting);
             let now = self.clock.now();
@@ -264,25 +130,20 @@ impl<K: Keep> Work<K> {
             if stop {
                 return Ok(());
             }
-            if self.backlog.is_empty() {
-                self.backlog.extend(self.receiver.try_recv().ok());
-            }
-            self.keep.tidy(!more_to_sweep && self.backlog.is_empty())?;
+            self.keep.tidy(!more_to_sweep && self.waiting() == 0)?;
         }
     }
 
     /// Waits for something to do.
-    fn wait(&mut self) -> Option<Message> {
-        let limit = self.engine.next_due_ms().map(|due_ms| self.clock.real_time_until(due_ms));
-        match limit {
-            None | Some(None) => self.receiver.recv().ok().or(Some(Message::Stop)),
-            // Never for long: a suspended machine's store time goes on while this thread's timer does not.
-            Some(Some(limit)) => match self.receiver.recv_timeout(limit.min(NAP_MAX)) {
-                Ok(message) => Some(message),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Message::Stop),
-            },
-        }
+    fn wait(&self) {
+        let limit = self.engine.next_due_ms().and_then(|due_ms| self.clock.real_time_until(due_ms));
+        // Never for long: a suspended machine's store time goes on while this thread's timer does not.
+        self.taker.inbox().wait(1, limit.map(|limit| limit.min(NAP_MAX)));
+    }
+
+    /// How many wait to be decided.
+    fn waiting(&self) -> usize {
+        self.backlog.len() + self.taker.inbox().len()
     }
 
     /// Decides everything that waits, and waits a little for more while this batch is smaller than it could be: those who
@@ -295,7 +156,7 @@ impl<K: Keep> Work<K> {
         let started = std::time::Instant::now();
         loop {
             let room = BATCH_REQUESTS_MAX.saturating_sub(gathered.size + waiting.len());
-            waiting.extend(self.receiver.try_iter().take(room));
+            self.taker.inbox().take(room, &mut waiting);
             gathered.size += waiting.len();
             let now = self.clock.now();
             for message in waiting.drain(..) {
@@ -306,10 +167,10 @@ impl<K: Keep> Work<K> {
                 break;
             }
             let Some(left) = GATHER_MAX.checked_sub(started.elapsed()) else { break };
-            match self.receiver.recv_timeout(left) {
-                Ok(message) => waiting.push(message),
-                Err(_) => break,
-            }
+            // Deciding goes on while others are on their way, but this thread is not woken for each of them.
+            self.taker
+                .inbox()
+                .wait((target - gathered.size).min(DECIDED_AT_A_TIME), Some(left));
         }
         if gathered.size > 0 {
             self.engine.measures.batch.record(gathered.size as u64);
@@ -357,8 +218,7 @@ impl<K: Keep> Work<K> {
             }
             confirm = false;
             // Whoever came too late for this batch and whoever is answered now may meet in the next.
-            self.backlog.extend(self.receiver.try_iter());
-            self.expected = answers.len() + self.backlog.len();
+            self.expected = answers.len() + self.waiting();
             let abandoned = self.deliver(now, answers)?;
             if abandoned.is_empty() {
                 return Ok(());
@@ -406,7 +266,7 @@ impl<K: Keep> Work<K> {
             (caller.reply)(Err(StoreError::Unknown { why: why.to_owned() }));
             self.backlog.push_back(Message::Cancel(ticket));
         }
-        self.backlog.extend(self.receiver.try_iter());
+        self.taker.inbox().take(usize::MAX, &mut self.backlog);
         for message in std::mem::take(&mut self.backlog) {
             match message {
                 Message::Ask { caller, .. } if caller.give_up_ms <= now_ms => {
@@ -422,13 +282,14 @@ impl<K: Keep> Work<K> {
     fn deliver(&mut self, now: Stamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
         let mut abandoned = Vec::new();
         let mut delivered = HashSet::new();
+        // All are read before the first one goes: whoever it wakes has company, and one call of the scheduler wakes many.
+        let mut said = Vec::with_capacity(answers.len());
         for Answered { ticket, result, granted } in answers {
-            let caller = self.callers.remove(&ticket);
+            said.push((self.callers.remove(&ticket), self.said(now, result)?, granted));
+        }
+        for (caller, result, granted) in said {
             let first = caller.as_ref().is_some_and(|caller| caller.first);
-            let arrived = match caller {
-                Some(caller) => (caller.reply)(self.said(now, result)?),
-                None => false,
-            };
+            let arrived = caller.is_some_and(|caller| (caller.reply)(result));
             match granted {
                 Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
                 Some(Granted::Lease { fresh, .. }) if !fresh && !first => {}

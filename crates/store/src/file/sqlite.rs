@@ -203,9 +203,11 @@ impl SqliteKeep {
                 }
             }
         }
+        let mut writing = super::job::Writing::new(connection, buffer);
         for change in &changes.jobs {
-            super::job::write(connection, buffer, change)?;
+            writing.write(change)?;
         }
+        drop(writing);
         self.write_events(changes)
     }
 

@@ -68,7 +68,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Everything about one job. `None`: there is no such job.
     async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError>;
 
-    /// Everything about one job once it has come to its end, or as it stands when the time is up.
+    /// Everything about one job once it has come to its end or only a person can help it (it is quarantined or
+    /// indeterminate), or as it stands when the time is up.
     async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError>;
 
     /// Jobs, a page at a time, in the order of their arrival.

@@ -77,7 +77,10 @@ impl Arena for PostgresArena {
 
     /// Everything but a wall clock beside the store's own: here they are one (`tests/postgres/clock_set.rs` sets it).
     fn powers(&self) -> Vec<Power> {
-        Power::ALL.into_iter().filter(|power| *power != Power::MovesWall).collect()
+        Power::ALL
+            .into_iter()
+            .filter(|power| !matches!(power, Power::MovesWall | Power::RemembersClaims))
+            .collect()
     }
 
     fn rounds(&self) -> usize {

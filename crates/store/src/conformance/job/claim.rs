@@ -156,6 +156,26 @@ pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Ground) -> Ve
     Ok(())
 }
 
+/// R13: after all of them have come to their end, it gets nothing, whether they ended by its word or without it.
+pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Ground) -> Verdict {
+    g.needs(Power::RemembersClaims)?;
+    g.put_many("q", 5);
+    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+    for work in g.claim(request.clone()) {
+        g.complete(&work).expect("a live claim");
+    }
+    let waits = ClaimRequest { wait_ms: g.ttl_ms(), ..request.clone() };
+    assert!(g.claim(request).is_empty());
+    assert!(g.claim(waits).is_empty(), "nor does it stand in line");
+    if g.has(Power::MovesTime) {
+        let request = g.claim_for("q", "B");
+        g.crash(&g.claim(request.clone())[0]);
+        assert!(g.claim(request).is_empty());
+    }
+    assert_eq!(g.count("q", State::Queued), 3);
+    Ok(())
+}
+
 /// R13: many times at once, it takes its jobs once.
 pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Ground) -> Verdict {
     for _ in 0..10 {

@@ -28,6 +28,15 @@ pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Ground) -> Verd
     Ok(())
 }
 
+/// The time in which a crashed job stays away counts from the end of its claim, however late anybody notices.
+pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.pass(work.job.remaining_ms + CRASH_SPREAD_MS);
+    until("a job that is ready", || g.try_work("q", "B").is_some());
+    Ok(())
+}
+
 /// P4: a dead holder is noticed although nobody asks anything: one who waits is given its job.
 pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Ground) -> Verdict {
     g.needs_a_line()?;

@@ -2,14 +2,17 @@
 
 use std::cell::OnceCell;
 
-use fencehold_core::job::{JobId, State};
+use fencehold_core::job::{JobId, State, Terms};
+use fencehold_core::ledger::OnDoubt;
 use fencehold_core::limits::FINISHED_KEPT_MS;
 
-use super::ground::{fresh_id, kind, label, queue};
+use super::ground::{fresh_id, kind, label, queue, terms};
 use crate::conformance::Verdict;
 use crate::conformance::arena::Power;
+use crate::conformance::drive::Pending;
 use crate::conformance::ground::{Ground, owner, until};
-use crate::job::{ActOn, ActRequest, Acted, Action, JobFilter, NewJob};
+use crate::error::StoreError;
+use crate::job::{ActOn, ActRequest, Acted, Action, JobDetail, JobFilter, LedgerAnswer, NewJob};
 
 fn ids(g: &Ground, filter: &JobFilter) -> Vec<JobId> {
     g.jobs_where(filter, 100).into_iter().map(|job| job.id).collect()
@@ -156,6 +159,27 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Ground) -> Verdict {
         g.start_wait(fresh_id().0, 600_000).answer().expect("an answer").is_none(),
         "nobody waits for nothing"
     );
+    Ok(())
+}
+
+/// One who waits is told too when only a person can help: a quarantined or an indeterminate job waits for nobody else.
+pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let told = |waiting: Pending<Result<Option<JobDetail>, StoreError>>| {
+        waiting.answer().expect("an answer").expect("a job").job.state
+    };
+    let poison = g.put_with(NewJob { terms: Terms { max_crashes: 1, ..terms() }, ..g.job_for("q") });
+    let waiting = g.start_wait(poison, 600_000);
+    g.crash(&g.work("q", "A"));
+    assert_eq!(told(waiting), State::Quarantined);
+    assert_eq!(told(g.start_wait(poison, 600_000)), State::Quarantined, "it is there already");
+    let first = g.new_work("q", "A");
+    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
+    let waiting = g.start_wait(first.job.id, 600_000);
+    g.crash(&first);
+    assert!(waiting.answered().is_none(), "a crashed job is tried again");
+    assert_eq!(g.announce(&g.work("q", "B"), "charge", OnDoubt::Ask), Ok(LedgerAnswer::InDoubt));
+    assert_eq!(told(waiting), State::Indeterminate);
     Ok(())
 }
 

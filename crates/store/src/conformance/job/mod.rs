@@ -66,6 +66,7 @@ macro_rules! job_cases {
                 queues_take_turns_by_their_weights
                 the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
                 the_same_claim_again_gets_only_what_it_still_has
+                the_same_claim_again_after_all_its_jobs_ended_gets_nothing
                 the_same_claim_many_times_at_once_takes_its_jobs_once
                 a_claim_of_large_jobs_is_cut_short_and_never_refused
                 the_largest_batches_go_through
@@ -115,6 +116,7 @@ macro_rules! job_cases {
             }
             expiry {
                 a_crashed_job_comes_back_to_its_original_place
+                a_crashed_job_stays_away_from_the_end_of_its_claim
                 a_dead_holders_job_goes_to_one_who_waits
                 a_poison_job_is_quarantined
                 crashes_are_not_failures
@@ -201,6 +203,7 @@ macro_rules! job_cases {
                 a_dry_run_does_nothing
                 an_action_on_all_that_match_reaches_all_and_no_other
                 one_who_waits_for_a_job_is_told_its_end
+                one_who_waits_for_a_job_is_told_that_only_a_person_can_help
                 one_who_waited_long_enough_is_told_how_it_stands
                 finished_jobs_are_forgotten_after_their_time
             }
@@ -219,6 +222,7 @@ macro_rules! job_cases {
             namespaces {
                 the_same_queue_in_two_namespaces_is_two_queues
                 a_job_of_another_namespace_is_unknown
+                an_id_of_another_namespace_is_not_to_be_had
                 a_claim_means_nothing_in_another_namespace
                 a_unique_key_is_its_namespaces_own
                 events_of_another_namespaces_jobs_are_not_told

@@ -2,11 +2,13 @@
 
 use fencehold_core::job::{Refusal, State};
 
-use super::ground::{fresh_id, unique};
+use super::ground::{fresh_id, jobs_of, unique};
+use super::operation;
 use crate::conformance::Verdict;
 use crate::conformance::arena::Power;
 use crate::conformance::ground::Ground;
-use crate::job::{JobFilter, NewJob, QueueMode};
+use crate::error::StoreError;
+use crate::job::{BeginRequest, JobFilter, NewJob, QueueMode};
 
 /// Queues of the same name in two namespaces are two queues.
 pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verdict {
@@ -40,6 +42,28 @@ pub(super) fn a_job_of_another_namespace_is_unknown(g: &Ground) -> Verdict {
     g.complete(&work).expect("a live claim");
     assert!(other.find(id).is_none(), "also when it has come to its end");
     assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    Ok(())
+}
+
+/// R34: nor can a job or an operation be begun under the id of another namespace's job, and nobody learns whose it is.
+pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let work = g.new_work("q", "A");
+    let id = work.job.id;
+    let begin = |key: &str| {
+        let request = BeginRequest { id, ..operation::request(&other, key, "B") };
+        other.drive(jobs_of(&*other.arena.store()).begin(&other.call, request))
+    };
+    for state in [State::Running, State::Completed] {
+        assert_eq!(g.state(id), state);
+        assert_eq!(other.enqueue(NewJob { id, ..other.job_for("q") }), Err(Refusal::Unknown));
+        let answer = begin(state.name());
+        assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
+        assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
+        g.complete(&work).expect("a live claim, or the same answer");
+    }
+    let theirs = other.put("q");
+    assert_eq!(other.work("q", "B").job.id, theirs, "and the store goes on");
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crate::job::{BeginRequest, Begun, ClaimRequest, Word};
 
 const WINDOW_MS: u64 = 3_600_000;
 
-fn request(g: &Ground, key: &str, worker: &str) -> BeginRequest {
+pub(super) fn request(g: &Ground, key: &str, worker: &str) -> BeginRequest {
     BeginRequest {
         id: fresh_id().0,
         key: UniqueKey::new(key).expect("a key"),

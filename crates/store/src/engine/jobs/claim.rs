@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use super::archive::Archive;
 use super::look::{Look, Picked};
+use super::past::Holder;
 use crate::engine::state::{Answered, Engine, Granted};
 use crate::engine::waiters::Ticket;
 use crate::error::StoreError;
@@ -41,7 +42,7 @@ pub(super) struct Claimers {
     waiting: BTreeMap<(u64, Ticket), Claimer>,
     by_ticket: HashMap<Ticket, u64>,
     by_until: BTreeSet<(u64, Ticket)>,
-    by_hash: HashMap<(u32, [u8; 16]), Ticket>,
+    by_hash: HashMap<Holder, Ticket>,
     at_once: Vec<Ticket>,
 }
 
@@ -57,15 +58,16 @@ impl Engine {
             return self.answer(ticket, Err(closed));
         }
         let hash = request.hold.hash();
-        let held = self.jobs.by_hold.get(&(space, *hash.as_bytes())).cloned().unwrap_or_default();
-        let live: Vec<u32> = held.into_iter().filter(|at| self.jobs.is_live(*at, now)).collect();
-        if !live.is_empty() {
-            // The same claim again gets the jobs that it has, with the time that remains.
-            let jobs = live.into_iter().filter_map(|at| self.picked(now, at)).collect();
+        let holder = (space, *hash.as_bytes());
+        let held = self.jobs.by_hold.get(&holder).cloned().unwrap_or_default();
+        if !held.is_empty() || self.jobs.past.has(&holder) {
+            // The same claim again gets the jobs that it still has, with the time that remains, and nothing in their stead.
+            let live = held.into_iter().filter(|at| self.jobs.is_live(*at, now));
+            let jobs = live.filter_map(|at| self.picked(now, at)).collect();
             return self.look(ticket, Look::Claimed { jobs, waited_ms: 0 });
         }
         let mut since_ms = now.store_ms.saturating_sub(request.waited_before_ms);
-        if let Some(earlier) = self.jobs.claimers.by_hash.get(&(space, *hash.as_bytes())).copied()
+        if let Some(earlier) = self.jobs.claimers.by_hash.get(&holder).copied()
             && let Some(claimer) = self.leave_line(earlier)
         {
             // It stands in line already: the later sending takes the place of the earlier.

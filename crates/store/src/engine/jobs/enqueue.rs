@@ -181,7 +181,7 @@ impl Engine {
     }
 
     /// The body of the job that has this id already.
-    fn job_with_id(
+    pub(super) fn job_with_id(
         &mut self,
         space: u32,
         id: JobId,
@@ -192,12 +192,9 @@ impl Engine {
             return Ok(None);
         }
         let Ok(at) = self.find_job(space, id, archive) else {
-            // Of another namespace, or nobody's. Another namespace's job is none of this one's business, but an id
-            // names one job.
-            if self.jobs.table.find(id).is_some() {
-                return Err(Refusal::Conflict { what: "id".to_owned(), first: id });
-            }
-            return Ok(None);
+            // Of another namespace, or nobody's. An id names one job, so another namespace's cannot be used here; but it is
+            // none of this one's business whose it is.
+            return if self.jobs.table.find(id).is_some() { Err(Refusal::Unknown) } else { Ok(None) };
         };
         let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
         Ok(self.body(arrival, archive))

@@ -1,6 +1,6 @@
 //! Answers that are read from the archive once the changes of their batch have been kept.
 
-use fencehold_core::job::{Attempt, JobId, Record, State};
+use fencehold_core::job::{Attempt, JobId, Notes, State, Terms};
 use fencehold_core::ledger::{Effect, EffectState};
 use fencehold_core::{Stamp, Token};
 
@@ -37,20 +37,27 @@ pub(crate) struct Picked {
     token: Token,
     attempt: u32,
     remaining_ms: u64,
-    record: Record,
+    terms: Terms,
+    failures: u16,
+    crashes: u16,
+    notes: Notes,
 }
 
 impl Engine {
     /// What the holder of a job gets to know of it.
     pub(super) fn picked(&self, now: Stamp, at: u32) -> Option<Picked> {
         let slot = self.jobs.table.at(at)?;
+        let record = &slot.record;
         Some(Picked {
             id: slot.id,
             arrival: slot.arrival,
-            token: slot.record.token,
-            attempt: slot.record.attempt_count(),
+            token: record.token,
+            attempt: record.attempt_count(),
             remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
-            record: Record { claim: None, trail: None, ..slot.record.clone() },
+            terms: record.terms,
+            failures: record.failures,
+            crashes: record.crashes,
+            notes: record.notes,
         })
     }
 
@@ -242,7 +249,7 @@ fn finding(job: &JobView, effect: &Effect) -> Option<FindingKind> {
 
 fn claimed(job: Picked, archive: &mut dyn Archive) -> Read<Option<ClaimedJob>> {
     let Some(body) = archive.body(job.arrival)? else { return Ok(None) };
-    let notes = job.record.notes;
+    let notes = job.notes;
     let checkpoint = if notes.checkpoint { archive.note(job.arrival, Note::Checkpoint)? } else { None };
     let effects = if notes.effects > 0 { in_order(archive.effects(job.arrival)?) } else { Vec::new() };
     Ok(Some(ClaimedJob {
@@ -253,9 +260,9 @@ fn claimed(job: Picked, archive: &mut dyn Archive) -> Read<Option<ClaimedJob>> {
         token: job.token,
         attempt: job.attempt,
         remaining_ms: job.remaining_ms,
-        terms: job.record.terms,
-        failures: job.record.failures,
-        crashes: job.record.crashes,
+        terms: job.terms,
+        failures: job.failures,
+        crashes: job.crashes,
         labels: body.labels.clone(),
         trace: body.trace.clone(),
         checkpoint: checkpoint.map(|bytes| bytes.to_vec()),

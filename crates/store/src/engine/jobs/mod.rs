@@ -9,27 +9,31 @@
 mod act;
 mod archive;
 mod ask;
+mod batch;
 mod check;
 mod claim;
 mod enqueue;
 mod ledger;
 mod look;
 mod operation;
+mod past;
+mod place;
 mod prune;
 mod queues;
 #[cfg(feature = "postgres")]
 mod replay;
 mod report;
+#[cfg(feature = "file")]
+mod restore;
 mod schedule;
+mod sweep;
 mod table;
 mod wait;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fencehold_core::job::{
-    By, Command, Decision, Due, JobId, Outcome, Record, Refusal, Standing, State, Turns, decide,
-};
+use fencehold_core::job::{By, Command, Decision, JobId, Outcome, Refusal, Standing, Turns, decide};
 use fencehold_core::lease::{Change as Deadline, Term};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{Key, Namespace, Stamp, Token};
@@ -51,8 +55,10 @@ pub(crate) use look::Look;
 #[cfg(feature = "postgres")]
 pub(crate) use replay::{Brought, BroughtJob, Replay, Replayed};
 
+use self::batch::{JobBatch, Touch};
 use self::claim::Claimers;
 use self::enqueue::Uniques;
+use self::past::{Holder, Past};
 use self::prune::Pruning;
 use self::queues::Queues;
 use self::schedule::Schedules;
@@ -62,8 +68,6 @@ use super::state::Engine;
 use super::waiters::Ticket;
 use super::wheel::Wheel;
 use crate::error::StoreError;
-#[cfg(feature = "file")]
-use crate::job::Counts;
 
 /// How many tokens are set aside at a time, so that giving one writes nothing of its own.
 const TOKENS_AHEAD: u64 = 4_096;
@@ -81,7 +85,8 @@ pub(crate) struct Jobs {
     wheel: Wheel,
     /// Claimed jobs by their token, and by whoever holds them.
     by_token: HashMap<Token, u32>,
-    by_hold: HashMap<(u32, [u8; 16]), Vec<u32>>,
+    by_hold: HashMap<Holder, Vec<u32>>,
+    past: Past,
     turns: Turns,
     claimers: Claimers,
     waits: Waits,
@@ -103,26 +108,6 @@ pub(crate) struct Jobs {
     batch: JobBatch,
     /// The archive could not be read: nothing more may be answered.
     broken: Option<String>,
-}
-
-/// What the steps since the last batch have changed about jobs.
-#[derive(Debug, Default)]
-struct JobBatch {
-    /// Jobs that changed, in the order of their arrival, so that what is near on disk is written together.
-    touched: BTreeMap<u64, Touch>,
-    bodies: BTreeMap<u64, (JobId, Arc<Body>)>,
-    others: Vec<JobChange>,
-    queues: BTreeSet<u32>,
-    /// Finished ones, to be let go of once they have been kept.
-    leaving: Vec<u32>,
-}
-
-/// How a job changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Touch {
-    Term(u32),
-    Put(u32),
-    Drop,
 }
 
 impl Engine {
@@ -196,113 +181,6 @@ impl Engine {
         reply
     }
 
-    /// Gives a job a new record, and moves it to where it then belongs.
-    fn become_job(&mut self, now: Stamp, at: u32, record: Record, archive: &mut dyn Archive) {
-        let state = record.state;
-        self.leave_place(at);
-        let Some(slot) = self.jobs.table.at_mut(at) else { return };
-        let was = std::mem::replace(&mut slot.record, record);
-        let (arrival, newest) = (slot.arrival, slot.record.token);
-        self.jobs.batch.touched.insert(arrival, Touch::Put(at));
-        self.raise_newest(newest);
-        self.take_place(now, at);
-        if state.is_final() && !was.state.is_final() {
-            self.come_to_an_end(now, at, archive);
-        }
-        if state != State::Running && was.state == State::Running {
-            self.jobs.forget_notice_of(at);
-        }
-    }
-
-    /// Takes a job out of the place that its record gives it.
-    fn leave_place(&mut self, at: u32) {
-        let jobs = &mut self.jobs;
-        let Some(slot) = jobs.table.at(at) else { return };
-        let (record, queue_no) = (&slot.record, slot.queue);
-        let queue = jobs.queues.at_mut(queue_no);
-        let (priority, arrival) = (record.terms.priority, slot.arrival);
-        let mut shown = record.state;
-        match record.state {
-            State::Queued => drop(queue.ready.remove(priority, arrival)),
-            State::Scheduled => {
-                let waited = match record.due {
-                    Due::Store(at_ms) => jobs.due_store.remove(&(at_ms, at)),
-                    Due::Wall(at_ms) => jobs.due_wall.remove(&(at_ms, at)),
-                    Due::Now => false,
-                };
-                if !waited && queue.ready.remove(priority, arrival).is_some() {
-                    shown = State::Queued;
-                }
-            }
-            State::Running => {
-                queue.running.remove(&(priority, at));
-                jobs.by_token.remove(&record.token);
-                if let Some(claim) = &record.claim {
-                    let hold = (queue.space, *claim.hash.as_bytes());
-                    if let Some(held) = jobs.by_hold.get_mut(&hold) {
-                        held.retain(|other| *other != at);
-                        if held.is_empty() {
-                            jobs.by_hold.remove(&hold);
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-        let count = queue.counts.of(shown);
-        *count = count.saturating_sub(1);
-        if shown.is_final() {
-            jobs.finished = jobs.finished.saturating_sub(1);
-            jobs.batch.queues.insert(queue_no);
-        }
-    }
-
-    /// Puts a job into the place that its record gives it.
-    fn take_place(&mut self, now: Stamp, at: u32) {
-        let jobs = &mut self.jobs;
-        let Some(slot) = jobs.table.at(at) else { return };
-        let (record, queue_no) = (&slot.record, slot.queue);
-        let queue = jobs.queues.at_mut(queue_no);
-        let (priority, arrival) = (record.terms.priority, slot.arrival);
-        let shown = record.state_at(now);
-        *queue.counts.of(shown) += 1;
-        match shown {
-            State::Queued => {
-                queue.ready.insert(priority, arrival, at);
-                jobs.queues.stirred.insert(queue_no);
-            }
-            State::Scheduled => match record.due {
-                Due::Store(at_ms) => drop(jobs.due_store.insert((at_ms, at))),
-                Due::Wall(at_ms) => drop(jobs.due_wall.insert((at_ms, at))),
-                Due::Now => {}
-            },
-            State::Running => {
-                queue.running.insert((priority, at));
-                jobs.by_token.insert(record.token, at);
-                if let Some(claim) = &record.claim {
-                    jobs.by_hold.entry((queue.space, *claim.hash.as_bytes())).or_default().push(at);
-                }
-                jobs.wheel.schedule(at, slot.deadline_ms);
-            }
-            _ => {}
-        }
-        if shown.is_final() {
-            jobs.finished += 1;
-            jobs.batch.queues.insert(queue_no);
-        }
-    }
-
-    /// A job has come to its end: whoever waits for it is told, what it undid counts, what it did is undone.
-    fn come_to_an_end(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
-        self.jobs.batch.leaving.push(at);
-        self.answer_waits(at);
-        let Some(slot) = self.jobs.table.at(at) else { return };
-        if slot.undoes {
-            self.undo_goes_on(now, at, archive);
-        }
-        self.begin_to_undo(now, at, archive);
-    }
-
     /// The slot of a job of this namespace: of a live one, or of one that has come to its end, brought back for now.
     fn find_job(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> Result<u32, Refusal> {
         let at = if let Some(at) = self.jobs.table.find(id) {
@@ -356,49 +234,6 @@ impl Engine {
         self.batch.answers.push(super::state::Answered::to_look(ticket, look));
     }
 
-    /// Hands over what the steps since the last call changed about jobs.
-    pub(super) fn take_job_changes(&mut self, into: &mut Vec<JobChange>) {
-        let batch = std::mem::take(&mut self.jobs.batch);
-        for (arrival, (id, body)) in batch.bodies {
-            into.push(JobChange::Body { arrival, id, body });
-        }
-        for (arrival, touch) in batch.touched {
-            into.push(match touch {
-                Touch::Drop => JobChange::Drop { arrival },
-                Touch::Put(at) | Touch::Term(at) => match (self.jobs.table.at_mut(at), touch) {
-                    (None, _) => JobChange::Drop { arrival },
-                    (Some(slot), Touch::Term(_)) => {
-                        slot.renewed = true;
-                        JobChange::Term { arrival, token: slot.record.token, deadline_ms: slot.deadline_ms }
-                    }
-                    (Some(slot), _) if slot.record.state.is_final() => JobChange::Finished(slot.kept()),
-                    (Some(slot), _) => JobChange::Live(slot.kept()),
-                },
-            });
-        }
-        into.extend(batch.others);
-        for number in batch.queues {
-            let namespace = self.namespace(self.jobs.queues.at(number).space);
-            into.push(JobChange::Queue(self.jobs.queues.kept(number, namespace)));
-        }
-        self.jobs.batch.leaving = batch.leaving;
-    }
-
-    /// The batch has been kept: what is in the archive now need not be in memory.
-    pub(super) fn let_go(&mut self) {
-        for at in std::mem::take(&mut self.jobs.batch.leaving) {
-            match self.jobs.table.at_mut(at) {
-                Some(slot) if slot.record.state.is_final() => drop(self.jobs.table.remove(at)),
-                Some(slot) => slot.was_finished = false,
-                None => {}
-            }
-        }
-        let table = &self.jobs.table;
-        self.jobs
-            .ledgers
-            .retain(|at, _| table.at(*at).is_some_and(|slot| slot.record.state == State::Running));
-    }
-
     pub(super) fn namespace(&self, space: u32) -> Namespace {
         self.table.spaces[space as usize].name.clone()
     }
@@ -406,78 +241,6 @@ impl Engine {
     /// Why nothing more may be answered.
     pub(crate) fn broken(&mut self) -> Option<String> {
         self.jobs.broken.take()
-    }
-
-    /// Notes what has run out and what has become due, at most `budget` of it. True: there is more.
-    pub(super) fn sweep_jobs(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
-        self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
-        self.dismiss_claimers(now);
-        self.dismiss_waits(now);
-        let fired = self.fire_schedules(now, archive);
-        let mut left = budget;
-        while left > 0 {
-            left -= 1;
-            let Some(at) = self.jobs.wheel.pop_due(now.store_ms) else { break };
-            let Some(slot) = self.jobs.table.at(at).filter(|slot| slot.record.claim.is_some()) else {
-                continue;
-            };
-            if now.store_ms < slot.deadline_ms {
-                // Renewed since. The wheel is lazy: only now does it learn.
-                self.jobs.wheel.schedule(at, slot.deadline_ms);
-            } else {
-                let random = slot.id.spread(slot.record.token.get());
-                let _ = self.apply_to_job(now, at, &Command::Expire { random }, archive);
-            }
-        }
-        while left > 0 && self.wake_one(now) {
-            left -= 1;
-        }
-        let more = self.prune(now, archive);
-        fired || left == 0 || more
-    }
-
-    /// Moves one scheduled job whose time has come to its place among the ready ones.
-    fn wake_one(&mut self, now: Stamp) -> bool {
-        let jobs = &mut self.jobs;
-        let by_store = jobs.due_store.first().filter(|(at_ms, _)| *at_ms <= now.store_ms).copied();
-        let by_wall = jobs.due_wall.first().filter(|(at_ms, _)| *at_ms <= now.wall_ms).copied();
-        let at = match (by_store, by_wall) {
-            (Some(due), _) => {
-                jobs.due_store.remove(&due);
-                due.1
-            }
-            (None, Some(due)) => {
-                jobs.due_wall.remove(&due);
-                due.1
-            }
-            (None, None) => return false,
-        };
-        let Some(slot) = jobs.table.at(at) else { return true };
-        let queue = jobs.queues.at_mut(slot.queue);
-        let count = queue.counts.of(State::Scheduled);
-        *count = count.saturating_sub(1);
-        queue.counts.queued += 1;
-        queue.ready.insert(slot.record.terms.priority, slot.arrival, at);
-        jobs.queues.stirred.insert(slot.queue);
-        true
-    }
-
-    /// When the engine must be woken for a job although nobody asks anything.
-    pub(super) fn next_job_due_ms(&self) -> Option<u64> {
-        let jobs = &self.jobs;
-        let to_store_ms = |wall_ms: u64| u64::try_from(i128::from(wall_ms) - jobs.wall_ahead_ms).unwrap_or(0);
-        [
-            jobs.wheel.next_ms(),
-            jobs.due_store.first().map(|(at_ms, _)| *at_ms),
-            jobs.due_wall.first().map(|(at_ms, _)| to_store_ms(*at_ms)),
-            jobs.claimers.next_ms(),
-            jobs.waits.next_ms(),
-            jobs.schedules.next_wall_ms().map(to_store_ms),
-            jobs.pruning.next_ms(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
     }
 
     /// After `store advance`: nothing from before speaks for a job any more.
@@ -497,48 +260,6 @@ impl Engine {
             let _ = self.apply_to_job(now, at, &Command::Advance, archive);
         }
         Ok(())
-    }
-
-    /// Goes on from what was kept. All moments are on the clock that it will be asked by.
-    #[cfg(feature = "file")]
-    pub(super) fn restore_jobs(&mut self, now: Stamp, kept: KeptJobs) {
-        self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
-        for queue in kept.queues {
-            let space = self.table.space(&queue.namespace);
-            let Counts { completed, failed, cancelled, .. } = queue.finished;
-            self.jobs.finished += completed + failed + cancelled;
-            self.jobs.queues.restore(space, queue);
-        }
-        self.jobs.newest = kept.token_ceiling;
-        self.jobs.ceiling = kept.token_ceiling;
-        self.jobs.last_arrival = kept.last_arrival;
-        self.jobs.last_id = kept.last_id;
-        for mut job in kept.live {
-            if !self.jobs.queues.has(job.queue) {
-                continue;
-            }
-            if let Some(claim) = &mut job.record.claim {
-                claim.notice = None;
-            }
-            let at = self.jobs.table.insert(job);
-            self.take_place(now, at);
-        }
-        for unique in kept.uniques {
-            let space = self.table.space(&unique.namespace);
-            self.jobs.uniques.restore(space, &unique);
-        }
-        for schedule in kept.schedules {
-            let space = self.table.space(&schedule.namespace);
-            self.jobs.schedules.restore(space, schedule);
-        }
-        self.jobs.batch = JobBatch::default();
-    }
-
-    /// The last deadline of a claim that anybody may believe in.
-    #[cfg(feature = "file")]
-    pub(super) fn latest_claim_ms(&self) -> u64 {
-        let slots = self.jobs.by_token.values().filter_map(|at| self.jobs.table.at(*at));
-        slots.map(|slot| slot.deadline_ms).max().unwrap_or(0)
     }
 }
 

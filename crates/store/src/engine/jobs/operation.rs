@@ -1,8 +1,8 @@
 //! Operations of request handlers: a job that nobody but its own request works on, found by its idempotency key.
 
-use fencehold_core::Stamp;
 use fencehold_core::job::{By, Command, EffectName, Kind, Queue, Refusal, State};
 use fencehold_core::ledger::OnDoubt;
+use fencehold_core::{BadInput, Stamp};
 
 use super::JobAnswer;
 use super::archive::Archive;
@@ -50,8 +50,13 @@ impl Engine {
         payload: [u8; 16],
         archive: &mut dyn Archive,
     ) {
-        if self.find_job(space, request.id, archive).is_ok() {
-            return self.answer_begun(ticket, Begun::Conflict { job: request.id });
+        match self.job_with_id(space, request.id, archive) {
+            Ok(None) => {}
+            Ok(Some(_)) => return self.answer_begun(ticket, Begun::Conflict { job: request.id }),
+            Err(_) => {
+                let taken = BadInput::new("id", "cannot be used here: begin with a new one");
+                return self.answer(ticket, Err(taken.into()));
+            }
         }
         let Ok(kind) = Kind::new("operation") else { return };
         let until_wall_ms = now.wall_ms.saturating_add(request.window_ms);

@@ -1,4 +1,4 @@
-//! Those who wait for a job to come to its end.
+//! Those who wait for a job to come to its end, or to where only a person can help.
 
 use std::collections::BTreeSet;
 
@@ -60,8 +60,8 @@ impl Engine {
                 self.answer(ticket, Ok(Answer::Job(JobAnswer::Job(None))));
             }
             Ok(at) => {
-                let ended = self.jobs.table.at(at).is_some_and(|slot| slot.record.state.is_final());
-                if ended || wait_ms == 0 {
+                let settled = self.jobs.table.at(at).is_some_and(|slot| slot.record.state.is_settled());
+                if settled || wait_ms == 0 {
                     return self.look(ticket, Look::Job { space, id });
                 }
                 let until_ms = now.store_ms.saturating_add(wait_ms.min(WAIT_MS_MAX));
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// A job has come to its end, or is gone.
+    /// A job has come to its end, waits for a person, or is gone.
     pub(super) fn answer_waits(&mut self, at: u32) {
         let Some(id) = self.jobs.table.at(at).map(|slot| slot.id) else { return };
         for ticket in self.jobs.waits.by_job.get(&id).cloned().unwrap_or_default() {

@@ -106,13 +106,14 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
     }
     if trust != Trust::Exact {
         let mut buffer = Vec::new();
+        let mut writing = super::Writing::new(connection, &mut buffer);
         for job in kept
             .live
             .iter()
             .filter(|job| job.record.claim.is_some() || job.record.due != Due::Now)
         {
             let change = crate::engine::JobChange::Live(Box::new(job.clone()));
-            super::write(connection, &mut buffer, &change)?;
+            writing.write(&change)?;
         }
         connection.execute("DELETE FROM job_terms", [])?;
     }

@@ -14,7 +14,7 @@ mod write;
 pub(super) use bodies::Bodies;
 pub(super) use examine::examine;
 pub(super) use load::load;
-pub(super) use write::write;
+pub(super) use write::Writing;
 
 /// What the second version of the schema adds. A row of `events` holds all events of a batch from then on, under the number
 /// of the last one; before, it held one.

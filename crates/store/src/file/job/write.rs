@@ -1,56 +1,94 @@
 //! Writing what a batch changes about jobs.
 
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 use super::codec::{encode, encode_job};
 use crate::engine::{JobChange, KeptJob, KeptQueue, Note};
 use crate::file::sqlite::to_sql;
 
-pub(in crate::file) fn write(
-    connection: &Connection,
-    buffer: &mut Vec<u8>,
-    change: &JobChange,
-) -> rusqlite::Result<()> {
+/// The statements that a batch runs over and over, looked up once a batch.
+pub(in crate::file) struct Writing<'c> {
+    connection: &'c Connection,
+    buffer: &'c mut Vec<u8>,
+    body: Option<CachedStatement<'c>>,
+    live: Option<CachedStatement<'c>>,
+    not_live: Option<CachedStatement<'c>>,
+    finished: Option<CachedStatement<'c>>,
+}
+
+/// A statement that was looked up before, or is now.
+fn found<'s, 'c>(
+    statement: &'s mut Option<CachedStatement<'c>>,
+    connection: &'c Connection,
+    sql: &str,
+) -> rusqlite::Result<&'s mut CachedStatement<'c>> {
+    if statement.is_none() {
+        *statement = Some(connection.prepare_cached(sql)?);
+    }
+    Ok(statement.as_mut().expect("it has just been put there"))
+}
+
+impl<'c> Writing<'c> {
+    pub(in crate::file) fn new(connection: &'c Connection, buffer: &'c mut Vec<u8>) -> Self {
+        Writing { connection, buffer, body: None, live: None, not_live: None, finished: None }
+    }
+
+    pub(in crate::file) fn write(&mut self, change: &JobChange) -> rusqlite::Result<()> {
+        let connection = self.connection;
+        match change {
+            JobChange::Body { arrival, id, body } => {
+                encode(body.as_ref(), self.buffer);
+                let statement = found(&mut self.body, connection, "INSERT INTO jobs VALUES (?1, ?2, ?3)")?;
+                let values = params![to_sql(*arrival), id.as_bytes(), &self.buffer[..]];
+                statement.execute(values).map(drop)
+            }
+            JobChange::Live(job) => {
+                let KeptJob { arrival, id, queue, record, deadline_ms, about, reopened, .. } = job.as_ref();
+                encode_job(*about, record, self.buffer);
+                let sql = "INSERT OR REPLACE INTO job_live VALUES (?1, ?2, ?3, ?4, ?5)";
+                let statement = found(&mut self.live, connection, sql)?;
+                let bytes = &self.buffer[..];
+                statement.execute(params![
+                    to_sql(*arrival),
+                    id.as_bytes(),
+                    queue,
+                    to_sql(*deadline_ms),
+                    bytes
+                ])?;
+                if *reopened {
+                    let sql = "DELETE FROM job_finished WHERE arrival = ?1";
+                    connection.prepare_cached(sql)?.execute([to_sql(*arrival)])?;
+                }
+                Ok(())
+            }
+            JobChange::Finished(job) => {
+                let arrival = to_sql(job.arrival);
+                found(&mut self.not_live, connection, "DELETE FROM job_live WHERE arrival = ?1")?
+                    .execute([arrival])?;
+                if job.renewed {
+                    let sql = "DELETE FROM job_terms WHERE arrival = ?1";
+                    connection.prepare_cached(sql)?.execute([arrival])?;
+                }
+                encode_job(job.about, &job.record, self.buffer);
+                let sql = "INSERT OR REPLACE INTO job_finished VALUES (?1, ?2, ?3)";
+                let statement = found(&mut self.finished, connection, sql)?;
+                statement.execute(params![arrival, job.queue, &self.buffer[..]]).map(drop)
+            }
+            change => write_rarer(connection, self.buffer, change),
+        }
+    }
+}
+
+/// What is not part of every job's life.
+fn write_rarer(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange) -> rusqlite::Result<()> {
     let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
         connection.prepare_cached(sql)?.execute(values).map(drop)
     };
     match change {
-        JobChange::Body { arrival, id, body } => {
-            encode(body.as_ref(), buffer);
-            let sql = "INSERT INTO jobs VALUES (?1, ?2, ?3)";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![to_sql(*arrival), id.as_bytes(), &buffer[..]])
-                .map(drop)
-        }
-        JobChange::Live(job) => {
-            let KeptJob { arrival, id, queue, record, deadline_ms, about, reopened, .. } = job.as_ref();
-            encode_job(*about, record, buffer);
-            let sql = "INSERT OR REPLACE INTO job_live VALUES (?1, ?2, ?3, ?4, ?5)";
-            let values = params![to_sql(*arrival), id.as_bytes(), queue, to_sql(*deadline_ms), &buffer[..]];
-            connection.prepare_cached(sql)?.execute(values)?;
-            if *reopened {
-                run("DELETE FROM job_finished WHERE arrival = ?1", &[&to_sql(*arrival)])?;
-            }
-            Ok(())
-        }
         JobChange::Term { arrival, token, deadline_ms } => run(
             "INSERT OR REPLACE INTO job_terms VALUES (?1, ?2, ?3)",
             &[&to_sql(*arrival), &to_sql(token.get()), &to_sql(*deadline_ms)],
         ),
-        JobChange::Finished(job) => {
-            let arrival = to_sql(job.arrival);
-            run("DELETE FROM job_live WHERE arrival = ?1", &[&arrival])?;
-            if job.renewed {
-                run("DELETE FROM job_terms WHERE arrival = ?1", &[&arrival])?;
-            }
-            encode_job(job.about, &job.record, buffer);
-            let sql = "INSERT OR REPLACE INTO job_finished VALUES (?1, ?2, ?3)";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![arrival, job.queue, &buffer[..]])
-                .map(drop)
-        }
         JobChange::Drop { arrival } => {
             let arrival = to_sql(*arrival);
             for sql in [

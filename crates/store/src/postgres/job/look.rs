@@ -55,9 +55,9 @@ impl Core {
         let ear = self.listen(&format!("job/{id}"));
         let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
         let (detail, since_ms) = self.job_and_moment(&mut errand, call, id).await?;
-        let ended =
-            |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_final());
-        if ended(&detail) || wait_ms == 0 {
+        let settled =
+            |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_settled());
+        if settled(&detail) || wait_ms == 0 {
             return Ok(detail);
         }
         self.await_end(&mut errand, id, wait_ms).await?;
@@ -65,7 +65,7 @@ impl Core {
         loop {
             let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
             let (detail, now_ms) = self.job_and_moment(&mut errand, call, id).await?;
-            if ended(&detail) || now_ms.saturating_sub(since_ms) >= wait_ms {
+            if settled(&detail) || now_ms.saturating_sub(since_ms) >= wait_ms {
                 return Ok(detail);
             }
             tokio::select! {

@@ -1,0 +1,54 @@
+//! Going on from what was kept.
+
+use fencehold_core::Stamp;
+
+use super::archive::KeptJobs;
+use super::batch::JobBatch;
+use crate::engine::state::Engine;
+use crate::job::Counts;
+
+impl Engine {
+    /// Goes on from what was kept. All moments are on the clock that it will be asked by.
+    pub(in crate::engine) fn restore_jobs(&mut self, now: Stamp, kept: KeptJobs) {
+        self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
+        for queue in kept.queues {
+            let space = self.table.space(&queue.namespace);
+            let Counts { completed, failed, cancelled, .. } = queue.finished;
+            self.jobs.finished += completed + failed + cancelled;
+            self.jobs.queues.restore(space, queue);
+        }
+        self.jobs.newest = kept.token_ceiling;
+        self.jobs.ceiling = kept.token_ceiling;
+        self.jobs.last_arrival = kept.last_arrival;
+        self.jobs.last_id = kept.last_id;
+        for mut job in kept.live {
+            if !self.jobs.queues.has(job.queue) {
+                continue;
+            }
+            if let Some(claim) = &mut job.record.claim {
+                claim.notice = None;
+            }
+            let space = self.jobs.queues.at(job.queue).space;
+            for attempt in job.record.attempts() {
+                self.jobs.past.add((space, *attempt.hash.as_bytes()));
+            }
+            let at = self.jobs.table.insert(job);
+            self.take_place(now, at);
+        }
+        for unique in kept.uniques {
+            let space = self.table.space(&unique.namespace);
+            self.jobs.uniques.restore(space, &unique);
+        }
+        for schedule in kept.schedules {
+            let space = self.table.space(&schedule.namespace);
+            self.jobs.schedules.restore(space, schedule);
+        }
+        self.jobs.batch = JobBatch::default();
+    }
+
+    /// The last deadline of a claim that anybody may believe in.
+    pub(in crate::engine) fn latest_claim_ms(&self) -> u64 {
+        let slots = self.jobs.by_token.values().filter_map(|at| self.jobs.table.at(*at));
+        slots.map(|slot| slot.deadline_ms).max().unwrap_or(0)
+    }
+}

@@ -12,6 +12,7 @@ mod package;
 mod peers;
 mod proof;
 mod rustdoc;
+mod same_second;
 mod servers;
 mod tests;
 
@@ -40,6 +41,7 @@ pub(crate) const PROOF: Stage = Stage { name: "proof", run: proof::run };
 pub(crate) const PROOF_BUGS: Stage = Stage { name: "bugs", run: proof::run_bugs };
 pub(crate) const PROOF_LARGE: Stage = Stage { name: "proof-large", run: proof::run_large };
 pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
+pub(crate) const SAME_SECOND: Stage = Stage { name: "same-second", run: same_second::run };
 pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
 pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
 

@@ -1,0 +1,9 @@
+//! A million jobs that are scheduled for the same second. `cargo xtask test` has twenty thousand.
+
+use crate::process;
+
+pub(crate) fn run() -> Result<(), String> {
+    let args =
+        ["test", "--release", "--package", "fencehold-store", "--test", "same_second", "--", "--nocapture"];
+    process::run(process::cargo(&args).env("FENCEHOLD_SAME_SECOND_JOBS", "1000000"))
+}

@@ -22,8 +22,8 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PROOF, PROOF_BUGS,
-    PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
+    CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PEERS_HTTP, PROOF,
+    PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
 };
 
 struct Command {
@@ -58,7 +58,16 @@ const COMMANDS: &[Command] = &[
         about: "each seeded mistake in turn, and what notices it",
         stages: &[PROOF_BUGS],
     },
-    Command { name: "peers", about: "our benchmark beside Debian's redis-server", stages: &[PEERS] },
+    Command {
+        name: "peers",
+        about: "our benchmarks beside Debian's redis-server, beanstalkd and etcd-server",
+        stages: &[PEERS, PEERS_HTTP],
+    },
+    Command {
+        name: "peers-http",
+        about: "the part of it that goes through a server, beside etcd-server",
+        stages: &[PEERS_HTTP],
+    },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];
 

@@ -52,21 +52,33 @@ pub(super) async fn enqueue_many(subject: &Subject, many: usize) -> Result<(), S
 /// Every client enqueues a job, claims one (the oldest there is) and completes it. Counts lives; the latency is that of
 /// the enqueue.
 pub(super) async fn lives(subject: &Subject, clients: usize, time: Duration) -> Result<Measured, StoreError> {
+    lives_by(subject, clients, 1, time).await
+}
+
+/// The same with so many jobs in each call.
+pub(super) async fn lives_by(
+    subject: &Subject,
+    clients: usize,
+    batch: usize,
+    time: Duration,
+) -> Result<Measured, StoreError> {
     repeat(subject, clients, time, move |subject, client| async move {
         let mut latencies = Latencies::default();
         let owner = Owner::new("bench-owner-of-20-by")?;
         let started = Instant::now();
         let mut done = 0;
         while started.elapsed() < time {
+            let new: Result<Vec<NewJob>, StoreError> = (0..batch).map(|_| new_job()).collect();
+            let new = new?;
             let before = Instant::now();
-            for answer in jobs(&subject)?.enqueue(&subject.call, vec![new_job()?]).await? {
+            for answer in jobs(&subject)?.enqueue(&subject.call, new).await? {
                 answer.map_err(refused)?;
             }
             latencies.add(before.elapsed());
             let hold = hold_id(client, fresh());
             let request = ClaimRequest {
                 queues: vec![(queue()?, 1)],
-                limit: 1,
+                limit: batch,
                 hold,
                 owner: owner.clone(),
                 ttl_ms: 60_000,

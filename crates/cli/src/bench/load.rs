@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::percentile::Latencies;
 
 /// What a number of clients did in some time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) done: u64,
     pub(super) time: Duration,
@@ -21,6 +21,19 @@ pub(super) struct Measured {
 impl Measured {
     pub(super) fn per_second(&self) -> f64 {
         self.done as f64 / self.time.as_secs_f64()
+    }
+
+    /// Takes in another slice of the same measurement.
+    pub(super) fn add(&mut self, slice: Measured) {
+        self.done += slice.done;
+        self.time += slice.time;
+        self.latencies.merge(slice.latencies);
+    }
+
+    /// Ready to be looked at.
+    pub(super) fn sorted(mut self) -> Self {
+        self.latencies.sort();
+        self
     }
 }
 
@@ -111,9 +124,8 @@ pub(super) async fn renewals(
             latencies.add(before.elapsed());
             done += batch as u64;
         }
-        for hold in holds {
-            subject.give_back(hold).await?;
-        }
+        // Those that are not live any more were refused above.
+        subject.store.release(&subject.call, holds).await?;
         Ok((done, latencies))
     })
     .await

@@ -4,6 +4,8 @@
 mod beanstalkd;
 mod disk;
 mod home;
+#[cfg(all(feature = "remote", feature = "server"))]
+pub(crate) mod http;
 pub(crate) mod job;
 pub(crate) mod lease;
 mod life;

@@ -1,4 +1,4 @@
-//! `bench lease --store URL`: leases on a store that somebody runs already, and what each thing costs in requests.
+//! `bench lease|job --store URL`: a store that somebody runs already, and what each thing costs there in requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use fencehold_core::Key;
 use fencehold_store::{HoldRef, LeaseStore};
 
 use super::load::{self, Subject, fresh, hold_id};
-use super::{Failed, Line};
+use super::{Failed, Line, life};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -37,6 +37,23 @@ pub(crate) async fn measure(
     for clients in &plan.clients {
         let renewed = load::renewals(&subject, *clients, plan.batch, plan.time).await?;
         show(Line::new(format!("renew, by {}", plan.batch), *clients).measured(&renewed));
+    }
+    Ok(())
+}
+
+/// How many clients live jobs at once, and how many jobs one call has.
+const JOB_LOADS: [(usize, usize); 3] = [(1, 1), (64, 1), (64, 100)];
+
+/// Lives of jobs in a queue of this program's own, which is empty afterwards.
+pub(crate) async fn measure_jobs(
+    store: Arc<dyn LeaseStore>,
+    time: Duration,
+    mut show: impl FnMut(Line),
+) -> Result<(), Failed> {
+    let subject = Subject::new(store);
+    for (clients, batch) in JOB_LOADS {
+        let lives = life::lives_by(&subject, clients, batch, time).await?;
+        show(Line::new(format!("enqueue + claim + complete, by {batch}"), clients).measured(&lives));
     }
     Ok(())
 }

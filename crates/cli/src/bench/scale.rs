@@ -13,7 +13,12 @@ use super::percentile::Latencies;
 
 /// How much memory this process has, in bytes.
 pub(super) fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    resident_bytes_of("self")
+}
+
+/// How much memory the process of this number has, in bytes.
+pub(super) fn resident_bytes_of(process: &str) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(all(feature = "remote", feature = "server"))]
+use crate::bench::http;
 use crate::bench::{Failed, Line, job, lease, named};
 use crate::context::Context;
 use crate::duration::parse_ms;
@@ -17,8 +19,11 @@ Examples:
   # The whole page, on the disk of the current directory: a few minutes
   fencehold bench lease
   fencehold bench job
+  # The same through a server, beside the same in this process; with etcd too
+  fencehold bench http --peers
   # A store that runs already, and what each thing costs there in requests
   fencehold bench lease --store etcd://etcd-1,etcd-2,etcd-3 --clients 1,8
+  fencehold bench job --store http://127.0.0.1:7117
   # A quick look
   fencehold bench lease --time 1s --held 0 --ending 0
   fencehold bench job --time 1s --stored 0
@@ -37,9 +42,13 @@ enum What {
     /// Acquire, release and renew on a `file:` store, or on the one that --store names
     #[command(before_help = EXAMPLES)]
     Lease(LeaseArgs),
-    /// Enqueue, claim and complete on a `file:` store
+    /// Enqueue, claim and complete on a `file:` store, or on the one that --store names
     #[command(before_help = EXAMPLES)]
     Job(JobArgs),
+    /// Both through a server that is started for it, beside a `file:` store in this process
+    #[cfg(all(feature = "remote", feature = "server"))]
+    #[command(before_help = EXAMPLES)]
+    Http(HttpArgs),
     #[command(hide = true)]
     Own { directory: PathBuf },
     #[command(hide = true)]
@@ -87,6 +96,26 @@ struct JobArgs {
     peers: bool,
 }
 
+#[cfg(all(feature = "remote", feature = "server"))]
+#[derive(Debug, clap::Args)]
+struct HttpArgs {
+    /// On whose disk; a folder of its own is made there and removed afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// How long one measurement takes
+    #[arg(long, value_name = "TIME", value_parser = parse_ms, default_value = "4s")]
+    time: u64,
+    /// How many requests are to wait while the server is weighed; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 8_000)]
+    waiting: usize,
+    /// How many are to watch a prefix each while leases are granted; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    watchers: usize,
+    /// Beside a private etcd, too
+    #[arg(long)]
+    peers: bool,
+}
+
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let mut lines = Vec::new();
@@ -102,7 +131,15 @@ impl Args {
                 store.leases.close().await;
                 measured
             }
+            What::Job(args) if context.store_named().is_some() => {
+                let store = context.open()?;
+                let measured = named::measure_jobs(store.leases.clone(), time(args.time), show).await;
+                store.leases.close().await;
+                measured
+            }
             What::Lease(args) => lease::measure(&args.plan()?, show).await,
+            #[cfg(all(feature = "remote", feature = "server"))]
+            What::Http(args) => http::measure(&args.plan(), show).await,
             What::Job(args) => job::measure(&args.plan(), show).await,
             What::Own { directory } => {
                 return lease::own_until_told(&directory).await.map(|()| DONE).map_err(failed);
@@ -158,6 +195,19 @@ impl JobArgs {
             time: time(self.time),
             stored: self.stored,
             bulk: self.bulk,
+            peers: self.peers,
+        }
+    }
+}
+
+#[cfg(all(feature = "remote", feature = "server"))]
+impl HttpArgs {
+    fn plan(self) -> http::Plan {
+        http::Plan {
+            directory: self.dir,
+            time: time(self.time),
+            waiting: self.waiting,
+            watchers: self.watchers,
             peers: self.peers,
         }
     }

@@ -1,0 +1,240 @@
+//! The peer: Debian's `etcd`, one member. Just enough of its API to lock a key and to unlock it.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use prost::{Message, Oneof};
+use tokio::task::JoinSet;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+use crate::bench::Failed;
+use crate::bench::load::Measured;
+use crate::bench::percentile::Latencies;
+
+/// For how long a key is taken.
+const TTL_S: i64 = 60;
+
+/// How a key is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Under a lease with a ttl of its own, as ours: grant, put if there is none, revoke.
+    LeaseEach,
+    /// Under one lease for all that the connection takes, as a session of etcd's own lock: put if there is none, delete.
+    OneSession,
+}
+
+/// A private server in a directory of its own.
+pub(super) struct Etcd {
+    child: Child,
+    url: String,
+}
+
+impl Etcd {
+    pub(super) async fn start(directory: &Path) -> Result<Etcd, Failed> {
+        std::fs::create_dir_all(directory)?;
+        let (client, peer) = (free_port()?, free_port()?);
+        let url = format!("http://127.0.0.1:{client}");
+        let peers = format!("http://127.0.0.1:{peer}");
+        let child = Command::new("etcd")
+            .current_dir(directory)
+            .args(["--name", "bench", "--data-dir", "data", "--log-level", "error"])
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("bench={peers}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("etcd cannot be started ({error}); install Debian's etcd-server"))?;
+        let peer = Etcd { child, url };
+        let started = Instant::now();
+        while peer.pairs(Way::LeaseEach, 1, Duration::from_millis(1)).await.is_err() {
+            if started.elapsed() > Duration::from_secs(20) {
+                return Err("etcd did not answer within 20 s".into());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(peer)
+    }
+
+    /// Every client takes a key of its own and gives it back, over a connection of its own. Counts pairs; the latency is
+    /// that of taking.
+    pub(super) async fn pairs(&self, way: Way, clients: usize, time: Duration) -> Result<Measured, Failed> {
+        let mut connections = Vec::new();
+        for _ in 0..clients {
+            let channel = Endpoint::from_shared(self.url.clone())?.tcp_nodelay(true).connect().await?;
+            connections.push(Connection(Grpc::new(channel)));
+        }
+        let mut running = JoinSet::new();
+        for (client, connection) in connections.into_iter().enumerate() {
+            running.spawn(connection.pairs(way, client, time));
+        }
+        let mut measured = Measured { done: 0, time, latencies: Latencies::default() };
+        while let Some(ended) = running.join_next().await {
+            let (done, latencies) = ended??;
+            measured.done += done;
+            measured.latencies.merge(latencies);
+        }
+        Ok(measured)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Connection(Grpc<Channel>);
+
+impl Connection {
+    async fn pairs(mut self, way: Way, client: usize, time: Duration) -> Result<(u64, Latencies), Failed> {
+        let key = format!("bench/{client:08}").into_bytes();
+        let session = self.grant().await?;
+        let mut latencies = Latencies::default();
+        let started = Instant::now();
+        let mut done = 0;
+        while started.elapsed() < time {
+            let before = Instant::now();
+            let lease = if way == Way::LeaseEach { self.grant().await? } else { session };
+            self.take(&key, lease).await?;
+            latencies.add(before.elapsed());
+            match way {
+                Way::LeaseEach => self.revoke(lease).await?,
+                Way::OneSession => self.give_back(&key).await?,
+            }
+            done += 1;
+        }
+        self.revoke(session).await?;
+        Ok((done, latencies))
+    }
+
+    async fn grant(&mut self) -> Result<i64, Failed> {
+        let granted: Lease = self.ask("/etcdserverpb.Lease/LeaseGrant", LeaseTerms { ttl: TTL_S }).await?;
+        Ok(granted.id)
+    }
+
+    async fn revoke(&mut self, id: i64) -> Result<(), Failed> {
+        self.ask("/etcdserverpb.Lease/LeaseRevoke", LeaseName { id })
+            .await
+            .map(|_: Nothing| ())
+    }
+
+    async fn take(&mut self, key: &[u8], lease: i64) -> Result<(), Failed> {
+        let is_new = Compare { target: CREATED, key: key.to_vec(), against: Some(Against::Created(0)) };
+        let put = Put { key: key.to_vec(), value: b"bench-owner-of-20-by".to_vec(), lease };
+        let request = Txn { compare: vec![is_new], success: vec![Act { act: Some(Op::Put(put)) }] };
+        let taken: Taken = self.ask("/etcdserverpb.KV/Txn", request).await?;
+        if taken.succeeded { Ok(()) } else { Err("a key of its own was held".into()) }
+    }
+
+    async fn give_back(&mut self, key: &[u8]) -> Result<(), Failed> {
+        self.ask("/etcdserverpb.KV/DeleteRange", Delete { key: key.to_vec() })
+            .await
+            .map(|_: Nothing| ())
+    }
+
+    async fn ask<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Failed>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.0.ready().await?;
+        let codec = ProstCodec::<Q, A>::default();
+        let path = PathAndQuery::from_static(path);
+        Ok(self.0.unary(tonic::Request::new(request), path, codec).await?.into_inner())
+    }
+}
+
+/// A port that nobody listens at, unless somebody is quicker.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// What is compared: the revision that created a key; 0: there is no such key.
+const CREATED: i32 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+struct LeaseTerms {
+    #[prost(int64, tag = "1")]
+    ttl: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Lease {
+    #[prost(int64, tag = "2")]
+    id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LeaseName {
+    #[prost(int64, tag = "1")]
+    id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Nothing {}
+
+#[derive(Clone, PartialEq, Message)]
+struct Txn {
+    #[prost(message, repeated, tag = "1")]
+    compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    success: Vec<Act>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Compare {
+    #[prost(int32, tag = "2")]
+    target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    key: Vec<u8>,
+    #[prost(oneof = "Against", tags = "5")]
+    against: Option<Against>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Against {
+    #[prost(int64, tag = "5")]
+    Created(i64),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Act {
+    #[prost(oneof = "Op", tags = "2")]
+    act: Option<Op>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Op {
+    #[prost(message, tag = "2")]
+    Put(Put),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Put {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    lease: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Taken {
+    #[prost(bool, tag = "2")]
+    succeeded: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Delete {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+}

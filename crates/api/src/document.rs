@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::operation::{Visitor, every};
 use crate::{
     IDEMPOTENCY_HEADER, Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem,
-    Spec,
+    Scope, Spec,
 };
 
 /// The statuses that every operation can answer with, apart from success.
@@ -52,13 +52,13 @@ struct Pages {
 
 impl Visitor for Pages {
     fn visit<O: Operation>(&mut self) {
-        let Spec { name, method, path, scope, summary, statuses, .. } = O::SPEC;
+        let Spec { name, method, path, scopes, summary, statuses, .. } = O::SPEC;
         let mut parameters = self.headers();
         let mut statuses = [&STATUSES, statuses].concat();
         let mut page = json!({
             "operationId": name,
             "summary": summary,
-            "description": format!("Needs the scope `{scope}` where the server asks for tokens."),
+            "description": needs(scopes),
         });
         match method {
             Method::Get => parameters.extend(self.query::<O>(path)),
@@ -177,7 +177,7 @@ impl Pages {
         let page = json!({
             "operationId": "watch_events",
             "summary": "Events as they happen, as server-sent events",
-            "description": "Needs the scope `lease:read` where the server asks for tokens.",
+            "description": needs(<crate::op::Events as Operation>::SPEC.scopes),
             "parameters": parameters,
             "responses": self.responses(success, &[&STATUSES[..], &[410]].concat()),
         });
@@ -202,6 +202,15 @@ impl Pages {
             self.add(path, Method::Get, page);
         }
     }
+}
+
+/// What a token must allow.
+fn needs(scopes: &[Scope]) -> String {
+    if scopes.len() == Scope::ALL.len() {
+        return "Needs a token, whatever it allows, where the server asks for tokens.".to_owned();
+    }
+    let names: Vec<String> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
+    format!("Needs the scope {} where the server asks for tokens.", names.join(" or "))
 }
 
 fn header(name: &str, description: &str, schema: Value) -> Value {

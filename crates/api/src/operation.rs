@@ -26,8 +26,8 @@ pub struct Spec {
     pub method: Method,
     /// Where. `{name}` is a part of the path that the request has under this name.
     pub path: &'static str,
-    /// Which scope it needs.
-    pub scope: Scope,
+    /// The scopes of which it needs one; `admin` stands for every other.
+    pub scopes: &'static [Scope],
     /// What it does, in a line.
     pub summary: &'static str,
     /// The statuses of its own, besides those that every operation can have.
@@ -64,7 +64,7 @@ wire! {
 }
 
 macro_rules! operations {
-    ($($(#[doc = $doc:literal])+ $op:ident = $name:literal $method:ident $path:literal $scope:ident
+    ($($(#[doc = $doc:literal])+ $op:ident = $name:literal $method:ident $path:literal $needs:ident
         ($request:ty) -> $answer:ty, [$($status:literal)*];)*) => {
         /// The operations, each a type.
         pub mod op {
@@ -80,7 +80,7 @@ macro_rules! operations {
                         name: $name,
                         method: Method::$method,
                         path: $path,
-                        scope: Scope::$scope,
+                        scopes: needs::$needs,
                         summary: concat!($($doc),+),
                         statuses: &[$($status),*],
                     };
@@ -106,68 +106,85 @@ macro_rules! operations {
     };
 }
 
+/// Which scopes an operation needs: one of these is enough.
+mod needs {
+    use crate::Scope;
+
+    /// What tells nothing of anybody's is for everybody who may do anything at all.
+    pub(super) const ANY: &[Scope] = &Scope::ALL;
+    /// Whoever has to do with jobs may look at them.
+    pub(super) const ANY_JOB: &[Scope] = &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin];
+    pub(super) const LEASE_READ: &[Scope] = &[Scope::LeaseRead];
+    pub(super) const LEASE_WRITE: &[Scope] = &[Scope::LeaseWrite];
+    pub(super) const LEASE_REVOKE: &[Scope] = &[Scope::LeaseRevoke];
+    pub(super) const JOB_ENQUEUE: &[Scope] = &[Scope::JobEnqueue];
+    pub(super) const JOB_WORK: &[Scope] = &[Scope::JobWork];
+    pub(super) const JOB_ADMIN: &[Scope] = &[Scope::JobAdmin];
+    pub(super) const ADMIN: &[Scope] = &[Scope::Admin];
+}
+
 operations! {
     /// Take one of some keys, standing in line for up to `wait_ms`
-    Acquire = "acquire_lease" Post "/v1/leases/acquire" LeaseWrite
+    Acquire = "acquire_lease" Post "/v1/leases/acquire" LEASE_WRITE
         (lease::AcquireRequest) -> lease::Acquired, [409];
     /// Renew many leases; one answer for each, in order
-    Renew = "renew_leases" Post "/v1/leases/renew" LeaseWrite (lease::Holds) -> lease::Renewed, [];
+    Renew = "renew_leases" Post "/v1/leases/renew" LEASE_WRITE (lease::Holds) -> lease::Renewed, [];
     /// Give many leases back; one answer for each, in order
-    Release = "release_leases" Post "/v1/leases/release" LeaseWrite (lease::Holds) -> lease::Released, [];
+    Release = "release_leases" Post "/v1/leases/release" LEASE_WRITE (lease::Holds) -> lease::Released, [];
     /// End leases by force
-    Revoke = "revoke_leases" Post "/v1/leases/revoke" LeaseRevoke
+    Revoke = "revoke_leases" Post "/v1/leases/revoke" LEASE_REVOKE
         (lease::RevokeRequest) -> lease::RevokedLeases, [409];
     /// How one key stands
-    GetLease = "get_lease" Get "/v1/lease" LeaseRead (lease::GetRequest) -> lease::LeaseView, [404];
+    GetLease = "get_lease" Get "/v1/lease" LEASE_READ (lease::GetRequest) -> lease::LeaseView, [404];
     /// Keys and how they stand, a page at a time, in no particular order
-    ListLeases = "list_leases" Get "/v1/leases" LeaseRead (lease::ListRequest) -> lease::LeasePage, [];
+    ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (lease::ListRequest) -> lease::LeasePage, [];
     /// What happened after a cursor, waiting for up to `wait_ms` for something to happen
-    Events = "read_events" Get "/v1/events" LeaseRead (EventsRequest) -> EventPage, [410];
+    Events = "read_events" Get "/v1/events" LEASE_READ (EventsRequest) -> EventPage, [410];
 
     /// What the server's store can do
-    Capabilities = "store_capabilities" Get "/v1/store" LeaseRead (Nothing) -> lease::Capabilities, [];
+    Capabilities = "store_capabilities" Get "/v1/store" ANY (Nothing) -> lease::Capabilities, [];
     /// Who serves, and how much there is
-    Status = "store_status" Get "/v1/store/status" LeaseRead (Nothing) -> lease::StoreStatus, [];
+    Status = "store_status" Get "/v1/store/status" ANY (Nothing) -> lease::StoreStatus, [];
     /// After a restore: end every lease and lift every counter
-    Advance = "advance_store" Post "/v1/store/advance" Admin (lease::AdvanceRequest) -> lease::Advanced, [];
+    Advance = "advance_store" Post "/v1/store/advance" ADMIN (lease::AdvanceRequest) -> lease::Advanced, [];
 
     /// Put jobs into their queues; one answer for each, in order
-    Enqueue = "enqueue_jobs" Post "/v1/jobs/enqueue" JobEnqueue
+    Enqueue = "enqueue_jobs" Post "/v1/jobs/enqueue" JOB_ENQUEUE
         (job::EnqueueRequest) -> job::EnqueueAnswer, [];
     /// Take up to so many jobs, waiting for the first one for up to `wait_ms`
-    Claim = "claim_jobs" Post "/v1/jobs/claim" JobWork (job::ClaimRequest) -> job::Claimed, [409];
+    Claim = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (job::ClaimRequest) -> job::Claimed, [409];
     /// Renew many claims; one answer for each, in order
-    RenewClaims = "renew_claims" Post "/v1/jobs/renew" JobWork (job::Attempts) -> job::RenewedJobs, [];
+    RenewClaims = "renew_claims" Post "/v1/jobs/renew" JOB_WORK (job::Attempts) -> job::RenewedJobs, [];
     /// What attempts have to say: completed, failed, snoozed, handed back, a checkpoint, progress
-    ReportJobs = "report_jobs" Post "/v1/jobs/report" JobWork (job::ReportRequest) -> job::ReportAnswer, [];
+    ReportJobs = "report_jobs" Post "/v1/jobs/report" JOB_WORK (job::ReportRequest) -> job::ReportAnswer, [];
     /// Announce and record effects; one answer for each, in order
-    WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JobWork (job::LedgerRequest) -> job::LedgerAnswers, [];
+    WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JOB_WORK (job::LedgerRequest) -> job::LedgerAnswers, [];
     /// Cancel, retry or delete jobs: some by name, or a page of all that match
-    Act = "act_on_jobs" Post "/v1/jobs/act" JobAdmin (desk::ActRequest) -> desk::Acted, [];
+    Act = "act_on_jobs" Post "/v1/jobs/act" JOB_ADMIN (desk::ActRequest) -> desk::Acted, [];
     /// Everything about one job; with `wait_ms` once it has come to its end
-    GetJob = "get_job" Get "/v1/jobs/{job}" JobEnqueue (job::JobRequest) -> job::JobDetail, [404];
+    GetJob = "get_job" Get "/v1/jobs/{job}" ANY_JOB (job::JobRequest) -> job::JobDetail, [404];
     /// Jobs, a page at a time, in the order of their arrival
-    ListJobs = "list_jobs" Get "/v1/jobs" JobEnqueue (job::JobsRequest) -> job::JobPage, [];
+    ListJobs = "list_jobs" Get "/v1/jobs" ANY_JOB (job::JobsRequest) -> job::JobPage, [];
 
     /// Every queue: what it does, and how many jobs it has
-    ListQueues = "list_queues" Get "/v1/queues" JobEnqueue (Nothing) -> desk::Queues, [];
+    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (Nothing) -> desk::Queues, [];
     /// Have a queue hand out its jobs, or stop, or take no new ones
-    SetQueue = "set_queue" Post "/v1/queues/set" JobAdmin (desk::QueueOrder) -> desk::QueueView, [];
+    SetQueue = "set_queue" Post "/v1/queues/set" JOB_ADMIN (desk::QueueOrder) -> desk::QueueView, [];
 
     /// Every schedule
-    ListSchedules = "list_schedules" Get "/v1/schedules" JobEnqueue (Nothing) -> desk::Schedules, [];
+    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Nothing) -> desk::Schedules, [];
     /// Make a schedule, or change it
-    SetSchedule = "set_schedule" Post "/v1/schedules/set" JobAdmin (desk::ScheduleSpec) -> desk::ScheduleView, [];
+    SetSchedule = "set_schedule" Post "/v1/schedules/set" JOB_ADMIN (desk::ScheduleSpec) -> desk::ScheduleView, [];
     /// Remove a schedule
-    RemoveSchedule = "remove_schedule" Post "/v1/schedules/remove" JobAdmin
+    RemoveSchedule = "remove_schedule" Post "/v1/schedules/remove" JOB_ADMIN
         (desk::RemoveRequest) -> desk::Removed, [];
 
     /// Begin an operation under its idempotency key, or learn what has become of it
-    Begin = "begin_operation" Post "/v1/operations/begin" JobWork (desk::BeginRequest) -> desk::Began, [409];
+    Begin = "begin_operation" Post "/v1/operations/begin" JOB_ENQUEUE (desk::BeginRequest) -> desk::Began, [409];
     /// Effects that people should know of
-    ListFindings = "list_findings" Get "/v1/findings" JobEnqueue
+    ListFindings = "list_findings" Get "/v1/findings" ANY_JOB
         (desk::FindingsRequest) -> desk::FindingPage, [];
     /// Say what became of an effect that nobody knew of
-    Resolve = "resolve_finding" Post "/v1/findings/resolve" JobAdmin
+    Resolve = "resolve_finding" Post "/v1/findings/resolve" JOB_ADMIN
         (desk::ResolveRequest) -> desk::Resolved, [];
 }

@@ -22,6 +22,7 @@ mod observe;
 mod stopping;
 pub mod systemd;
 pub mod tls;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,6 +39,7 @@ use crate::limit::{Gate, Limits};
 use crate::observe::{Metrics, Tracer};
 use crate::stopping::Stopping;
 use crate::tls::Tls;
+use crate::watch::Feeds;
 
 pub use crate::observe::Receiver;
 
@@ -54,6 +56,7 @@ pub(crate) struct Inner {
     /// Namespaces that were asked for, for the metrics.
     pub(crate) seen: RwLock<BTreeSet<Namespace>>,
     pub(crate) gate: Gate,
+    pub(crate) feeds: Feeds,
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     pub(crate) tls: Option<Arc<Tls>>,
@@ -100,6 +103,7 @@ impl Server {
             stopping: Stopping::default(),
             seen: RwLock::default(),
             gate: Gate::new(options.limits),
+            feeds: Feeds::default(),
             metrics: Metrics::default(),
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,

@@ -97,6 +97,7 @@ impl Server {
         if let Some(certificates) = certificates {
             certificates.abort();
         }
+        self.0.tracer.flush().await;
         Ok(())
     }
 }

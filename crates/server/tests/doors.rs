@@ -267,36 +267,91 @@ async fn a_watcher_gets_batches_and_resumes_from_its_cursor_without_loss() {
     assert_eq!(events[0]["key"], "k/51", "as it happens");
 }
 
-/// Real time passes for as long as the server bears with a watcher that does not read.
-#[tokio::test]
-async fn a_watcher_that_reads_nothing_is_cut_off() {
-    let door = Door::open().await;
-    let watcher = Watcher::start(&door, "", "").await;
-    // More than the sockets between the two take.
-    let key = "k".repeat(500);
-    for round in 0..40 {
-        for nth in 0..400 {
-            let (name, hold) =
-                (format!("{key}/{nth}"), HoldId::parse(&format!("{round:016x}{nth:016x}")).unwrap());
-            let (name, owner) = (Key::new(name).unwrap(), Owner::new("a".repeat(250)).unwrap());
-            let request = AcquireRequest::new(name.clone(), hold, owner, 30_000);
-            let token = door.store.acquire(&call(), request).await.unwrap().grant.token;
-            let release = vec![HoldRef { key: name, hold, token }];
-            door.store.release(&call(), release).await.unwrap();
-        }
-        tokio::task::yield_now().await;
+/// Somebody takes and gives back so many keys with long names, behind the server's back.
+async fn happen(door: &Door, many: u64) {
+    let long = "k".repeat(500);
+    for nth in 0..many {
+        let hold = HoldId::parse(&format!("{many:016x}{nth:016x}")).unwrap();
+        let (key, owner) =
+            (Key::new(format!("{long}/{}", nth % 400)).unwrap(), Owner::new("a".repeat(250)).unwrap());
+        let request = AcquireRequest::new(key.clone(), hold, owner, 30_000);
+        let token = door.store.acquire(&call(), request).await.unwrap().grant.token;
+        door.store.release(&call(), vec![HoldRef { key, hold, token }]).await.unwrap();
     }
-    // It notices by itself; a reader that comes too late finds the connection cut, in the middle of a batch.
-    let mut stream = watcher.0.into_inner();
+}
+
+/// Ends once the server has cut a connection off, which nobody reads from.
+async fn cut_off(mut stream: TcpStream) {
     let cut = async {
-        loop {
-            match stream.write_all(b"\r\n").await {
-                Ok(()) => tokio::task::yield_now().await,
-                Err(_) => return,
-            }
+        while stream.write_all(b"\r\n").await.is_ok() {
+            tokio::task::yield_now().await
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(60), cut)
         .await
         .expect("a watcher that is cut off");
+}
+
+/// Real time passes for as long as the server bears with a watcher that does not read.
+#[tokio::test]
+async fn a_watcher_that_reads_nothing_is_cut_off_and_resumes_from_its_cursor_without_loss() {
+    let door = Door::open().await;
+    let mut watcher = Watcher::start(&door, "", "").await;
+    happen(&door, 10).await;
+    let (mut cursor, mut seen) = (0, Vec::new());
+    while seen.len() < 20 {
+        let (next, events) = watcher.batch().await;
+        cursor = next;
+        seen.extend(events);
+    }
+    // More than the sockets between the two take, and less than the store keeps.
+    happen(&door, 7_500).await;
+    cut_off(watcher.0.into_inner()).await;
+
+    let mut watcher = Watcher::start(&door, "", &format!("last-event-id: {cursor}\r\n")).await;
+    let last = door.store.status(&call()).await.unwrap().last_event;
+    while cursor < last {
+        let (next, events) = watcher.batch().await;
+        cursor = next;
+        seen.extend(events);
+    }
+    let seen: Vec<u64> = seen.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seen, (1..=last).collect::<Vec<_>>(), "each once, in order");
+}
+
+#[tokio::test]
+async fn many_watchers_of_many_prefixes_are_each_told_their_own_and_in_batches() {
+    let door = Door::open().await;
+    let mut watchers = Vec::new();
+    for nth in 0..40 {
+        // Half of them watch one key, the others all that begin with its first digit; two watch everything.
+        let prefix = if nth < 20 { format!("k/{nth}/") } else { format!("k/{}", nth % 10) };
+        watchers
+            .push((prefix.clone(), Watcher::start(&door, &format!("?after=0&prefix={prefix}"), "").await));
+    }
+    for _ in 0..2 {
+        watchers.push((String::new(), Watcher::start(&door, "?after=0", "").await));
+    }
+    let mut keys = Vec::new();
+    for nth in 0..60 {
+        keys.push(format!("k/{}/{nth}", nth % 20));
+        door.take(&keys[nth]).await;
+    }
+    for (prefix, mut watcher) in watchers {
+        let expected: Vec<&String> = keys.iter().filter(|key| key.starts_with(&prefix)).collect();
+        let (mut told, mut messages) = (Vec::new(), 0);
+        while told.len() < expected.len() {
+            told.extend(
+                watcher
+                    .batch()
+                    .await
+                    .1
+                    .iter()
+                    .map(|event| event["key"].as_str().unwrap().to_owned()),
+            );
+            messages += 1;
+        }
+        assert_eq!(told.iter().collect::<Vec<_>>(), expected, "under {prefix:?}");
+        assert!(messages <= 60, "{messages} messages");
+    }
 }

@@ -65,9 +65,9 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
         ("fencehold_renewals_total{outcome=\"renewed\"}", 1.0),
         ("fencehold_renewals_total{outcome=\"refused\"}", 1.0),
         ("fencehold_wrong_holds_total", 1.0),
-        ("fencehold_renewal_slack_ratio_count", 1.0),
+        ("fencehold_renewal_slack_ratio_count{of=\"lease\"}", 1.0),
         // It had six of its ten seconds left.
-        ("fencehold_renewal_slack_ratio_sum", 0.6),
+        ("fencehold_renewal_slack_ratio_sum{of=\"lease\"}", 0.6),
         ("fencehold_requests_total{operation=\"force\",outcome=\"done\"}", 1.0),
         ("fencehold_requests_total{operation=\"acquire\",outcome=\"refused\"}", 1.0),
     ] {

@@ -128,3 +128,15 @@ fn files_that_do_not_fit_are_refused_with_their_names_and_without_their_content(
         assert!(why.contains(says) && !why.contains("BEGIN"), "{why}");
     }
 }
+
+#[test]
+fn a_remote_store_trusts_the_authority_that_its_url_names_and_no_other() {
+    let tls = Tls::load(&fixture("server.pem"), &fixture("server.key")).unwrap();
+    let address = serve(Arc::new(tls));
+    let open = |url: String| fencehold_store::open(&url.parse().unwrap(), Arc::new(SystemClock));
+    let store = open(format!("https://{address}?ca={}", fixture("ca.pem").display())).unwrap();
+    assert_eq!(store.capabilities().store, "https:");
+    assert!(open(format!("https://{address}")).is_err(), "the system does not trust it");
+    let missing = open(format!("https://{address}?ca=/nowhere/ca.pem")).unwrap_err().to_string();
+    assert!(missing.contains("/nowhere/ca.pem"), "{missing}");
+}

@@ -192,12 +192,29 @@ fn take(stream: TcpStream, into: &Mutex<Vec<Span>>) {
     }
 }
 
+fn options(otlp: SocketAddr) -> Options {
+    let mut options = Options::default();
+    options.traces = Some(Receiver::new(&format!("http://{otlp}"), "shop", [7; 16]).unwrap());
+    options
+}
+
 fn serve(otlp: SocketAddr, clock: &ManualClock) -> Client {
-    plain::serve(clock, move || {
-        let mut options = Options::default();
-        options.traces = Some(Receiver::new(&format!("http://{otlp}"), "shop", [7; 16]).unwrap());
-        options
-    })
+    plain::serve(clock, move || options(otlp))
+}
+
+#[test]
+fn a_server_that_ends_sends_the_last_of_its_spans_first() {
+    let (otlp, received) = receive();
+    let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
+    plain::serve_for(
+        &ManualClock::new(),
+        move || options(otlp),
+        |client| {
+            client.post("/v1/jobs/enqueue", "", &jobs);
+        },
+    );
+    let received = received.lock().unwrap();
+    assert!(received.iter().any(|span| span.name == "job enqueue"), "{received:?}");
 }
 
 #[test]

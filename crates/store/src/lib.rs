@@ -33,6 +33,7 @@ pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod postgres_url;
+mod prefixes;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod remote_url;
@@ -56,5 +57,6 @@ pub use lease::{
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
 pub use postgres_url::{PostgresTls, PostgresUrl};
+pub use prefixes::Prefixes;
 pub use remote_url::RemoteUrl;
 pub use url::{StoreUrl, open};

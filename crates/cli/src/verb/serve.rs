@@ -142,7 +142,13 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed).map_err(|error| misused(format!("no randomness can be had: {error}")))?;
         let service = settings.traces.service.as_deref().unwrap_or("fencehold");
-        options.traces = Some(Receiver::new(url, service, seed).map_err(misused)?);
+        let mut receiver = Receiver::new(url, service, seed).map_err(misused)?;
+        if let Some(file) = &settings.traces.ca {
+            let pem = std::fs::read(file);
+            let unread = |error| misused(format!("traces.ca: {} cannot be read: {error}", file.display()));
+            receiver = receiver.trusting(pem.map_err(unread)?);
+        }
+        options.traces = Some(receiver);
     }
     Ok(options)
 }

@@ -89,6 +89,22 @@ struct Entry {
     used_wall_ms: AtomicU64,
 }
 
+impl Entry {
+    /// Whether it was neither revoked nor has come to its end.
+    fn lives(&self, now_wall_ms: u64) -> Result<(), Stranger> {
+        let named = || (self.token.id, self.token.name.clone());
+        if self.token.revoked_wall_ms.is_some() {
+            let (id, name) = named();
+            return Err(Stranger::Revoked { id, name });
+        }
+        if self.token.expires_wall_ms.is_some_and(|end| end <= now_wall_ms) {
+            let (id, name) = named();
+            return Err(Stranger::Expired { id, name });
+        }
+        Ok(())
+    }
+}
+
 enum Message {
     Enter { entry: AuditEntry, reply: oneshot::Sender<Result<i64, BookError>> },
     Settle { seq: i64, outcome: Outcome },
@@ -136,23 +152,16 @@ impl Keeper {
 
     /// Who comes with this text after `Bearer`.
     pub fn admit(&self, text: Option<&str>, from: Option<IpAddr>) -> Result<Caller, Stranger> {
-        if let Some(why) = self.known.trouble.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            return Err(Stranger::Closed(why.clone()));
-        }
+        self.open()?;
         let text = text.ok_or(Stranger::NoToken)?;
         let shown = Bearer::parse(text.trim()).ok_or(Stranger::Unknown)?;
         let tokens = self.known.tokens();
         let found = tokens.get(&shown.id);
         let kept = found.map_or(SecretHash::NOBODYS, |entry| entry.token.hash);
         let (true, Some(entry)) = (kept.is(&shown.hash()), found) else { return Err(Stranger::Unknown) };
-        let (id, name) = (entry.token.id, entry.token.name.clone());
         let now_wall_ms = self.clock.now().wall_ms;
-        if entry.token.revoked_wall_ms.is_some() {
-            return Err(Stranger::Revoked { id, name });
-        }
-        if entry.token.expires_wall_ms.is_some_and(|end| end <= now_wall_ms) {
-            return Err(Stranger::Expired { id, name });
-        }
+        entry.lives(now_wall_ms)?;
+        let (id, name) = (entry.token.id, entry.token.name.clone());
         entry.used_wall_ms.fetch_max(now_wall_ms, Ordering::Relaxed);
         Ok(Caller {
             who: Who::Token { id, name },
@@ -160,6 +169,22 @@ impl Keeper {
             world: entry.token.namespace.clone(),
             scopes: entry.token.scopes,
         })
+    }
+
+    /// Whether a token that was shown before is still good.
+    pub fn still_admits(&self, id: TokenId) -> Result<(), Stranger> {
+        self.open()?;
+        let tokens = self.known.tokens();
+        let entry = tokens.get(&id).ok_or(Stranger::Unknown)?;
+        entry.lives(self.clock.now().wall_ms)
+    }
+
+    /// Whether anybody can be let in.
+    fn open(&self) -> Result<(), Stranger> {
+        match self.known.trouble.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            Some(why) => Err(Stranger::Closed(why.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Enters an act that is about to be done. It must not be done if this fails.

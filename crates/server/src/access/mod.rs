@@ -115,15 +115,25 @@ impl Inner {
         }
     }
 
+    /// Whether somebody who was let in would be let in again.
+    pub(crate) fn still_admits(&self, who: &Who) -> Result<(), Problem> {
+        let (Who::Token { id, .. }, Some(keeper)) = (who, self.access.keeper()) else { return Ok(()) };
+        keeper.still_admits(*id).map_err(|stranger| self.turn_away(&stranger))
+    }
+
+    fn turn_away(&self, stranger: &Stranger) -> Problem {
+        self.metrics.strangers.add_one();
+        let kind =
+            if matches!(stranger, Stranger::Closed(_)) { Kind::Unavailable } else { Kind::Unauthorized };
+        Problem::new(kind, stranger.to_string())
+    }
+
     /// Who asks, whatever they ask for.
     pub(crate) fn identify(&self, parts: &Parts) -> Result<Caller, Problem> {
         let from = parts.extensions.get::<Connection>().map(|connection| connection.peer.ip());
         self.access.caller(parts, from).map_err(|stranger| {
-            self.metrics.strangers.add_one();
             tracing::debug!(from = ?from, "not let in: {stranger}");
-            let kind =
-                if matches!(stranger, Stranger::Closed(_)) { Kind::Unavailable } else { Kind::Unauthorized };
-            Problem::new(kind, stranger.to_string())
+            self.turn_away(&stranger)
         })
     }
 }

@@ -4,187 +4,21 @@
 //! environment and `--set limits.connections=…` on the command line. A key that is not known is an error that names it,
 //! wherever it stands: it may have been meant as a safeguard.
 
+mod settings;
 mod span;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
+pub use settings::{KEYS, LimitSettings, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
 pub use span::Span;
-
-use crate::limit::Limits;
 
 /// How variables of the environment begin that tell a server something.
 pub const VARIABLE_PREFIX: &str = "FENCEHOLD_SERVE_";
-
-/// What a server is told.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct Settings {
-    /// Where it listens.
-    pub listen: SocketAddr,
-    /// Which store it serves; `None`: the same as without a server.
-    pub store: Option<String>,
-    /// The file with the tokens and the audit; `None`: beside the store.
-    pub access: Option<PathBuf>,
-    /// Whether anybody who can reach it may do everything, wherever it listens.
-    pub insecure: bool,
-    /// How long requests under way may take to end when it is told to stop.
-    pub grace: Span,
-    /// Encryption.
-    pub tls: TlsSettings,
-    /// Logs.
-    pub log: LogSettings,
-    /// Traces.
-    pub traces: TraceSettings,
-    /// How much of everything.
-    pub limits: LimitSettings,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
-            store: None,
-            access: None,
-            insecure: false,
-            grace: Span::from_ms(10_000),
-            tls: TlsSettings::default(),
-            log: LogSettings::default(),
-            traces: TraceSettings::default(),
-            limits: LimitSettings::default(),
-        }
-    }
-}
-
-/// Encryption: both files, or neither.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct TlsSettings {
-    /// The certificate and those above it, as PEM.
-    pub cert: Option<PathBuf>,
-    /// Its key, as PEM.
-    pub key: Option<PathBuf>,
-}
-
-/// Logs.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct LogSettings {
-    /// How lines look.
-    pub format: LogFormat,
-    /// What is logged, as in `info` or `fencehold_server=debug,info`.
-    pub level: Option<String>,
-}
-
-/// How lines of the log look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Traces.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct TraceSettings {
-    /// Where spans go, by OTLP over HTTP: `http://collector:4318`. `None`: nowhere.
-    pub otlp: Option<String>,
-    /// The name under which they go.
-    pub service: Option<String>,
-}
-
-/// How much of everything. What is 0 has no limit where that is said.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct LimitSettings {
-    /// Connections at once.
-    pub connections: usize,
-    /// How long the head of a request may take, and how long a connection may be idle.
-    pub header_time: Span,
-    /// How long the body of a request may take.
-    pub body_time: Span,
-    /// The largest body.
-    pub body_bytes: usize,
-    /// The bodies of all requests at once.
-    pub bodies_bytes: usize,
-    /// Requests of one token that wait, at once.
-    pub waiting_per_token: usize,
-    /// Requests a second of one token, renewals apart; 0: no limit.
-    pub requests_per_second: u64,
-    /// Renewals a second of one token; 0: no limit.
-    pub renewals_per_second: u64,
-}
-
-impl Default for LimitSettings {
-    fn default() -> Self {
-        let limits = Limits::default();
-        LimitSettings {
-            connections: limits.connections,
-            header_time: Span::from_ms(limits.header_ms),
-            body_time: Span::from_ms(limits.body_ms),
-            body_bytes: limits.body_bytes,
-            bodies_bytes: limits.bodies_bytes,
-            waiting_per_token: limits.waiting_per_token,
-            requests_per_second: limits.requests_per_second,
-            renewals_per_second: limits.renewals_per_second,
-        }
-    }
-}
-
-impl From<LimitSettings> for Limits {
-    fn from(told: LimitSettings) -> Limits {
-        Limits {
-            connections: told.connections,
-            header_ms: told.header_time.ms(),
-            body_ms: told.body_time.ms(),
-            body_bytes: told.body_bytes,
-            bodies_bytes: told.bodies_bytes.max(told.body_bytes),
-            waiting_per_token: told.waiting_per_token,
-            requests_per_second: told.requests_per_second,
-            renewals_per_second: told.renewals_per_second,
-            ..Limits::default()
-        }
-    }
-}
-
-/// Every key, with what it is by default, as people would write it.
-pub const KEYS: &[(&str, &str)] = &[
-    ("listen", "127.0.0.1:7117"),
-    ("store", "file: in the user's state directory"),
-    ("access", "beside the store"),
-    ("insecure", "false"),
-    ("grace", "10s"),
-    ("tls.cert", "none"),
-    ("tls.key", "none"),
-    ("log.format", "text"),
-    ("log.level", "info"),
-    ("traces.otlp", "none"),
-    ("traces.service", "fencehold"),
-    ("limits.connections", "10000"),
-    ("limits.header_time", "20s"),
-    ("limits.body_time", "30s"),
-    ("limits.body_bytes", "33554432"),
-    ("limits.bodies_bytes", "268435456"),
-    ("limits.waiting_per_token", "10000"),
-    ("limits.requests_per_second", "10000"),
-    ("limits.renewals_per_second", "10000"),
-];
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -365,6 +199,7 @@ fn read<'a>(values: impl Iterator<Item = (&'static str, &'a Value)>) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::Limits;
 
     fn file(told: &mut Told, text: &str) -> Result<(), ConfigError> {
         told.toml(text, Path::new("server.toml"))

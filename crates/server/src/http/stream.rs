@@ -1,8 +1,8 @@
-//! Watching: events as they happen, as server-sent events.
+//! A stream of server-sent events for one watcher.
 //!
-//! What happened since the last batch goes out as one message whose id is the cursor to go on from, so a watcher that was
-//! cut off loses nothing: it comes back with `Last-Event-ID`. A watcher that does not read is cut off; it would otherwise
-//! keep its connection, and what was written for it, for ever.
+//! What happened since the last message goes out as one whose id is the cursor to go on from, so a watcher that was cut off
+//! loses nothing: it comes back with `Last-Event-ID`. A watcher that does not read is cut off; it would otherwise keep its
+//! connection, and what was written for it, for ever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,13 @@ use tokio::sync::mpsc;
 
 use super::answer::{Answer, Asked, from_query, problem_response};
 use crate::Inner;
+use crate::access::{Caller, Who};
+use crate::limit::Seat;
 use crate::listen::Connection;
+use crate::watch::{Mail, TooSlow, Watcher};
 
 /// Where nothing happens for this long, something is sent all the same: a watcher that has gone is noticed.
-const SIGN_OF_LIFE_MS: u64 = 15_000;
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// A watcher that takes nothing for this long is cut off.
 const TAKES_WITHIN: Duration = Duration::from_secs(10);
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -38,17 +41,38 @@ struct Watch {
     prefix: Option<String>,
 }
 
+/// One watcher's stream.
+struct Stream {
+    asked: Asked,
+    who: Who,
+    prefix: Option<String>,
+    /// The cursor to go on from.
+    after: u64,
+    batches: mpsc::Sender<String>,
+    _seat: Seat<Who>,
+}
+
+/// Why a stream ended.
+enum End {
+    /// The watcher has gone.
+    Left,
+    /// It takes nothing.
+    Slow,
+    /// It can be told no more, and why.
+    Told(Problem),
+}
+
 pub(super) async fn watch(
     State(server): State<Arc<Inner>>,
     connection: Option<Extension<Connection>>,
     path: RawPathParams,
     request: Request<Body>,
 ) -> Response {
-    match begin(server, &path, request).await {
-        Ok((asked, after, prefix, first)) => {
-            let (batches, taken) = mpsc::channel(1);
+    let (batches, taken) = mpsc::channel(1);
+    match begin(server, &path, request, batches).await {
+        Ok((stream, first)) => {
             let connection = connection.map(|Extension(connection)| connection);
-            tokio::spawn(follow(asked, after, prefix, first, batches, connection));
+            tokio::spawn(stream.run(first, connection));
             let taken = stream::unfold(taken, async |mut taken| {
                 let batch: String = taken.recv().await?;
                 Some((Ok::<_, std::convert::Infallible>(batch), taken))
@@ -65,9 +89,10 @@ async fn begin(
     server: Arc<Inner>,
     path: &RawPathParams,
     request: Request<Body>,
-) -> Answer<(Asked, Option<u64>, Option<String>, EventPage)> {
+    batches: mpsc::Sender<String>,
+) -> Answer<(Stream, EventPage)> {
     let (parts, _) = request.into_parts();
-    let caller = server.admit(&parts, &op::Events::SPEC)?;
+    let (caller, namespace) = server.admit(&parts, &op::Events::SPEC)?;
     let Watch { after, prefix } = from_query(path, parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
@@ -77,64 +102,104 @@ async fn begin(
             Some(cursor.ok_or_else(|| -> Problem { bad().across() })?)
         }
     };
-    let asked = Asked::new(server, caller, parts)?;
-    let first = page(&asked, after, prefix.clone(), 0).await?;
-    Ok((asked, after, prefix, first))
+    let Caller { who, .. } = caller.clone();
+    let seat = server.gate.seat(&who).map_err(Across::across)?;
+    let asked = Asked::new(server, (caller, namespace), parts)?;
+    let first = page(&asked, after, prefix.clone()).await?;
+    let after = after.unwrap_or(0);
+    Ok((Stream { asked, who, prefix, after, batches, _seat: seat }, first))
 }
 
-async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>, wait_ms: u64) -> Answer<EventPage> {
-    let request = EventsRequest { after, prefix, limit: PAGE_MAX, wait_ms };
+async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>) -> Answer<EventPage> {
+    let request = EventsRequest { after, prefix, limit: PAGE_MAX, wait_ms: 0 };
     let page = asked.in_line(asked.store.events(&asked.call, request)).await?;
     Ok(page.across())
 }
 
-/// Hands one batch after the other to the connection, until the watcher goes, or takes nothing.
-async fn follow(
-    asked: Asked,
-    mut after: Option<u64>,
-    prefix: Option<String>,
-    first: EventPage,
-    batches: mpsc::Sender<String>,
-    connection: Option<Connection>,
-) {
-    let mut read = Ok(first);
-    loop {
-        let (batch, last) = match &read {
-            Ok(page) => {
-                after = Some(page.next);
-                (message(page), false)
-            }
-            Err(problem) => (failure(problem), true),
-        };
-        match tokio::time::timeout(TAKES_WITHIN, batches.send(batch)).await {
-            Ok(Ok(())) if !last => {}
-            Ok(_) => return,
-            Err(_) => {
-                tracing::info!(after, "a watcher took nothing for too long and was cut off");
+impl Stream {
+    async fn run(mut self, first: EventPage, connection: Option<Connection>) {
+        let Err(end) = self.tell(first).await;
+        match end {
+            End::Left => {}
+            End::Slow => {
+                tracing::info!(after = self.after, "a watcher took too little for too long and was cut off");
                 if let Some(connection) = connection {
                     connection.cut();
                 }
-                return;
+            }
+            End::Told(problem) => {
+                let problem = serde_json::to_string(&problem).unwrap_or_default();
+                let _ = self.send(format!("event: problem\ndata: {problem}\n\n")).await;
             }
         }
-        read = tokio::select! {
-            read = page(&asked, after, prefix.clone(), SIGN_OF_LIFE_MS) => read,
-            () = batches.closed() => return,
-        };
     }
-}
 
-/// A batch of events; one without events only moves the cursor.
-fn message(page: &EventPage) -> String {
-    if page.events.is_empty() {
-        return format!("id: {}\n\n", page.next);
+    /// First what the store has, then what the feed brings.
+    async fn tell(&mut self, first: EventPage) -> Result<std::convert::Infallible, End> {
+        let mut is_full = first.events.len() >= PAGE_MAX;
+        self.tell_page(&first).await?;
+        while is_full {
+            is_full = self.read().await?;
+        }
+        let prefix = self.prefix.clone().unwrap_or_default();
+        let (watcher, told) =
+            Watcher::begin(&self.asked.server, &self.asked.call.namespace, &prefix, self.after);
+        while self.after < told {
+            self.read().await?;
+        }
+        loop {
+            let news = tokio::select! {
+                news = tokio::time::timeout(SIGN_OF_LIFE, watcher.news()) => news,
+                () = self.batches.closed() => return Err(End::Left),
+            };
+            match news {
+                Ok(Ok(Mail::Batches(batches))) => {
+                    let (items, next) = Mail::items(&batches, self.after);
+                    self.tell_items(&items, next).await?;
+                }
+                Ok(Ok(Mail::End(problem))) => return Err(End::Told(Problem::clone(&problem))),
+                Ok(Err(TooSlow)) => return Err(End::Slow),
+                Err(_) => {
+                    let next = watcher.quiet_until().unwrap_or(self.after).max(self.after);
+                    self.tell_items("", next).await?;
+                }
+            }
+        }
     }
-    let events = serde_json::to_string(&page.events).unwrap_or_default();
-    format!("id: {}\nevent: events\ndata: {events}\n\n", page.next)
-}
 
-/// Why watching ended.
-fn failure(problem: &Problem) -> String {
-    let problem = serde_json::to_string(problem).unwrap_or_default();
-    format!("event: problem\ndata: {problem}\n\n")
+    /// Tells what the store has next. True: there may be more.
+    async fn read(&mut self) -> Result<bool, End> {
+        let page = page(&self.asked, Some(self.after), self.prefix.clone())
+            .await
+            .map_err(End::Told)?;
+        self.tell_page(&page).await?;
+        Ok(page.events.len() >= PAGE_MAX)
+    }
+
+    async fn tell_page(&mut self, page: &EventPage) -> Result<(), End> {
+        let events = serde_json::to_string(&page.events).unwrap_or_default();
+        let items = events.trim_start_matches('[').trim_end_matches(']');
+        self.tell_items(items, page.next).await
+    }
+
+    /// One message: the items of an array of events; without any it only moves the cursor.
+    async fn tell_items(&mut self, items: &str, next: u64) -> Result<(), End> {
+        // Nothing more is told to a token that was revoked, or has expired, since.
+        self.asked.server.still_admits(&self.who).map_err(End::Told)?;
+        self.after = next;
+        self.send(if items.is_empty() {
+            format!("id: {next}\n\n")
+        } else {
+            format!("id: {next}\nevent: events\ndata: [{items}]\n\n")
+        })
+        .await
+    }
+
+    async fn send(&self, message: String) -> Result<(), End> {
+        match tokio::time::timeout(TAKES_WITHIN, self.batches.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Left),
+            Err(_) => Err(End::Slow),
+        }
+    }
 }

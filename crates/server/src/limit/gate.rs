@@ -67,6 +67,13 @@ impl Gate {
         if *who == Who::Anyone { Ok(()) } else { pace.take(who, now_ms) }
     }
 
+    /// A seat for somebody who waits, or watches.
+    pub(crate) fn seat(&self, who: &Who) -> Result<Seat<Who>, StoreError> {
+        let limit = self.seats.each_max() as u64;
+        let full = || StoreError::Full { what: "waiting requests of this token".to_owned(), limit };
+        self.seats.take(who).ok_or_else(full)
+    }
+
     /// Waits for room on the way to the store.
     pub(crate) async fn enter(
         &self,
@@ -78,11 +85,7 @@ impl Gate {
         let (lane, patience) = match way {
             Way::Ordinary => (&self.ordinary, ORDINARY_PATIENCE),
             Way::Renewal => (&self.renewals, RENEWAL_PATIENCE),
-            Way::Waiting => {
-                let limit = self.seats.each_max() as u64;
-                let full = || StoreError::Full { what: "waiting requests of this token".to_owned(), limit };
-                return self.seats.take(who).map(Room::Seat).ok_or_else(full);
-            }
+            Way::Waiting => return self.seat(who).map(Room::Seat),
         };
         match tokio::time::timeout(patience, lane.enter(tenant, cost)).await {
             Ok(Ok(place)) => Ok(Room::Place(place)),

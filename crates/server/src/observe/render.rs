@@ -124,10 +124,16 @@ fn store(page: &mut Page, measures: &Measures) {
         &[(&[("sync", "yes")], &measures.synced_us), (&[("sync", "no")], &measures.unsynced_us)],
     );
     page.histograms(
+        "fencehold_fsync_seconds",
+        "How long the disk took to confirm a batch: a part of the time that it took to be kept.",
+        US,
+        &[(&[], &measures.disk_us)],
+    );
+    page.histograms(
         "fencehold_renewal_slack_ratio",
-        "How much of its ttl a lease had left when it was renewed.",
+        "How much of its ttl a lease, or a claim of a job, had left when it was renewed.",
         0.01,
-        &[(&[], &measures.slack_percent)],
+        &[(&[("of", "lease")], &measures.slack_percent), (&[("of", "claim")], &measures.claim_slack_percent)],
     );
 }
 
@@ -213,6 +219,11 @@ fn limits(page: &mut Page, server: &Inner) {
         .collect();
     page.gauges("fencehold_limit_used", "How much of a limit is used.", &used);
     page.gauges("fencehold_limit_max", "How much there is of it.", &max);
+    page.gauge(
+        "fencehold_watchers",
+        "Streams of events that are being read.",
+        server.feeds.watchers() as f64,
+    );
     page.gauge(
         "fencehold_requests_waiting",
         "Requests that wait for a lease, a job or events.",

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fencehold_server::access::Access;
@@ -16,9 +17,30 @@ pub struct Client(SocketAddr);
 
 /// Starts a server in this process. It ends with it.
 pub fn serve(clock: &ManualClock, options: impl FnOnce() -> Options + Send + 'static) -> Client {
+    start(clock, options, std::future::pending()).0
+}
+
+/// Starts a server, has it visited, and stops it in good order.
+pub fn serve_for(
+    clock: &ManualClock,
+    options: impl FnOnce() -> Options + Send + 'static,
+    visit: impl FnOnce(&Client),
+) {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (client, serving) = start(clock, options, async { drop(stopped.await) });
+    visit(&client);
+    drop(stop);
+    serving.join().unwrap();
+}
+
+fn start(
+    clock: &ManualClock,
+    options: impl FnOnce() -> Options + Send + 'static,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (Client, JoinHandle<()>) {
     let clock = clock.clone();
     let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    let serving = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -29,10 +51,10 @@ pub fn serve(clock: &ManualClock, options: impl FnOnce() -> Options + Send + 'st
             tell.send(listener.local_addr().unwrap()).unwrap();
             let store = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
             let server = Server::with_options(store, Arc::new(clock), Access::default(), options());
-            server.serve(listener, std::future::pending()).await.unwrap();
+            server.serve(listener, stop).await.unwrap();
         });
     });
-    Client(told.recv().unwrap())
+    (Client(told.recv().unwrap()), serving)
 }
 
 impl Client {

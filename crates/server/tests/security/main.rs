@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
+mod gate;
 mod limits;
 mod rights;
 mod stage;

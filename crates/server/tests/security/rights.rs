@@ -1,11 +1,13 @@
 //! Tokens and their scopes.
 
+use std::io::BufRead as _;
+
 use fencehold_api::{ALL, Method};
 use fencehold_server::access::Scope;
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, acquire, eventually, held, hold};
+use crate::stage::{Stage, acquire, eventually, held, hold, send};
 
 const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
 
@@ -47,10 +49,8 @@ fn allowed(name: &str, scope: Scope) -> bool {
             "revoke_leases" => scope == Scope::LeaseRevoke,
             "get_lease" | "list_leases" | "read_events" => scope == Scope::LeaseRead,
             "store_capabilities" | "store_status" => true,
-            "enqueue_jobs" => scope == Scope::JobEnqueue,
-            "claim_jobs" | "renew_claims" | "report_jobs" | "write_ledger" | "begin_operation" => {
-                scope == Scope::JobWork
-            }
+            "enqueue_jobs" | "begin_operation" => scope == Scope::JobEnqueue,
+            "claim_jobs" | "renew_claims" | "report_jobs" | "write_ledger" => scope == Scope::JobWork,
             "act_on_jobs" | "set_queue" | "set_schedule" | "remove_schedule" | "resolve_finding" => {
                 scope == Scope::JobAdmin
             }
@@ -62,6 +62,38 @@ fn allowed(name: &str, scope: Scope) -> bool {
 fn path(path: &str) -> String {
     let query = if path == "/v1/lease" { "?key=k" } else { "" };
     format!("{}{query}", path.replace("{job}", JOB))
+}
+
+#[test]
+fn the_document_says_which_scopes_are_needed() {
+    for spec in ALL {
+        for scope in Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin) {
+            assert_eq!(spec.scopes.contains(&scope), allowed(spec.name, scope), "{} by {scope}", spec.name);
+        }
+    }
+}
+
+/// A stream lives for long, and what it tells is decided anew each time.
+#[test]
+fn a_stream_ends_when_its_token_is_revoked() {
+    let stage = Stage::new();
+    let (reader, writer) =
+        (stage.token(Some("team"), &[Scope::LeaseRead]), stage.token(Some("team"), &[Scope::LeaseWrite]));
+    let mut stream = stage.connect();
+    send(&mut stream, &reader.headers(), "GET", "/v1/events/stream", None);
+    let mut lines = std::io::BufReader::new(stream).lines().map(Result::unwrap);
+    stage.acquire(&writer, "before", 1, 30_000);
+    assert!(lines.any(|line| line.contains("before")), "it is told while its token is good");
+
+    stage
+        .book()
+        .revoke(reader.bearer.id, "the test", "here", None, stage.clock_wall_ms())
+        .unwrap();
+    eventually("the server knows", || stage.ask(&reader, "GET", "/v1/leases", None).status == 401);
+    stage.acquire(&writer, "after", 2, 30_000);
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.contains("was revoked")), "{rest:?}");
+    assert!(!rest.iter().any(|line| line.contains("after")), "it was told too much: {rest:?}");
 }
 
 #[test]

@@ -34,17 +34,23 @@ impl Stage {
 
     pub(crate) fn with(options: Options) -> Self {
         let clock = ManualClock::new();
-        Stage::on(options, Arc::new(clock.clone()), clock)
+        let store = MemoryStore::open(Arc::new(clock.clone())).unwrap();
+        Stage::over(options, Arc::new(store), clock)
+    }
+
+    /// On a store of the test's own.
+    pub(crate) fn over(options: Options, store: Arc<dyn LeaseStore>, clock: ManualClock) -> Self {
+        Stage::on(options, store, Arc::new(clock.clone()), clock)
     }
 
     /// On the machine's own clock.
     pub(crate) fn in_real_time(options: Options) -> Self {
-        Stage::on(options, Arc::new(SystemClock), ManualClock::new())
+        let store = MemoryStore::open(Arc::new(SystemClock)).unwrap();
+        Stage::on(options, Arc::new(store), Arc::new(SystemClock), ManualClock::new())
     }
 
-    fn on(options: Options, clock: Arc<dyn Clock>, by_hand: ManualClock) -> Self {
+    fn on(options: Options, store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, by_hand: ManualClock) -> Self {
         let place = tempfile::tempdir().unwrap();
-        let store: Arc<dyn LeaseStore> = Arc::new(MemoryStore::open(Arc::clone(&clock)).unwrap());
         let keeper = Arc::new(Keeper::start(place.path().join("access.db"), Arc::clone(&clock)).unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();

@@ -1,6 +1,6 @@
 //! The last events, and those who watch for the next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
@@ -45,6 +45,11 @@ impl Events {
 
     pub(super) fn last_seq(&self) -> u64 {
         self.last_seq
+    }
+
+    /// The last one before those that nobody was told of yet.
+    fn seen_by_all(&self) -> u64 {
+        self.last_seq - self.new as u64
     }
 
     fn oldest(&self) -> u64 {
@@ -92,7 +97,7 @@ impl Engine {
                 let until_ms = now.store_ms + request.wait_ms.min(WAIT_MS_MAX);
                 let request = EventsRequest { after: Some(page.next), ..request };
                 let namespace = namespace.clone();
-                self.watchers.waiting.insert(ticket, Watcher { namespace, request, until_ms });
+                self.watchers.add(ticket, Watcher { namespace, request, until_ms });
             }
             page => self.answer(ticket, page.map(Answer::Events)),
         }
@@ -100,15 +105,21 @@ impl Engine {
 
     /// Answers those who watch, if what they wait for has happened.
     pub(super) fn answer_watchers(&mut self) {
-        if self.events.new == 0 {
+        if self.events.new == 0 || self.watchers.is_empty() {
             return;
         }
-        for (ticket, mut watcher) in std::mem::take(&mut self.watchers.waiting) {
+        let new = self.events.kept.iter().skip(self.events.kept.len() - self.events.new);
+        let concerned: BTreeSet<Ticket> = new
+            .flat_map(|event| self.watchers.of(&event.namespace, event.key.as_str()))
+            .collect();
+        // Nothing that they wait for happened before these.
+        let before = Some(self.events.seen_by_all());
+        for ticket in concerned {
+            let Some(mut watcher) = self.watchers.remove(ticket) else { continue };
+            watcher.request.after = watcher.request.after.max(before);
             match self.events.page(&watcher.namespace, &watcher.request) {
-                Ok(page) if page.events.is_empty() => {
-                    watcher.request.after = Some(page.next);
-                    self.watchers.waiting.insert(ticket, watcher);
-                }
+                // It came after what concerns it.
+                Ok(page) if page.events.is_empty() => self.watchers.add(ticket, watcher),
                 page => self.answer(ticket, page.map(Answer::Events)),
             }
         }
@@ -116,15 +127,9 @@ impl Engine {
 
     /// Answers those who have watched for long enough, with what there is: nothing.
     pub(super) fn dismiss_watchers(&mut self, now: Stamp) {
-        while let Some(ticket) = self
-            .watchers
-            .waiting
-            .iter()
-            .find(|(_, w)| w.until_ms <= now.store_ms)
-            .map(|(ticket, _)| *ticket)
-        {
-            let Some(watcher) = self.watchers.waiting.remove(&ticket) else { return };
-            let next = watcher.request.after.unwrap_or(0);
+        while let Some(ticket) = self.watchers.first_overdue(now.store_ms) {
+            let Some(watcher) = self.watchers.remove(ticket) else { return };
+            let next = self.events.seen_by_all().max(watcher.request.after.unwrap_or(0));
             self.answer(ticket, Ok(Answer::Events(EventPage { events: Vec::new(), next })));
         }
     }

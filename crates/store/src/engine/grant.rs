@@ -221,7 +221,7 @@ impl Engine {
 
     /// The caller has gone: it no longer stands in line. False: it stood in none.
     pub(crate) fn cancel(&mut self, now: Stamp, ticket: Ticket) -> bool {
-        if self.watchers.waiting.remove(&ticket).is_some() || self.cancel_job_ask(ticket) {
+        if self.watchers.remove(ticket).is_some() || self.cancel_job_ask(ticket) {
             return true;
         }
         let Some(waiter) = self.waiters.remove(ticket) else { return false };

@@ -88,6 +88,11 @@ pub(crate) trait Keep: Send {
     /// Keeps one batch, as durably as it asks.
     fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError>;
 
+    /// How long the disk took to confirm the batch that was kept last, where that is known.
+    fn disk_us(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes sure that answers which change nothing still come from the one that serves this store.
     fn confirm(&mut self) -> Result<(), KeepError>;
 

@@ -2,12 +2,13 @@
 //! lines at once and leaves them all with its first grant.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fencehold_core::{HoldHash, Namespace};
 use hashbrown::HashMap;
 
-use crate::lease::AcquireRequest;
+use crate::lease::{AcquireRequest, EventsRequest};
+use crate::prefixes::Prefixes;
 
 /// A request's number, for finding its caller again.
 pub(crate) type Ticket = u64;
@@ -88,10 +89,7 @@ impl Waiters {
 
     /// Somebody whose time is up.
     pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
-        self.by_until
-            .first()
-            .filter(|(until_ms, _)| *until_ms <= now_ms)
-            .map(|(_, ticket)| *ticket)
+        first_until(&self.by_until, now_ms)
     }
 
     /// The waiter that stands in line with this hold id already.
@@ -108,22 +106,77 @@ impl Waiters {
     }
 }
 
-/// Those that wait for something to happen.
+/// Those that wait for something to happen. An event finds those that it concerns, however many others there are.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
-    pub(super) waiting: BTreeMap<Ticket, Watcher>,
+    waiting: HashMap<Ticket, Watcher>,
+    by_until: BTreeSet<(u64, Ticket)>,
+    by_prefix: HashMap<Namespace, Prefixes<Ticket>>,
 }
 
 /// One that waits for events.
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) namespace: Namespace,
-    pub(super) request: crate::lease::EventsRequest,
+    pub(super) request: EventsRequest,
     pub(super) until_ms: u64,
 }
 
-impl Watchers {
-    pub(super) fn next_ms(&self) -> Option<u64> {
-        self.waiting.values().map(|watcher| watcher.until_ms).min()
+impl Watcher {
+    fn prefix(&self) -> &str {
+        self.request.prefix.as_deref().unwrap_or_default()
     }
+}
+
+impl Watchers {
+    pub(super) fn add(&mut self, ticket: Ticket, watcher: Watcher) {
+        self.by_until.insert((watcher.until_ms, ticket));
+        if let Some(prefixes) = self.by_prefix.get_mut(&watcher.namespace) {
+            prefixes.insert(watcher.prefix(), ticket);
+        } else {
+            let mut prefixes = Prefixes::default();
+            prefixes.insert(watcher.prefix(), ticket);
+            self.by_prefix.insert(watcher.namespace.clone(), prefixes);
+        }
+        self.waiting.insert(ticket, watcher);
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Watcher> {
+        let watcher = self.waiting.remove(&ticket)?;
+        self.by_until.remove(&(watcher.until_ms, ticket));
+        if let Some(prefixes) = self.by_prefix.get_mut(&watcher.namespace) {
+            prefixes.remove(watcher.prefix(), &ticket);
+            if prefixes.is_empty() {
+                self.by_prefix.remove(&watcher.namespace);
+            }
+        }
+        Some(watcher)
+    }
+
+    /// Those who wait for an event of this key.
+    pub(super) fn of<'a>(&'a self, namespace: &Namespace, key: &'a str) -> impl Iterator<Item = Ticket> + 'a {
+        let prefixes = self.by_prefix.get(namespace).into_iter();
+        prefixes.flat_map(move |prefixes| prefixes.of(key)).copied()
+    }
+
+    /// Somebody whose time is up.
+    pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
+        first_until(&self.by_until, now_ms)
+    }
+
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.by_until.first().map(|(until_ms, _)| *until_ms)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// The first whose time is up.
+fn first_until(by_until: &BTreeSet<(u64, Ticket)>, now_ms: u64) -> Option<Ticket> {
+    by_until
+        .first()
+        .filter(|(until_ms, _)| *until_ms <= now_ms)
+        .map(|(_, ticket)| *ticket)
 }

@@ -243,6 +243,9 @@ impl<K: Keep> Work<K> {
             let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             let measures = &self.engine.measures;
             if durable { &measures.synced_us } else { &measures.unsynced_us }.record(took_us);
+            if let Some(disk_us) = self.keep.disk_us().filter(|_| durable) {
+                measures.disk_us.record(disk_us);
+            }
         }
         kept
     }

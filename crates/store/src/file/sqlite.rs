@@ -32,6 +32,8 @@ pub(super) struct SqliteKeep {
     epoch: i64,
     /// Whether commits wait for the disk at the moment.
     syncs: bool,
+    /// How long the last commit took, of which nearly all is the disk's.
+    commit_us: Option<u64>,
     /// How many pages were written to the log since it was last copied back, roughly.
     log_pages: i64,
     /// Events up to here have been forgotten.
@@ -71,6 +73,7 @@ impl SqliteKeep {
             failure: None,
             epoch: to_sql(epoch),
             syncs: true,
+            commit_us: None,
             log_pages: 0,
             forgotten_seq: oldest_seq.saturating_sub(1),
             buffer: Vec::new(),
@@ -148,11 +151,23 @@ impl SqliteKeep {
         gate::pass(&self.place, "commit");
         written?;
         gate::fail(&self.place, "commit")?;
-        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        self.commit()?;
         let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
         Ok(Some(()))
+    }
+
+    /// Ends the transaction, on disk if it is to be, and notes how long that took.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long the disk took is for people, and decides nothing"
+    )]
+    fn commit(&mut self) -> rusqlite::Result<()> {
+        let started = std::time::Instant::now();
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        self.commit_us = u64::try_from(started.elapsed().as_micros()).ok();
+        Ok(())
     }
 
     fn write(&mut self, changes: &Changes) -> rusqlite::Result<()> {
@@ -267,6 +282,10 @@ impl Keep for SqliteKeep {
 
     fn archive(&mut self) -> &mut dyn Archive {
         self
+    }
+
+    fn disk_us(&self) -> Option<u64> {
+        self.commit_us
     }
 
     fn confirm(&mut self) -> Result<(), KeepError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fencehold_api::{Operation as _, op};
 use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
 use fencehold_core::{Owner, Token};
 use fencehold_store::job::{
@@ -14,27 +15,23 @@ use fencehold_store::job::{
 use fencehold_store::{Call, JobStore, StoreError};
 
 use super::{Act, Desk, Force, Telling, Took};
-use crate::access::Scope;
 use crate::observe::{Kind, Span, SpanKind, about, attempts, enqueuing, working};
 
-/// Whoever has to do with jobs may look at them.
-const ANY: &[Scope] = &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin];
-
-const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, &[Scope::JobEnqueue]);
-const CLAIM: Act = Act::new("job claim", Kind::Claim, &[Scope::JobWork]);
-const RENEW: Act = Act::new("job renew", Kind::Renew, &[Scope::JobWork]).renewing();
-const REPORT: Act = Act::new("job report", Kind::Report, &[Scope::JobWork]);
-const LEDGER: Act = Act::new("job ledger", Kind::Report, &[Scope::JobWork]);
-const LOOK: Act = Act::new("job look", Kind::Look, ANY);
-const CANCEL: Act = Act::new("job cancel", Kind::Force, &[Scope::JobAdmin]);
-const RETRY: Act = Act::new("job retry", Kind::Force, &[Scope::JobAdmin]);
-const DELETE: Act = Act::new("job delete", Kind::Force, &[Scope::JobAdmin]);
-const OTHER: Act = Act::new("job act", Kind::Force, &[Scope::JobAdmin]);
-const QUEUE: Act = Act::new("queue set", Kind::Force, &[Scope::JobAdmin]);
-const SCHEDULE: Act = Act::new("schedule set", Kind::Force, &[Scope::JobAdmin]);
-const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, &[Scope::JobAdmin]);
-const BEGIN: Act = Act::new("operation begin", Kind::Claim, &[Scope::JobWork]);
-const RESOLVE: Act = Act::new("effect resolve", Kind::Force, &[Scope::JobAdmin]);
+const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, op::Enqueue::SPEC);
+const CLAIM: Act = Act::new("job claim", Kind::Claim, op::Claim::SPEC);
+const RENEW: Act = Act::new("job renew", Kind::Renew, op::RenewClaims::SPEC).renewing();
+const REPORT: Act = Act::new("job report", Kind::Report, op::ReportJobs::SPEC);
+const LEDGER: Act = Act::new("job ledger", Kind::Report, op::WriteLedger::SPEC);
+const LOOK: Act = Act::new("job look", Kind::Look, op::GetJob::SPEC);
+const CANCEL: Act = Act::new("job cancel", Kind::Force, op::Act::SPEC);
+const RETRY: Act = Act::new("job retry", Kind::Force, op::Act::SPEC);
+const DELETE: Act = Act::new("job delete", Kind::Force, op::Act::SPEC);
+const OTHER: Act = Act::new("job act", Kind::Force, op::Act::SPEC);
+const QUEUE: Act = Act::new("queue set", Kind::Force, op::SetQueue::SPEC);
+const SCHEDULE: Act = Act::new("schedule set", Kind::Force, op::SetSchedule::SPEC);
+const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, op::RemoveSchedule::SPEC);
+const BEGIN: Act = Act::new("operation begin", Kind::Claim, op::Begin::SPEC);
+const RESOLVE: Act = Act::new("effect resolve", Kind::Force, op::Resolve::SPEC);
 
 impl Desk {
     /// The jobs of the house's store, or that there are none.

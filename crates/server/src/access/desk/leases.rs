@@ -1,6 +1,7 @@
 //! Leases at the desk.
 
 use async_trait::async_trait;
+use fencehold_api::{Operation as _, op};
 use fencehold_core::{Key, Owner, Refusal, Token};
 use fencehold_store::measure::Measures;
 use fencehold_store::{
@@ -10,17 +11,15 @@ use fencehold_store::{
 };
 
 use super::{Act, Desk, Force, Telling};
-use crate::access::Scope;
 use crate::observe::{Context, Kind, holding, is_wrong_hold};
 
-const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, &[Scope::LeaseWrite]);
-const RENEW: Act = Act::new("lease renew", Kind::Renew, &[Scope::LeaseWrite]).renewing();
-const RELEASE: Act = Act::new("lease release", Kind::Release, &[Scope::LeaseWrite]);
-const REVOKE: Act = Act::new("lease revoke", Kind::Force, &[Scope::LeaseRevoke]);
-const ADVANCE: Act = Act::new("store advance", Kind::Force, &[Scope::Admin]).everywhere();
-const LOOK: Act = Act::new("lease look", Kind::Look, &[Scope::LeaseRead]);
-/// How many there are, and who serves: for everybody who may do anything at all.
-const STATUS: Act = Act::new("store status", Kind::Look, &Scope::ALL);
+const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, op::Acquire::SPEC);
+const RENEW: Act = Act::new("lease renew", Kind::Renew, op::Renew::SPEC).renewing();
+const RELEASE: Act = Act::new("lease release", Kind::Release, op::Release::SPEC);
+const REVOKE: Act = Act::new("lease revoke", Kind::Force, op::Revoke::SPEC);
+const ADVANCE: Act = Act::new("store advance", Kind::Force, op::Advance::SPEC).everywhere();
+const LOOK: Act = Act::new("lease look", Kind::Look, op::GetLease::SPEC);
+const STATUS: Act = Act::new("store status", Kind::Look, op::Status::SPEC);
 
 #[async_trait]
 impl LeaseStore for Desk {

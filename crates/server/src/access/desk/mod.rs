@@ -10,7 +10,7 @@ mod leases;
 use std::fmt;
 use std::sync::Arc;
 
-use fencehold_api::Scope;
+use fencehold_api::{Scope, Spec};
 use fencehold_core::Namespace;
 use fencehold_store::{Call, StoreError};
 
@@ -47,8 +47,17 @@ struct Act {
 }
 
 impl Act {
-    const fn new(name: &'static str, kind: Kind, needs: &'static [Scope]) -> Self {
-        Act { name, kind, needs, way: Way::Ordinary, cost: 1, everywhere: false, to_the_end: true }
+    /// Needs what the document says.
+    const fn new(name: &'static str, kind: Kind, spec: Spec) -> Self {
+        Act {
+            name,
+            kind,
+            needs: spec.scopes,
+            way: Way::Ordinary,
+            cost: 1,
+            everywhere: false,
+            to_the_end: true,
+        }
     }
 
     const fn of(self, items: usize) -> Self {

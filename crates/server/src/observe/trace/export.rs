@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_store::measure::Counter;
-use http::{Request, Uri, header};
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use http::{Uri, header};
 use prost::Message as _;
-use tokio::sync::mpsc;
+use reqwest::{Certificate, Client};
+use tokio::sync::{mpsc, oneshot};
 
 use super::messages::{
     AnyValue, ExportRequest, KeyValue, Link, Resource, ResourceSpans, Scope, ScopeSpans, Status, Value,
@@ -25,6 +22,8 @@ const BATCH_MAX: usize = 512;
 const GATHER: Duration = Duration::from_millis(500);
 /// How long a receiver may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// And when the server ends and waits for the last of them.
+const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 const TRIES: u32 = 3;
 const PATH: &str = "/v1/traces";
 
@@ -33,7 +32,30 @@ const PATH: &str = "/v1/traces";
 pub struct Receiver {
     uri: Uri,
     service: String,
+    /// Who vouches for it, as PEM; `None`: whom the system trusts.
+    authority: Option<Vec<u8>>,
     pub(super) seed: [u8; 16],
+}
+
+/// What waits to be sent.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Span(Box<Span>),
+    /// Somebody wants to know when all before it are sent.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Waits until what was handed in so far is sent, or has been tried for long enough.
+pub(super) async fn flush(sender: &mpsc::Sender<Waiting>) {
+    let sent = async {
+        let (done, told) = oneshot::channel();
+        if sender.send(Waiting::Flush(done)).await.is_ok() {
+            let _ = told.await;
+        }
+    };
+    if tokio::time::timeout(FLUSH_WITHIN, sent).await.is_err() {
+        tracing::warn!("the last spans could not be sent in time");
+    }
 }
 
 impl Receiver {
@@ -42,58 +64,96 @@ impl Receiver {
     pub fn new(url: &str, service: &str, seed: [u8; 16]) -> Result<Self, String> {
         let wrong = |why: &str| format!("traces.otlp {why}; it looks like http://localhost:4318");
         let uri: Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
-        if uri.scheme_str() != Some("http") {
-            return Err(wrong(
-                "must begin with http:// (have a collector on this machine pass spans on encrypted)",
-            ));
-        }
+        let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme));
+        let scheme = scheme.ok_or_else(|| wrong("must begin with http:// or https://"))?;
         let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
         let path = if uri.path().len() > 1 { uri.path() } else { PATH };
         let uri = Uri::builder()
-            .scheme("http")
+            .scheme(scheme)
             .authority(authority.clone())
             .path_and_query(path)
             .build();
-        Ok(Receiver { uri: uri.map_err(|_| wrong("is not a URL"))?, service: service.to_owned(), seed })
+        let uri = uri.map_err(|_| wrong("is not a URL"))?;
+        Ok(Receiver { uri, service: service.to_owned(), authority: None, seed })
+    }
+
+    /// Has its certificate vouched for by this authority, given as PEM, and by nobody else.
+    pub fn trusting(self, pem: Vec<u8>) -> Self {
+        Receiver { authority: Some(pem), ..self }
+    }
+
+    fn client(&self) -> Result<Client, reqwest::Error> {
+        // Whoever chose another one before us has their way.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(ANSWER_WITHIN);
+        match &self.authority {
+            Some(pem) => client.tls_certs_only(Certificate::from_pem_bundle(pem)?).build(),
+            None => client.build(),
+        }
     }
 
     /// Sends what comes, until nobody is there to send anything.
-    pub(super) async fn run(self, mut spans: mpsc::Receiver<Span>, dropped: Arc<Counter>) {
-        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-        let mut batch = Vec::new();
-        while spans.recv_many(&mut batch, BATCH_MAX).await > 0 {
+    pub(super) async fn run(self, mut waiting: mpsc::Receiver<Waiting>, dropped: Arc<Counter>) {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(error) => {
+                tracing::error!(%error, "no spans can be sent to {}", self.uri);
+                return;
+            }
+        };
+        let mut taken = Vec::new();
+        while waiting.recv_many(&mut taken, BATCH_MAX).await > 0 {
+            let is_asked_for = |taken: &[Waiting]| taken.iter().any(|one| matches!(one, Waiting::Flush(_)));
             let more = async {
-                while batch.len() < BATCH_MAX && spans.recv_many(&mut batch, BATCH_MAX).await > 0 {}
+                while taken.len() < BATCH_MAX
+                    && !is_asked_for(&taken)
+                    && waiting.recv_many(&mut taken, BATCH_MAX).await > 0
+                {}
             };
             let _ = tokio::time::timeout(GATHER, more).await;
-            let count = batch.len() as u64;
-            let body = Bytes::from(self.request(batch.drain(..)).encode_to_vec());
-            let mut sent = Err(String::new());
-            for _ in 0..TRIES {
-                sent = self.send(&client, body.clone()).await;
-                if sent.is_ok() {
-                    break;
+            let (mut spans, mut asked) = (Vec::new(), Vec::new());
+            for one in taken.drain(..) {
+                match one {
+                    Waiting::Span(span) => spans.push(*span),
+                    Waiting::Flush(done) => asked.push(done),
                 }
             }
-            if let Err(why) = sent {
-                dropped.add(count);
-                tracing::warn!(spans = count, "spans could not be sent to {}: {why}", self.uri);
+            self.deliver(&client, spans, &dropped).await;
+            for done in asked {
+                let _ = done.send(());
             }
         }
     }
 
-    async fn send<C>(&self, client: &Client<C, Full<Bytes>>, body: Bytes) -> Result<(), String>
-    where
-        C: hyper_util::client::legacy::connect::Connect + Clone + Send + Sync + 'static,
-    {
-        let request = Request::post(self.uri.clone())
+    /// Sends a batch, a few times if need be.
+    async fn deliver(&self, client: &Client, spans: Vec<Span>, dropped: &Counter) {
+        if spans.is_empty() {
+            return;
+        }
+        let count = spans.len() as u64;
+        let body = self.request(spans.into_iter()).encode_to_vec();
+        let mut sent = Err(String::new());
+        for _ in 0..TRIES {
+            sent = self.send(client, body.clone()).await;
+            if sent.is_ok() {
+                return;
+            }
+        }
+        if let Err(why) = sent {
+            dropped.add(count);
+            tracing::warn!(spans = count, "spans could not be sent to {}: {why}", self.uri);
+        }
+    }
+
+    async fn send(&self, client: &Client, body: Vec<u8>) -> Result<(), String> {
+        let request = client
+            .post(self.uri.to_string())
             .header(header::CONTENT_TYPE, "application/x-protobuf")
-            .body(Full::new(body))
-            .map_err(|error| error.to_string())?;
-        let answer = tokio::time::timeout(ANSWER_WITHIN, client.request(request)).await;
-        let answer = answer
-            .map_err(|_| "no answer in time".to_owned())?
-            .map_err(|error| error.to_string())?;
+            .body(body);
+        let answer = request.send().await.map_err(|error| error.to_string())?;
         if answer.status().is_success() { Ok(()) } else { Err(format!("the answer was {}", answer.status())) }
     }
 
@@ -149,7 +209,8 @@ mod tests {
     fn a_receiver_is_named_by_a_url() {
         assert_eq!(Receiver::new("http://c:4318", "x", [0; 16]).unwrap().uri, "http://c:4318/v1/traces");
         assert_eq!(Receiver::new("http://c:4318/otlp", "x", [0; 16]).unwrap().uri, "http://c:4318/otlp");
-        for bad in ["", "c:4318", "https://c:4318", "grpc://c"] {
+        assert_eq!(Receiver::new("https://c:4318", "x", [0; 16]).unwrap().uri, "https://c:4318/v1/traces");
+        for bad in ["", "c:4318", "grpc://c"] {
             let wrong = Receiver::new(bad, "x", [0; 16]).unwrap_err();
             assert!(wrong.contains("http://localhost:4318"), "{wrong}");
         }

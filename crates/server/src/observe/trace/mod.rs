@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use context::Context;
 pub use export::Receiver;
+use export::Waiting;
 pub(crate) use story::{about, attempts, enqueuing, holding, working};
 
 /// What a span is, in OTLP's numbers.
@@ -67,7 +68,7 @@ impl From<String> for Attribute {
 /// Where spans are handed in. Without a receiver they are not even made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracer {
-    sender: Option<mpsc::Sender<Span>>,
+    sender: Option<mpsc::Sender<Waiting>>,
     dropped: Arc<Counter>,
     /// Makes this server's ids its own.
     seed: [u8; 16],
@@ -98,9 +99,16 @@ impl Tracer {
     /// Hands a span in. If too many wait already, it is dropped.
     pub(crate) fn record(&self, span: Span) {
         if let Some(sender) = self.sender.as_ref().filter(|_| span.at.sampled)
-            && sender.try_send(span).is_err()
+            && sender.try_send(Waiting::Span(Box::new(span))).is_err()
         {
             self.dropped.add_one();
+        }
+    }
+
+    /// Waits until what was handed in is sent, or has been tried for long enough.
+    pub(crate) async fn flush(&self) {
+        if let Some(sender) = &self.sender {
+            export::flush(sender).await;
         }
     }
 

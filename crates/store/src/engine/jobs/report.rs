@@ -34,8 +34,13 @@ impl Engine {
         archive: &mut dyn Archive,
     ) -> Result<JobRenewal, Refusal> {
         let at = self.find_job(space, attempt.job, archive)?;
+        let deadline_ms = self.jobs.table.at(at).map_or(0, |slot| slot.deadline_ms);
         match self.apply_to_job(now, at, &Command::Renew(by(attempt)), archive)? {
-            Outcome::Renewed(renewal) => Ok(renewal),
+            Outcome::Renewed(renewal) => {
+                let left_ms = deadline_ms.saturating_sub(now.store_ms);
+                self.measures.claim_renewed(left_ms, renewal.remaining_ms);
+                Ok(renewal)
+            }
             _ => Err(Refusal::Unknown),
         }
     }

@@ -7,6 +7,7 @@ mod late_grant;
 mod namespaces;
 mod sweep;
 mod unnoticed;
+mod watchers;
 mod writer;
 
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Stamp, Token};

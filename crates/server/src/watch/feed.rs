@@ -1,0 +1,157 @@
+//! A feed: the events of one namespace, read once and handed to all whom they concern.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_api::Problem;
+use fencehold_core::Namespace;
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_store::wire::Across;
+use fencehold_store::{Call, EventPage, EventsRequest, Prefixes};
+use tokio::task::AbortHandle;
+
+use super::mailbox::{Batch, Mailbox};
+use crate::Inner;
+
+/// How long one reading waits for something to happen.
+const WAIT_MS: u64 = 15_000;
+/// How long the store is borne with.
+const PATIENCE_MS: u64 = 5_000;
+/// After so many were told something, the feed rests so long for each: what happens meanwhile comes in one batch. So
+/// telling takes a fraction of a processor, however many there are to tell.
+const REST_FOR_EACH: Duration = Duration::from_micros(50);
+const REST_MAX: Duration = Duration::from_millis(100);
+
+/// The events of one namespace.
+#[derive(Debug)]
+pub(super) struct Feed {
+    /// Up to where everything was handed out.
+    told: u64,
+    number: u64,
+    prefixes: Prefixes<Box<str>>,
+    groups: HashMap<Box<str>, BTreeMap<u64, Arc<Mailbox>>>,
+    reading: AbortHandle,
+}
+
+impl Feed {
+    /// Starts to read after this cursor.
+    pub(super) fn start(server: Arc<Inner>, namespace: Namespace, cursor: u64) -> Feed {
+        let number = server.feeds.fresh();
+        let reading = tokio::spawn(read(server, namespace, number, cursor)).abort_handle();
+        Feed { told: cursor, number, prefixes: Prefixes::default(), groups: HashMap::new(), reading }
+    }
+
+    pub(super) fn told(&self) -> u64 {
+        self.told
+    }
+
+    pub(super) fn watchers(&self) -> usize {
+        self.groups.values().map(BTreeMap::len).sum()
+    }
+
+    pub(super) fn join(&mut self, prefix: &str, number: u64, mailbox: Arc<Mailbox>) {
+        if let Some(group) = self.groups.get_mut(prefix) {
+            group.insert(number, mailbox);
+        } else {
+            self.groups.insert(prefix.into(), BTreeMap::from([(number, mailbox)]));
+            self.prefixes.insert(prefix, prefix.into());
+        }
+    }
+
+    /// True: nobody is left.
+    pub(super) fn leave(&mut self, prefix: &str, number: u64) -> bool {
+        if let Some(group) = self.groups.get_mut(prefix) {
+            group.remove(&number);
+            if group.is_empty() {
+                self.groups.remove(prefix);
+                self.prefixes.remove(prefix, &prefix.into());
+            }
+        }
+        self.groups.is_empty()
+    }
+
+    /// Hands out what was read. Returns how many were told something.
+    fn hand_out(&mut self, page: EventPage) -> usize {
+        let page: fencehold_api::EventPage = page.across();
+        self.told = page.next;
+        let mut found: BTreeMap<&str, Batch> = BTreeMap::new();
+        for event in &page.events {
+            let mut words: Option<Arc<str>> = None;
+            for prefix in self.prefixes.of(event.key.as_str()) {
+                let words = words.get_or_insert_with(|| {
+                    // An event is made of what can be written: see the API's own tests.
+                    serde_json::to_string(event).unwrap_or_default().into()
+                });
+                let batch = found.entry(prefix).or_insert_with(|| Batch {
+                    events: Vec::new(),
+                    next: page.next,
+                    bytes: 0,
+                });
+                batch.bytes += words.len() + 1;
+                batch.events.push((event.seq, Arc::clone(words)));
+            }
+        }
+        let mut told = 0;
+        for (prefix, batch) in found {
+            let batch = Arc::new(batch);
+            for mailbox in self.groups.get(prefix).into_iter().flat_map(BTreeMap::values) {
+                mailbox.put(&batch);
+                told += 1;
+            }
+        }
+        told
+    }
+
+    fn end(&self, problem: Problem) {
+        let problem = Arc::new(problem);
+        for mailbox in self.groups.values().flat_map(BTreeMap::values) {
+            mailbox.end(&problem);
+        }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+/// Reads for as long as anybody watches, or until the store has no answer.
+async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: u64) {
+    let call = Call::new(namespace.clone()).with_patience_ms(PATIENCE_MS);
+    let problem = loop {
+        let request = EventsRequest { after: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
+        let page = match server.stopping.unless(server.store.events(&call, request)).await {
+            Ok(Ok(page)) => page,
+            Ok(Err(error)) => break error.across(),
+            Err(stopping) => break stopping,
+        };
+        after = page.next;
+        let is_full = page.events.len() >= PAGE_MAX;
+        let told = match server.feeds.all().get_mut(&namespace) {
+            Some(feed) if feed.number == number => feed.hand_out(page),
+            // Everybody has left; whoever came since has a feed of their own.
+            _ => return,
+        };
+        if !is_full && told > 0 {
+            let told = u32::try_from(told).unwrap_or(u32::MAX);
+            rest(REST_FOR_EACH.saturating_mul(told).min(REST_MAX)).await;
+        }
+    };
+    // Whoever comes from now on begins a feed of their own.
+    let mut feeds = server.feeds.all();
+    if feeds.get(&namespace).is_some_and(|feed| feed.number == number)
+        && let Some(feed) = feeds.remove(&namespace)
+    {
+        feed.end(problem);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is ordered by it: what happens meanwhile comes later, together"
+)]
+async fn rest(length: Duration) {
+    tokio::time::sleep(length).await;
+}

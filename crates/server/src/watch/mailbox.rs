@@ -1,0 +1,152 @@
+//! A watcher's mailbox: what it was not told yet, and no more of that than is fair.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fencehold_api::Problem;
+use tokio::sync::Notify;
+
+/// How much may wait for one watcher.
+const BYTES_MAX: usize = 8 << 20;
+
+/// What one reading found for one prefix.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Each with its number, as JSON.
+    pub(super) events: Vec<(u64, Arc<str>)>,
+    /// The cursor to go on from.
+    pub(super) next: u64,
+    pub(super) bytes: usize,
+}
+
+/// What a watcher finds.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// What happened, oldest first.
+    Batches(Vec<Arc<Batch>>),
+    /// Why nothing more comes.
+    End(Arc<Problem>),
+}
+
+impl Mail {
+    /// The events after this cursor as the items of a JSON array, and the cursor to go on from.
+    pub(crate) fn items(batches: &[Arc<Batch>], after: u64) -> (String, u64) {
+        let mut items = String::with_capacity(batches.iter().map(|batch| batch.bytes).sum());
+        for (seq, event) in batches.iter().flat_map(|batch| &batch.events) {
+            if *seq > after {
+                if !items.is_empty() {
+                    items.push(',');
+                }
+                items.push_str(event);
+            }
+        }
+        (items, batches.last().map_or(after, |batch| batch.next.max(after)))
+    }
+}
+
+/// More waited for a watcher than is fair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooSlow;
+
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    inside: Mutex<Inside>,
+    rung: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    batches: VecDeque<Arc<Batch>>,
+    bytes: usize,
+    full: bool,
+    end: Option<Arc<Problem>>,
+}
+
+impl Mailbox {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, batch: &Arc<Batch>) {
+        let mut inside = self.inside();
+        if inside.full {
+            return;
+        }
+        inside.bytes += batch.bytes;
+        inside.batches.push_back(Arc::clone(batch));
+        if inside.bytes > BYTES_MAX {
+            inside.full = true;
+            inside.batches.clear();
+        }
+        drop(inside);
+        self.rung.notify_one();
+    }
+
+    pub(super) fn end(&self, problem: &Arc<Problem>) {
+        self.inside().end = Some(Arc::clone(problem));
+        self.rung.notify_one();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let inside = self.inside();
+        inside.batches.is_empty() && !inside.full && inside.end.is_none()
+    }
+
+    /// Waits until there is something, and takes all of it. Cancel safe.
+    pub(super) async fn take(&self) -> Result<Mail, TooSlow> {
+        loop {
+            if let Some(found) = self.find() {
+                return found;
+            }
+            self.rung.notified().await;
+        }
+    }
+
+    fn find(&self) -> Option<Result<Mail, TooSlow>> {
+        let mut inside = self.inside();
+        if inside.full {
+            return Some(Err(TooSlow));
+        }
+        if !inside.batches.is_empty() {
+            inside.bytes = 0;
+            return Some(Ok(Mail::Batches(std::mem::take(&mut inside.batches).into())));
+        }
+        inside.end.take().map(|problem| Ok(Mail::End(problem)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_api::Kind;
+
+    use super::*;
+
+    fn batch(seqs: std::ops::RangeInclusive<u64>, bytes: usize) -> Arc<Batch> {
+        let next = *seqs.end();
+        Arc::new(Batch { events: seqs.map(|seq| (seq, seq.to_string().into())).collect(), next, bytes })
+    }
+
+    #[tokio::test]
+    async fn all_that_waits_is_taken_at_once_and_what_is_known_already_is_left_out() {
+        let mailbox = Mailbox::default();
+        mailbox.put(&batch(1..=3, 3));
+        mailbox.put(&batch(4..=5, 2));
+        mailbox.end(&Arc::new(Problem::new(Kind::Unavailable, "gone")));
+        let Ok(Mail::Batches(batches)) = mailbox.take().await else { panic!("what happened comes first") };
+        assert_eq!(Mail::items(&batches, 2), ("3,4,5".to_owned(), 5));
+        assert_eq!(Mail::items(&batches, 9), (String::new(), 9));
+        assert!(matches!(mailbox.take().await, Ok(Mail::End(_))));
+    }
+
+    #[tokio::test]
+    async fn a_mailbox_that_nobody_empties_is_given_up_and_keeps_nothing() {
+        let mailbox = Mailbox::default();
+        let large = batch(1..=1, BYTES_MAX / 2);
+        for _ in 0..3 {
+            mailbox.put(&large);
+        }
+        assert_eq!(mailbox.take().await.err(), Some(TooSlow));
+        mailbox.put(&large);
+        assert_eq!(Arc::strong_count(&large), 1);
+    }
+}

@@ -1,0 +1,97 @@
+//! Watching: what happens in a namespace is read once from the store, for all who watch it.
+//!
+//! Nouns: a *feed* reads the events of one namespace while anybody watches there; a *watcher* has a prefix and a mailbox; a
+//! *batch* is what one reading found for one prefix, shared by all who watch that. Every event is put into words once.
+//! An event finds the prefixes that its key has, so those who watch something else cost it nothing.
+//!
+//! Deliberately absent: history. Whoever comes with an old cursor reads it from the store, up to where the feed is.
+
+mod feed;
+mod mailbox;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fencehold_core::Namespace;
+
+use crate::Inner;
+use feed::Feed;
+use mailbox::Mailbox;
+pub(crate) use mailbox::{Mail, TooSlow};
+
+/// Every feed of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Feeds {
+    by_namespace: Mutex<HashMap<Namespace, Feed>>,
+    /// Feeds and watchers have numbers that never come back: one that has ended is not taken for its successor.
+    numbers: AtomicU64,
+}
+
+/// One that watches, until it is dropped.
+pub(crate) struct Watcher {
+    server: Arc<Inner>,
+    namespace: Namespace,
+    prefix: Box<str>,
+    number: u64,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Feeds {
+    fn all(&self) -> MutexGuard<'_, HashMap<Namespace, Feed>> {
+        self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fresh(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many watch.
+    pub(crate) fn watchers(&self) -> usize {
+        self.all().values().map(Feed::watchers).sum()
+    }
+}
+
+impl Watcher {
+    /// Begins to watch. The second is how far the feed has come: what happened up to there, and after the watcher's own
+    /// cursor, it must read from the store; all that happens later comes into its mailbox.
+    pub(crate) fn begin(
+        server: &Arc<Inner>,
+        namespace: &Namespace,
+        prefix: &str,
+        cursor: u64,
+    ) -> (Watcher, u64) {
+        let (mailbox, number) = (Arc::new(Mailbox::default()), server.feeds.fresh());
+        let mut feeds = server.feeds.all();
+        let feed = feeds
+            .entry(namespace.clone())
+            .or_insert_with(|| Feed::start(Arc::clone(server), namespace.clone(), cursor));
+        feed.join(prefix, number, Arc::clone(&mailbox));
+        let told = feed.told();
+        drop(feeds);
+        let server = Arc::clone(server);
+        (Watcher { server, namespace: namespace.clone(), prefix: prefix.into(), number, mailbox }, told)
+    }
+
+    /// Waits for news.
+    pub(crate) async fn news(&self) -> Result<Mail, TooSlow> {
+        self.mailbox.take().await
+    }
+
+    /// Up to where there was nothing for this watcher, if nothing waits for it now.
+    pub(crate) fn quiet_until(&self) -> Option<u64> {
+        // Whoever hands something out holds this lock.
+        let feeds = self.server.feeds.all();
+        feeds.get(&self.namespace).filter(|_| self.mailbox.is_empty()).map(Feed::told)
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut feeds = self.server.feeds.all();
+        let Some(feed) = feeds.get_mut(&self.namespace) else { return };
+        if feed.leave(&self.prefix, self.number) {
+            feeds.remove(&self.namespace);
+        }
+    }
+}

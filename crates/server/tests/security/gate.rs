@@ -1,0 +1,72 @@
+//! A store that one tenant's renewals go into only when they are let: so that the lanes are full when a test says so.
+
+use async_trait::async_trait;
+use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
+use fencehold_store::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, LeasePage,
+    LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease, StoreError,
+    StoreStatus,
+};
+use tokio::sync::Semaphore;
+
+/// The store, and how many of the tenant's renewals may go in.
+#[derive(Debug)]
+pub(crate) struct Gated {
+    pub(crate) store: MemoryStore,
+    pub(crate) tenant: Namespace,
+    pub(crate) let_in: Semaphore,
+}
+
+#[async_trait]
+impl LeaseStore for Gated {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+        if call.namespace == self.tenant {
+            self.let_in.acquire().await.unwrap().forget();
+        }
+        self.store.renew(call, holds).await
+    }
+
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        self.store.acquire(call, request).await
+    }
+
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        self.store.release(call, holds).await
+    }
+
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+        self.store.revoke(call, request).await
+    }
+
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+        self.store.get(call, key).await
+    }
+
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+        self.store.list(call, request).await
+    }
+
+    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+        self.store.events(call, request).await
+    }
+
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+        self.store.advance(call, by, lift).await
+    }
+
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+        self.store.status(call).await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}

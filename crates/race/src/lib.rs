@@ -7,13 +7,17 @@
 //!
 //! Deliberately absent: sleeping. What is late is held at the gate, and what runs out is run out by the store's clock.
 
+mod actor;
 mod gate;
+mod job;
 #[cfg(feature = "model")]
 pub mod model;
 mod naive;
+mod names;
 mod ours;
 mod picture;
 mod protocol;
+mod real;
 mod record;
 mod report;
 mod scenario;

@@ -60,7 +60,11 @@ impl Report {
 /// Runs a race once in a fresh world. `seed` keeps its hold ids apart from those of every other run.
 pub fn play(race: &Race, world: &World, side: Side, seed: [u8; 8]) -> Report {
     let stage = Stage::new(world, side, seed);
-    let verdict = match (race.script)(&stage) {
+    let played = (race.script)(&stage);
+    if world.shared {
+        stage.removes_its_job();
+    }
+    let verdict = match played {
         Ok(()) => Verdict::Held,
         Err(Stop::Broken(what)) => Verdict::Broken(what),
         Err(Stop::NotApplicable(why)) => Verdict::NotApplicable(why),

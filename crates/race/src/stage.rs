@@ -1,28 +1,35 @@
-//! What a script stands on: actors with names, calls that can be held on their way, time that moves when it is told to.
+//! What a script stands on: a store or its naive twin, actors with names, and time that moves when it is told to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_core::{HoldId, Key, Namespace};
 use fencehold_store::Call;
 use fencehold_store::clock::ManualClock;
 use fencehold_store::conformance::{Arena, Power};
 
-use crate::gate::{Fate, Gate, Held};
+use crate::actor::Actor;
+use crate::gate::Gate;
+use crate::job::JobProtocol;
+use crate::job::naive::NaiveJobs;
+use crate::job::ours::OurJobs;
+use crate::job::till::Till;
 use crate::naive::Naive;
+use crate::names::Names;
 use crate::ours::Ours;
-use crate::protocol::{Act, Lease, Protocol, Told, Wish};
-use crate::record::record;
+use crate::protocol::{Lease, Protocol};
 use crate::shelf::Shelf;
 use crate::trace::{Trace, fields};
 use crate::world::{Side, World};
 
-/// How long an answer that must come may take, in real time. Only a broken store ever waits this long.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
 const LOOKS_MAX: usize = 200_000;
+/// How often it is looked for where time passes by itself, and how long every look waits for that: a minute in all.
+const REAL_LOOKS_MAX: usize = 2_400;
+const REAL_LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How many effects of a job a race can have undone.
+const UNDONE_MAX: usize = 4;
 
 /// Why a script did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +49,12 @@ pub(crate) struct Stage {
     pub(crate) trace: Arc<Trace>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) shelf: Arc<Shelf>,
+    pub(crate) till: Till,
     pub(crate) key: Key,
+    pub(crate) jobs: Arc<dyn JobProtocol>,
     cast: Cast,
+    /// Whether the store's time passes by itself and cannot be moved.
+    real_time: bool,
     /// Makes the hold ids of one run different from those of any other.
     seed: [u8; 8],
     holds: AtomicU64,
@@ -61,23 +72,40 @@ impl Stage {
         let gate: Arc<Gate> = Arc::default();
         let shelf: Arc<Shelf> = Arc::default();
         let arena = Arc::clone(&world.arena);
-        let cast = match side {
-            Side::Ours => Cast::Ours(Arc::new(Ours {
-                arena: Arc::clone(&arena),
-                call: Call::new(Namespace::default()),
-                gate: Arc::clone(&gate),
-                trace: Arc::clone(&trace),
-                shelf: Arc::clone(&shelf),
-            })),
-            Side::Naive => Cast::Naive(Arc::new(Naive::new(
-                ManualClock::new(),
-                Arc::clone(&gate),
-                Arc::clone(&trace),
-                Arc::clone(&shelf),
-            ))),
+        let names = Names::of(world, seed);
+        let holds = AtomicU64::new(0);
+        let (cast, jobs): (_, Arc<dyn JobProtocol>) = match side {
+            Side::Ours => {
+                let call = Call::new(Namespace::default());
+                let ours = Ours {
+                    arena: Arc::clone(&arena),
+                    call: call.clone(),
+                    gate: Arc::clone(&gate),
+                    trace: Arc::clone(&trace),
+                    shelf: Arc::clone(&shelf),
+                };
+                let jobs = OurJobs {
+                    arena: Arc::clone(&arena),
+                    call,
+                    gate: Arc::clone(&gate),
+                    trace: Arc::clone(&trace),
+                    job: names.job,
+                    queue: names.queue,
+                    undo_queue: names.undo_queue,
+                    undo_holds: (0..UNDONE_MAX).map(|_| fresh_hold(seed, &holds)).collect(),
+                };
+                (Cast::Ours(Arc::new(ours)), Arc::new(jobs))
+            }
+            Side::Naive => {
+                let clock = ManualClock::new();
+                let jobs = NaiveJobs::new(clock.clone(), Arc::clone(&gate), Arc::clone(&trace));
+                let naive = Naive::new(clock, Arc::clone(&gate), Arc::clone(&trace), Arc::clone(&shelf));
+                (Cast::Naive(Arc::new(naive)), Arc::new(jobs))
+            }
         };
-        let key = Key::new("job/7").expect("a short text without control characters");
-        Stage { arena, trace, gate, shelf, key, cast, seed, holds: AtomicU64::new(0) }
+        let real_time = world.real_time && side == Side::Ours;
+        let (key, till) = (names.key, Till::default());
+        Stage { arena, trace, gate, shelf, till, key, jobs, cast, real_time, seed, holds }
     }
 
     pub(crate) fn actor(&self, name: &'static str) -> Actor<'_> {
@@ -96,7 +124,7 @@ impl Stage {
         }
     }
 
-    fn protocol(&self) -> Arc<dyn Protocol> {
+    pub(crate) fn protocol(&self) -> Arc<dyn Protocol> {
         match &self.cast {
             Cast::Ours(ours) => ours.clone(),
             Cast::Naive(naive) => naive.clone(),
@@ -122,12 +150,17 @@ impl Stage {
     /// Lets store time pass.
     pub(crate) fn passes(&self, ms: u64) -> Played {
         self.needs(Power::MovesTime, "its time cannot be moved")?;
+        self.moves_time(ms);
+        self.trace.note("clock", format!("{} pass", seconds(ms)));
+        Ok(())
+    }
+
+    /// Moves store time. Only with [`Power::MovesTime`].
+    pub(crate) fn moves_time(&self, ms: u64) {
         match &self.cast {
             Cast::Ours(_) => self.arena.pass(ms),
             Cast::Naive(naive) => naive.clock.pass(ms),
         }
-        self.trace.note("clock", format!("{} pass", seconds(ms)));
-        Ok(())
     }
 
     /// Makes the live lease on the key run out, however this store does that.
@@ -172,164 +205,37 @@ impl Stage {
         Err(Stop::Broken(format!("broken: {promise}")))
     }
 
-    fn fresh_hold(&self) -> HoldId {
-        let nth = self.holds.fetch_add(1, Ordering::Relaxed);
-        let mut bits = [0; 16];
-        bits[..8].copy_from_slice(&self.seed);
-        bits[8..].copy_from_slice(&nth.to_le_bytes());
-        HoldId::from_random(bits)
-    }
-}
-
-/// One who acts.
-#[derive(Clone, Copy)]
-pub(crate) struct Actor<'a> {
-    stage: &'a Stage,
-    pub(crate) name: &'static str,
-    owner: &'static str,
-}
-
-impl Actor<'_> {
-    /// The same actor under another owner's name.
-    pub(crate) fn named(self, owner: &'static str) -> Self {
-        Actor { owner, ..self }
+    pub(crate) fn fresh_hold(&self) -> HoldId {
+        fresh_hold(self.seed, &self.holds)
     }
 
-    /// The terms of an ordinary try: a fresh hold id, the arena's ttl, no waiting.
-    pub(crate) fn wish(&self) -> Wish {
-        Wish {
-            key: self.stage.key.clone(),
-            hold: self.stage.fresh_hold(),
-            owner: Owner::new(self.owner).expect("a short name"),
-            hold_age_ms: 0,
-            ttl_ms: self.stage.ttl_ms(),
-            wait_ms: 0,
-        }
+    /// How often a state that must come is looked for.
+    pub(crate) fn looks_max(&self) -> usize {
+        if self.real_time { REAL_LOOKS_MAX } else { LOOKS_MAX }
     }
 
-    pub(crate) fn asks(&self, wish: Wish) -> Told {
-        self.does(Act::Acquire(wish))
-    }
-
-    /// Takes the key, which must be free.
-    pub(crate) fn acquires(&self) -> Result<Lease, Stop> {
-        match self.asks(self.wish()) {
-            Told::Granted(lease) => Ok(lease),
-            told => {
-                Err(Stop::Broken(format!("broken: a free key is granted, but {} got {told:?}", self.name)))
-            }
-        }
-    }
-
-    pub(crate) fn renews(&self, lease: &Lease) -> Told {
-        self.does(Act::Renew(lease.clone()))
-    }
-
-    pub(crate) fn releases(&self, lease: &Lease) -> Told {
-        self.does(Act::Release(lease.clone()))
-    }
-
-    pub(crate) fn revokes(&self) -> Told {
-        self.does(Act::Revoke(self.stage.key.clone()))
-    }
-
-    pub(crate) fn completes(&self, lease: &Lease, result: &str) -> Told {
-        self.does(Act::Complete(lease.clone(), result.to_owned()))
-    }
-
-    /// Shows the new token to what the lease protects, before anything is written. The naive twin has no fence.
-    pub(crate) fn raises_the_fence(&self, lease: &Lease) {
-        if self.stage.ours().is_ok() {
-            self.stage.shelf.raise(lease.token);
-            self.stage.trace.note(self.name, format!("raises the fence to {}", lease.token));
-        }
-    }
-
-    pub(crate) fn does(&self, act: Act) -> Told {
-        let (stage, protocol) = (self.stage, self.stage.protocol());
-        let told = stage.drive(async { act.perform(&*protocol, self.name).await });
-        record(&stage.trace, &stage.key, self.name, &act, &told);
-        told
-    }
-
-    /// The next message of this call meets a fate on its way.
-    pub(crate) fn next_meets(&self, message: &'static str, fate: Fate) {
-        self.stage.gate.decide(self.name, message, fate);
-    }
-
-    /// Begins a call, and returns when its message that changes something is on its way.
-    pub(crate) fn begins(&self, act: Act) -> Result<UnderWay, Stop> {
-        let held = self.stage.gate.hold(self.name, act.message());
-        let under_way = self.starts(act, Some(held));
-        if under_way.held.as_ref().is_some_and(Held::is_there) {
-            return Ok(under_way);
-        }
-        Err(Stop::Broken(format!("broken: a call is answered, but {} never got to the gate", self.name)))
-    }
-
-    /// Stands in line, and returns when it can be seen there.
-    pub(crate) fn waits(&self, wish: Wish) -> Result<UnderWay, Stop> {
-        let protocol = self.stage.protocol();
-        let in_line = || self.stage.drive(async { protocol.in_line(&self.stage.key).await });
-        let before = in_line();
-        self.stage
-            .trace
-            .note(self.name, format!("waits for up to {}", seconds(wish.wait_ms)));
-        let under_way = self.starts(Act::Acquire(wish), None);
-        for _ in 0..LOOKS_MAX {
-            if in_line() > before {
-                return Ok(under_way);
-            }
+    /// Lets others do what is looked for.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "where the store's time passes by itself, somebody has to wait for it; the order is made by what is seen"
+    )]
+    pub(crate) fn lets_others(&self) {
+        if self.real_time {
+            std::thread::sleep(REAL_LOOK_EVERY);
+        } else {
             std::thread::yield_now();
         }
-        Err(Stop::Broken("broken: whoever waits stands in line".to_owned()))
-    }
-
-    fn starts(&self, act: Act, held: Option<Held>) -> UnderWay {
-        let (sender, answer) = mpsc::channel();
-        let (protocol, arena, who) = (self.stage.protocol(), Arc::clone(&self.stage.arena), self.name);
-        let (trace, key) = (Arc::clone(&self.stage.trace), self.stage.key.clone());
-        std::thread::spawn(move || {
-            arena.drive(Box::pin(async move {
-                let told = act.perform(&*protocol, who).await;
-                record(&trace, &key, who, &act, &told);
-                let _ = sender.send(told);
-            }));
-        });
-        UnderWay { held, answer }
-    }
-
-    /// Has come to the end of its work.
-    pub(crate) fn exits(&self, reason: &str) {
-        let fields = fields!(owner: self.owner, reason: reason);
-        self.stage
-            .trace
-            .event(self.name, format!("exits: {reason}"), "worker_exit", fields);
     }
 }
 
-/// A call on its way.
-pub(crate) struct UnderWay {
-    held: Option<Held>,
-    answer: Receiver<Told>,
+fn fresh_hold(seed: [u8; 8], holds: &AtomicU64) -> HoldId {
+    let nth = holds.fetch_add(1, Ordering::Relaxed);
+    let mut bits = [0; 16];
+    bits[..8].copy_from_slice(&seed);
+    bits[8..].copy_from_slice(&nth.to_le_bytes());
+    HoldId::from_random(bits)
 }
 
-impl UnderWay {
-    /// Lets the message through, and gives what its sender is told.
-    pub(crate) fn goes_on(mut self) -> Result<Told, Stop> {
-        if let Some(held) = self.held.take() {
-            held.open();
-        }
-        self.told()
-    }
-
-    /// What its sender is told, which must come.
-    pub(crate) fn told(self) -> Result<Told, Stop> {
-        let answer = self.answer.recv_timeout(ANSWER_WITHIN);
-        answer.map_err(|_| Stop::Broken("broken: every call is answered in time".to_owned()))
-    }
-}
-
-fn seconds(ms: u64) -> String {
+pub(crate) fn seconds(ms: u64) -> String {
     if ms.is_multiple_of(1000) { format!("{} s", ms / 1000) } else { format!("{ms} ms") }
 }

@@ -7,6 +7,8 @@ use fencehold_core::BadInput;
 use fencehold_store::conformance::{Arena, ClockArena};
 use fencehold_store::{MemoryStore, StoreError, StoreUrl};
 
+use crate::real::RealArena;
+
 /// Whose algorithm runs under the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -19,6 +21,10 @@ pub enum Side {
 /// A fresh store, and power over its time.
 pub struct World {
     pub(crate) arena: Arc<dyn Arena>,
+    /// Whether its time passes by itself and cannot be moved.
+    pub(crate) real_time: bool,
+    /// Whether others use the store: what a race makes there has names of its own, and is removed.
+    pub(crate) shared: bool,
     /// What this store lies in; gone with it, and so after it.
     #[cfg(feature = "file")]
     _room: Option<tempfile::TempDir>,
@@ -56,20 +62,31 @@ impl From<StoreError> for WorldError {
 
 impl World {
     /// A fresh world in the store that a URL names. What is kept there already is not touched: on `file:DIR` it is a
-    /// directory of its own inside DIR, removed afterwards.
+    /// directory of its own inside DIR, removed afterwards; elsewhere it is a key and a job whose names nothing else has.
+    ///
+    /// The time of `memory:` and `file:` is moved by hand. Elsewhere it passes by itself: what runs out is waited for.
     pub fn open(url: &StoreUrl) -> Result<World, WorldError> {
         match url {
-            StoreUrl::Memory => {
-                let arena = Arc::new(ClockArena::new(MemoryStore::open));
-                Ok(World {
-                    arena,
-                    #[cfg(feature = "file")]
-                    _room: None,
-                })
-            }
+            StoreUrl::Memory => Ok(World::in_arena(Arc::new(ClockArena::new(MemoryStore::open)))),
             #[cfg(feature = "file")]
             StoreUrl::File(directory) => World::in_directory(directory),
-            other => Err(WorldError::NoRaces(format!("races cannot be arranged on {other} yet"))),
+            #[cfg(not(feature = "file"))]
+            StoreUrl::File(_) => Err(WorldError::NoRaces("this build lacks the feature `file`".to_owned())),
+            other => {
+                let arena = Arc::new(RealArena::open(other)?);
+                Ok(World { real_time: true, shared: true, ..World::in_arena(arena) })
+            }
+        }
+    }
+
+    /// A world in an arena: a fresh store, and power over its time.
+    pub fn in_arena(arena: Arc<dyn Arena>) -> World {
+        World {
+            arena,
+            real_time: false,
+            shared: false,
+            #[cfg(feature = "file")]
+            _room: None,
         }
     }
 
@@ -90,7 +107,7 @@ impl World {
         let arena = ClockArena::new(move |clock| FileStore::open(&place, clock))
             .and_other(move |clock| FileStore::open(&beside, clock))
             .that_restarts();
-        Ok(World { arena: Arc::new(arena), _room: Some(room) })
+        Ok(World { _room: Some(room), ..World::in_arena(Arc::new(arena)) })
     }
 }
 

@@ -1,0 +1,171 @@
+//! Races about jobs.
+//!
+//! Nouns: every race has one job. A [`Worker`](worker::Worker) claims it, and [`Work`] is the claim as that worker knows
+//! it. What workers, operators and sweeps say is a [`JobAct`], and what they are told a [`JobTold`]; ours and the naive
+//! twin both speak [`JobProtocol`], so that one script runs either. The [`Till`](till::Till) is what effects reach.
+//!
+//! Deliberately absent: queues, priorities and schedules. Nothing about them is a race between holders.
+
+pub(crate) mod naive;
+pub(crate) mod ours;
+mod record;
+pub(crate) mod till;
+pub(crate) mod worker;
+
+use async_trait::async_trait;
+use fencehold_core::job::{Ended, State, Terms};
+use fencehold_core::ledger::OnDoubt;
+use fencehold_core::{HoldId, Owner};
+
+/// The terms of a claim.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimWish {
+    pub(crate) hold: HoldId,
+    pub(crate) owner: Owner,
+    pub(crate) ttl_ms: u64,
+}
+
+/// A claim as its worker knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) hold: HoldId,
+    pub(crate) owner: Owner,
+    pub(crate) token: u64,
+}
+
+/// One call about the job, as data.
+#[derive(Clone, Debug)]
+pub(crate) enum JobAct {
+    Claim(ClaimWish),
+    Renew(Work),
+    Complete(Work, &'static str),
+    Fail(Work),
+    HandBack(Work),
+    /// An effect is about to happen.
+    Announce(Work, &'static str, OnDoubt),
+    /// An effect has happened; a job of the kind `undo-NAME` undoes it.
+    Record(Work, &'static str),
+    Cancel {
+        /// Without waiting for the holder.
+        now: bool,
+    },
+    Sweep,
+}
+
+impl JobAct {
+    /// The name of the call, and of its message that changes something.
+    pub(crate) fn message(&self) -> &'static str {
+        match self {
+            JobAct::Claim(_) => "claim",
+            JobAct::Renew(_) => "renew",
+            JobAct::Complete(..) => "complete",
+            JobAct::Fail(_) => "fail",
+            JobAct::HandBack(_) => "hand back",
+            JobAct::Announce(..) => "announce",
+            JobAct::Record(..) => "record",
+            JobAct::Cancel { .. } => "cancel",
+            JobAct::Sweep => "sweep",
+        }
+    }
+
+    /// The token that the call shows; 0: none.
+    pub(crate) fn token(&self) -> u64 {
+        match self {
+            JobAct::Renew(work)
+            | JobAct::Complete(work, _)
+            | JobAct::Fail(work)
+            | JobAct::HandBack(work)
+            | JobAct::Announce(work, ..)
+            | JobAct::Record(work, _) => work.token,
+            JobAct::Claim(_) | JobAct::Cancel { .. } | JobAct::Sweep => 0,
+        }
+    }
+}
+
+/// What somebody is told about the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JobTold {
+    Claimed {
+        token: u64,
+        owner: String,
+    },
+    /// There is no job that is ready.
+    Nothing,
+    Renewed {
+        cancel_requested: bool,
+    },
+    /// How the job stands after this word, or after force.
+    Stands {
+        state: State,
+        late: bool,
+    },
+    /// The effect may happen.
+    Go,
+    /// The effect is recorded.
+    Recorded,
+    /// An earlier attempt announced the effect, and nobody knows what came of it.
+    InDoubt,
+    /// The job went on under a newer token.
+    Stale {
+        current: u64,
+    },
+    /// The attempt is over.
+    Over {
+        how: Ended,
+    },
+    /// The job has come to its end, and that stands.
+    Finished {
+        state: State,
+    },
+    /// No answer came.
+    Unheard,
+    /// A sweep has done what it does.
+    Swept,
+    /// Something else; a script that meets it has gone wrong.
+    Other(String),
+}
+
+impl JobTold {
+    pub(crate) fn is_claimed(&self) -> bool {
+        matches!(self, JobTold::Claimed { .. })
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, JobTold::Stale { .. })
+    }
+
+    pub(crate) fn leaves_it(&self, as_state: State) -> bool {
+        matches!(self, JobTold::Stands { state, .. } if *state == as_state)
+    }
+}
+
+/// The job as anybody can see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) state: State,
+    /// Who works on it.
+    pub(crate) worker: Option<String>,
+    /// How long that claim lasts unless it is renewed.
+    pub(crate) remaining_ms: u64,
+    pub(crate) result: Option<String>,
+    /// How often it was completed.
+    pub(crate) completions: usize,
+    /// The effects that are undone, or about to be.
+    pub(crate) undone: Vec<String>,
+}
+
+/// What can be done to the job. Every call is one or more messages through the gate; the one that changes something is
+/// named like the call.
+#[async_trait]
+pub(crate) trait JobProtocol: Send + Sync {
+    /// Puts the job into its queue.
+    async fn put(&self, terms: Terms) -> Result<(), String>;
+    async fn perform(&self, who: &str, act: &JobAct) -> JobTold;
+    /// The idempotency key under which an effect reaches the till. `None`: there is none.
+    fn idempotency_key(&self, effect: &str) -> Option<String>;
+    /// Undoes the next effect that is to be undone, and says which.
+    async fn undo_next(&self, who: &str) -> Option<String>;
+    async fn look(&self) -> Result<Seen, String>;
+    /// Forgets the job, whoever works on it.
+    async fn remove(&self);
+}

@@ -1,0 +1,177 @@
+//! The naive queue: a row with a state and the name of a worker. It reads, thinks, and then writes back what it read; it
+//! knows workers by their names, counts no crashes, and undoes things as soon as it is told to.
+//!
+//! It is wrong on purpose, in the well-known ways, and nobody but a race uses it.
+
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use fencehold_core::job::{State, Terms};
+use fencehold_store::clock::{Clock, ManualClock};
+
+use super::{JobAct, JobProtocol, JobTold, Seen};
+use crate::gate::Gate;
+use crate::trace::Trace;
+
+#[derive(Clone)]
+struct Row {
+    state: State,
+    worker: Option<String>,
+    deadline_ms: u64,
+    ttl_ms: u64,
+    /// How many claims there were. Shown as tokens, and checked by nobody.
+    claims: u64,
+    result: Option<String>,
+    completions: usize,
+    effects: Vec<String>,
+    undone: Vec<String>,
+}
+
+/// Workers that use the naive queue.
+pub(crate) struct NaiveJobs {
+    clock: ManualClock,
+    gate: Arc<Gate>,
+    trace: Arc<Trace>,
+    row: Mutex<Row>,
+}
+
+impl NaiveJobs {
+    pub(crate) fn new(clock: ManualClock, gate: Arc<Gate>, trace: Arc<Trace>) -> Self {
+        let row = Row {
+            state: State::Queued,
+            worker: None,
+            deadline_ms: 0,
+            ttl_ms: 0,
+            claims: 0,
+            result: None,
+            completions: 0,
+            effects: Vec::new(),
+            undone: Vec::new(),
+        };
+        NaiveJobs { clock, gate, trace, row: Mutex::new(row) }
+    }
+
+    fn row(&self) -> MutexGuard<'_, Row> {
+        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now().store_ms
+    }
+
+    /// What the caller makes of the row that it read. `Err`: it needs no message to know the answer.
+    fn decide(&self, act: &JobAct, read: &Row) -> Result<(), JobTold> {
+        let mine = |owner: &str| read.worker.as_deref() == Some(owner);
+        match act {
+            JobAct::Claim(wish) if mine(wish.owner.as_str()) && read.state == State::Running => {
+                Err(JobTold::Claimed { token: read.claims, owner: wish.owner.to_string() })
+            }
+            JobAct::Claim(_) => {
+                let dead = read.state == State::Running && read.deadline_ms <= self.now_ms();
+                if dead || read.state == State::Queued { Ok(()) } else { Err(JobTold::Nothing) }
+            }
+            JobAct::Renew(work)
+            | JobAct::Complete(work, _)
+            | JobAct::Fail(work)
+            | JobAct::HandBack(work)
+            | JobAct::Announce(work, ..)
+            | JobAct::Record(work, _) => {
+                if mine(work.owner.as_str()) {
+                    Ok(())
+                } else {
+                    Err(JobTold::Stale { current: read.claims })
+                }
+            }
+            JobAct::Cancel { .. } | JobAct::Sweep => Ok(()),
+        }
+    }
+
+    /// Writes, whatever stands there by now.
+    fn write(&self, act: &JobAct, read: &Row) -> JobTold {
+        let now_ms = self.now_ms();
+        let mut row = self.row();
+        let stands = |state| JobTold::Stands { state, late: false };
+        match act {
+            JobAct::Claim(wish) => {
+                row.claims += 1;
+                row.state = State::Running;
+                row.worker = Some(wish.owner.to_string());
+                (row.deadline_ms, row.ttl_ms) = (now_ms + wish.ttl_ms, wish.ttl_ms);
+                JobTold::Claimed { token: row.claims, owner: wish.owner.to_string() }
+            }
+            JobAct::Renew(_) => {
+                *row = Row { deadline_ms: now_ms + read.ttl_ms, ..read.clone() };
+                JobTold::Renewed { cancel_requested: read.state == State::Cancelled }
+            }
+            JobAct::Complete(_, result) => {
+                (row.state, row.result) = (State::Completed, Some((*result).to_owned()));
+                row.completions += 1;
+                stands(State::Completed)
+            }
+            JobAct::Fail(_) | JobAct::HandBack(_) => {
+                (row.state, row.worker) = (State::Queued, None);
+                stands(State::Queued)
+            }
+            JobAct::Announce(..) => JobTold::Go,
+            JobAct::Record(_, effect) => {
+                row.effects.push((*effect).to_owned());
+                JobTold::Recorded
+            }
+            JobAct::Cancel { .. } => {
+                row.state = State::Cancelled;
+                row.undone = row.effects.iter().rev().cloned().collect();
+                stands(State::Cancelled)
+            }
+            JobAct::Sweep => {
+                if read.state == State::Running && read.deadline_ms <= now_ms {
+                    (row.state, row.worker) = (State::Queued, None);
+                }
+                JobTold::Swept
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl JobProtocol for NaiveJobs {
+    async fn put(&self, _: Terms) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn perform(&self, who: &str, act: &JobAct) -> JobTold {
+        let read = self.row().clone();
+        if let Err(told) = self.decide(act, &read) {
+            return told;
+        }
+        let carried = self
+            .gate
+            .carry(&self.trace, who, act.message(), || ready(self.write(act, &read)));
+        carried.await.unwrap_or(JobTold::Unheard)
+    }
+
+    fn idempotency_key(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    async fn undo_next(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    async fn look(&self) -> Result<Seen, String> {
+        let row = self.row().clone();
+        let live = row.state == State::Running && self.now_ms() < row.deadline_ms;
+        let dead = row.state == State::Running && !live;
+        Ok(Seen {
+            // A row whose time is up is there for the taking.
+            state: if dead { State::Queued } else { row.state },
+            worker: row.worker.filter(|_| live),
+            remaining_ms: row.deadline_ms.saturating_sub(self.now_ms()),
+            result: row.result,
+            completions: row.completions,
+            undone: row.undone,
+        })
+    }
+
+    async fn remove(&self) {}
+}

@@ -1,0 +1,227 @@
+//! Fencehold's own jobs: every call is one message, because check and write are one step.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, Refusal, Reported, Terms};
+use fencehold_core::ledger::{EffectState, UndoWith, idempotency_key};
+use fencehold_core::{HoldId, Owner, Token};
+use fencehold_store::conformance::Arena;
+use fencehold_store::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobDetail, JobStore, LedgerAct, LedgerAnswer,
+    LedgerEntry, NewJob, Report, Word,
+};
+use fencehold_store::{Call, LeaseStore, StoreError};
+
+use super::{JobAct, JobProtocol, JobTold, Seen, Work};
+use crate::gate::Gate;
+use crate::trace::Trace;
+
+/// Workers that use a real store.
+pub(crate) struct OurJobs {
+    pub(crate) arena: Arc<dyn Arena>,
+    pub(crate) call: Call,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) job: JobId,
+    /// Where the job stands, and where the jobs stand that undo its effects.
+    pub(crate) queue: Queue,
+    pub(crate) undo_queue: Queue,
+    /// The hold id of whoever undoes; a claim that is over may use it again.
+    pub(crate) undo_holds: Vec<HoldId>,
+}
+
+impl OurJobs {
+    /// `A` has one handle, everybody else the other, as two processes have.
+    fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
+        if who == "A" { self.arena.store() } else { self.arena.other() }
+    }
+
+    fn attempt(&self, work: &Work) -> AttemptRef {
+        AttemptRef { job: self.job, hold: work.hold, token: Token::new(work.token) }
+    }
+
+    async fn deliver(&self, who: &str, act: &JobAct) -> JobTold {
+        let store = self.store(who);
+        let Some(jobs) = store.jobs() else { return JobTold::Other("the store keeps no jobs".to_owned()) };
+        let told = match act {
+            JobAct::Claim(wish) => {
+                let request = claim(&self.queue, wish.hold, wish.owner.clone(), wish.ttl_ms);
+                jobs.claim(&self.call, request).await.map(|claimed| match claimed.jobs.first() {
+                    None => JobTold::Nothing,
+                    Some(job) => JobTold::Claimed { token: job.token.get(), owner: wish.owner.to_string() },
+                })
+            }
+            JobAct::Renew(work) => self.renew(jobs, work).await,
+            JobAct::Complete(work, result) => {
+                let result = Some(serde_json::json!(result).to_string().into());
+                self.report(jobs, work, Word::Complete { result }).await
+            }
+            JobAct::Fail(work) => {
+                let error = "no answer came".to_owned();
+                self.report(jobs, work, Word::Fail { error, retry_in_ms: None, for_good: false })
+                    .await
+            }
+            JobAct::HandBack(work) => self.report(jobs, work, Word::HandBack).await,
+            JobAct::Announce(work, name, policy) => {
+                let act = LedgerAct::Begin { effect: effect(name), policy: *policy };
+                self.enter(jobs, work, act).await
+            }
+            JobAct::Record(work, name) => {
+                let undo = UndoWith {
+                    kind: kind(&format!("undo-{name}")),
+                    queue: Some(self.undo_queue.clone()),
+                    payload: "{}".into(),
+                };
+                let act = LedgerAct::Record { effect: effect(name), value: "1".into(), undo: Some(undo) };
+                self.enter(jobs, work, act).await
+            }
+            JobAct::Cancel { now } => self.cancel(jobs, who, *now).await,
+            // The store sweeps by itself when its time moves; whoever asks it something has waited for that.
+            JobAct::Sweep => jobs.job(&self.call, self.job).await.map(|_| JobTold::Swept),
+        };
+        told.unwrap_or_else(failed)
+    }
+
+    async fn renew(&self, jobs: &dyn JobStore, work: &Work) -> Result<JobTold, StoreError> {
+        let renewed = jobs.renew_claims(&self.call, vec![self.attempt(work)]).await?;
+        let told = |renewal: fencehold_core::job::JobRenewal| JobTold::Renewed {
+            cancel_requested: renewal.cancel_requested,
+        };
+        Ok(first(renewed.answers, told))
+    }
+
+    async fn report(&self, jobs: &dyn JobStore, by: &Work, word: Word) -> Result<JobTold, StoreError> {
+        let report = Report { attempt: self.attempt(by), word };
+        let answers = jobs.report(&self.call, vec![report]).await?;
+        Ok(first(answers, |Reported { state, late, .. }| JobTold::Stands { state, late }))
+    }
+
+    async fn enter(&self, jobs: &dyn JobStore, work: &Work, act: LedgerAct) -> Result<JobTold, StoreError> {
+        let entry = LedgerEntry { attempt: self.attempt(work), act };
+        let answers = jobs.ledger(&self.call, vec![entry]).await?;
+        Ok(first(answers, |answer| match answer {
+            LedgerAnswer::Go => JobTold::Go,
+            LedgerAnswer::Recorded(_) => JobTold::Recorded,
+            LedgerAnswer::InDoubt => JobTold::InDoubt,
+            other => JobTold::Other(format!("{other:?}")),
+        }))
+    }
+
+    async fn cancel(&self, jobs: &dyn JobStore, who: &str, now: bool) -> Result<JobTold, StoreError> {
+        let by = Owner::new(who).map_err(StoreError::from)?;
+        let action = Action::Cancel { reason: None, now };
+        let request = ActRequest { on: ActOn::Jobs(vec![self.job]), action, by, dry_run: false };
+        let outcomes = jobs.act(&self.call, request).await?.items;
+        Ok(first(outcomes.into_iter().map(|item| item.outcome).collect(), |state| JobTold::Stands {
+            state,
+            late: false,
+        }))
+    }
+}
+
+#[async_trait]
+impl JobProtocol for OurJobs {
+    async fn put(&self, terms: Terms) -> Result<(), String> {
+        let store = self.arena.store();
+        let jobs = store.jobs().ok_or("it keeps no jobs")?;
+        let job = NewJob { terms, ..NewJob::new(self.job, self.queue.clone(), kind("work"), "{}") };
+        let answers = jobs.enqueue(&self.call, vec![job]).await.map_err(|error| error.to_string())?;
+        match answers.into_iter().next() {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(refusal)) => Err(refusal.to_string()),
+            None => Err("no answer for one job".to_owned()),
+        }
+    }
+
+    async fn perform(&self, who: &str, act: &JobAct) -> JobTold {
+        let carried = self.gate.carry(&self.trace, who, act.message(), || self.deliver(who, act));
+        carried.await.unwrap_or(JobTold::Unheard)
+    }
+
+    fn idempotency_key(&self, name: &str) -> Option<String> {
+        Some(idempotency_key(self.job, &effect(name)))
+    }
+
+    async fn undo_next(&self, who: &str) -> Option<String> {
+        let store = self.store(who);
+        let jobs = store.jobs()?;
+        let owner = Owner::new(who).ok()?;
+        let undone = self.look().await.ok()?.undone.len();
+        let hold = *self.undo_holds.get(undone)?;
+        let request = claim(&self.undo_queue, hold, owner, self.arena.ttl_ms());
+        let job = jobs.claim(&self.call, request).await.ok()?.jobs.pop()?;
+        let attempt = AttemptRef { job: job.id, hold, token: job.token };
+        let done = Report { attempt, word: Word::Complete { result: None } };
+        jobs.report(&self.call, vec![done]).await.ok()?.pop()?.ok()?;
+        Some(job.undo_of?.effect.to_string())
+    }
+
+    async fn look(&self) -> Result<Seen, String> {
+        let store = self.arena.other();
+        let jobs = store.jobs().ok_or("it keeps no jobs")?;
+        let found = jobs.job(&self.call, self.job).await.map_err(|error| error.to_string())?;
+        let JobDetail { job, result, attempts, effects, .. } = found.ok_or("the job is gone")?;
+        let completed = |how: Ended| matches!(how, Ended::Completed | Ended::CompletedLate);
+        let text = |json: Box<str>| serde_json::from_str(&json).unwrap_or_else(|_| json.to_string());
+        Ok(Seen {
+            state: job.state,
+            remaining_ms: job.runner.as_ref().map_or(0, |runner| runner.remaining_ms),
+            worker: job.runner.map(|runner| runner.owner.to_string()),
+            result: result.map(text),
+            completions: attempts.iter().filter(|attempt| completed(attempt.how)).count(),
+            undone: effects
+                .into_iter()
+                .filter(|effect| matches!(effect.state, EffectState::Undone))
+                .map(|effect| effect.name.to_string())
+                .collect(),
+        })
+    }
+
+    async fn remove(&self) {
+        let store = self.arena.store();
+        let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) else { return };
+        let action = Action::Delete { force: true };
+        let request = ActRequest { on: ActOn::Jobs(vec![self.job]), action, by, dry_run: false };
+        // A race that never had a job has nothing to remove.
+        let _ = jobs.act(&self.call, request).await;
+    }
+}
+
+/// One job, without waiting.
+fn claim(queue: &Queue, hold: HoldId, owner: Owner, ttl_ms: u64) -> ClaimRequest {
+    let queues = vec![(queue.clone(), 1)];
+    ClaimRequest { queues, limit: 1, hold, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 }
+}
+
+fn kind(name: &str) -> Kind {
+    Kind::new(name).expect("a short name without control characters")
+}
+
+fn effect(name: &str) -> EffectName {
+    EffectName::new(name).expect("a short name without control characters")
+}
+
+fn failed(error: StoreError) -> JobTold {
+    match error {
+        StoreError::Unknown { .. } => JobTold::Unheard,
+        other => JobTold::Other(other.to_string()),
+    }
+}
+
+fn refused(refusal: Refusal) -> JobTold {
+    match refusal {
+        Refusal::Stale { current, .. } => JobTold::Stale { current: current.get() },
+        Refusal::Over { how, .. } => JobTold::Over { how },
+        Refusal::Finished { state } => JobTold::Finished { state },
+        other => JobTold::Other(other.to_string()),
+    }
+}
+
+fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> JobTold) -> JobTold {
+    match answers.into_iter().next() {
+        Some(Ok(answer)) => told(answer),
+        Some(Err(refusal)) => refused(refusal),
+        None => JobTold::Other("no answer for one item".to_owned()),
+    }
+}

@@ -1,0 +1,67 @@
+//! What somebody was told about the job, as it goes into the trace.
+
+use fencehold_core::Key;
+
+use super::{JobAct, JobTold};
+use crate::trace::{Trace, fields};
+
+/// Writes down what somebody was told.
+pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobAct, told: &JobTold) {
+    let (key, call, shown) = (key.as_str(), act.message(), act.token());
+    let blocked = |current: u64, reason: String| {
+        let says = format!("{call} under token {shown} refused: {reason}");
+        let fields =
+            fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: reason);
+        trace.event(who, says, "stale_write_blocked", fields);
+    };
+    match told {
+        JobTold::Claimed { token, owner } => {
+            let fields = fields!(key: key, token: token, owner: owner);
+            trace.event(who, format!("has it: token {token}"), "lease_acquired", fields);
+            trace.event(who, "sets to work", "execution_started", fields!(key: key, token: token));
+        }
+        JobTold::Nothing => {
+            trace.event(who, "finds nothing to do", "claim_empty", fields!(asked_by: who));
+        }
+        JobTold::Renewed { cancel_requested } => {
+            let says = if *cancel_requested { "renewed, and told to stop" } else { "renewed" };
+            let fields = fields!(key: key, token: shown, cancel_requested: cancel_requested);
+            trace.event(who, format!("{says}: token {shown}"), "lease_renewed", fields);
+        }
+        JobTold::Stands { state, late } => {
+            let late_word = if *late { ", late" } else { "" };
+            let fields = fields!(key: key, call: call, token: shown, state: state.to_string(), late: late);
+            trace.event(who, format!("{call}: the job is {state}{late_word}"), "job_stands", fields);
+        }
+        JobTold::Go | JobTold::Recorded | JobTold::InDoubt => {
+            let (effect, event, says) = match (act, told) {
+                (JobAct::Announce(_, effect, _), JobTold::Go) => {
+                    (*effect, "effect_announced", "is announced")
+                }
+                (JobAct::Record(_, effect), _) => (*effect, "effect_recorded", "is recorded"),
+                (JobAct::Announce(_, effect, _), JobTold::Recorded) => {
+                    (*effect, "effect_found", "was recorded before")
+                }
+                (JobAct::Announce(_, effect, _), _) => {
+                    (*effect, "effect_in_doubt", "is in doubt: a person must look")
+                }
+                _ => ("", "effect", "is told"),
+            };
+            let fields = fields!(key: key, token: shown, effect: effect);
+            trace.event(who, format!("{effect} {says}"), event, fields);
+        }
+        JobTold::Stale { current } => blocked(*current, "superseded".to_owned()),
+        JobTold::Over { how } => blocked(shown, how.to_string()),
+        JobTold::Finished { state } => {
+            let fields = fields!(key: key, call: call, token: shown, state: state.to_string());
+            trace.event(who, format!("{call} refused: the job is {state}"), "refused", fields);
+        }
+        JobTold::Unheard => {
+            trace.event(who, "hears nothing", "answer_lost", fields!(key: key, call: call));
+        }
+        JobTold::Swept => trace.note(who, "has swept"),
+        JobTold::Other(what) => {
+            trace.event(who, format!("{call}: {what}"), "refused", fields!(key: key, call: call, why: what));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What a race calls the things that it makes. In a store that somebody uses, nothing of theirs has such a name.
+
+use fencehold_core::Key;
+use fencehold_core::job::{JobId, Queue};
+
+use crate::world::World;
+
+/// When the jobs of races were made, by their ids: an ordinary moment.
+const JOB_ID_MS: u64 = 1_763_000_000_000;
+
+pub(crate) struct Names {
+    pub(crate) key: Key,
+    pub(crate) job: JobId,
+    pub(crate) queue: Queue,
+    pub(crate) undo_queue: Queue,
+}
+
+impl Names {
+    pub(crate) fn of(world: &World, seed: [u8; 8]) -> Names {
+        let prefix =
+            if world.shared { format!("race-{:016x}-", u64::from_be_bytes(seed)) } else { String::new() };
+        let mut bits = [0; 10];
+        bits[..8].copy_from_slice(&seed);
+        let plain = "a short text without control characters";
+        Names {
+            key: Key::new(format!("{prefix}job/7")).expect(plain),
+            job: JobId::from_random(JOB_ID_MS, bits),
+            queue: Queue::new(format!("{prefix}work")).expect(plain),
+            undo_queue: Queue::new(format!("{prefix}undo")).expect(plain),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A store that somebody uses, with a clock that nobody here can move: what runs out is waited for, and seen.
+//!
+//! Deliberately absent: every power of an arena. Races that need one are not applicable, and say which.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_core::Key;
+use fencehold_store::clock::SystemClock;
+use fencehold_store::conformance::{Arena, Power, block_on};
+use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl, open};
+
+/// Long enough that nothing runs out between two steps of a script, and short enough to wait for.
+const TTL_MS: u64 = 5_000;
+/// How often a lease that runs out is looked for, and for how long: four times what it may last. A store that lets it
+/// live longer breaks the promise in the next step of the script.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+const LOOKS_MAX: u64 = 4 * TTL_MS / 25;
+
+pub(crate) struct RealArena {
+    handles: [Arc<dyn LeaseStore>; 2],
+}
+
+impl RealArena {
+    /// Two handles, as two processes have.
+    pub(crate) fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        let handle = || open(url, Arc::new(SystemClock));
+        Ok(RealArena { handles: [handle()?, handle()?] })
+    }
+
+    /// Whether nobody holds the key as far as this handle can tell.
+    fn is_free(handle: &Arc<dyn LeaseStore>, call: &Call, key: &Key) -> bool {
+        let view = block_on(handle.get(call, key.clone()));
+        view.is_ok_and(|view| view.is_none_or(|view| view.holder.is_none()))
+    }
+}
+
+impl Arena for RealArena {
+    fn store(&self) -> Arc<dyn LeaseStore> {
+        Arc::clone(&self.handles[0])
+    }
+
+    fn other(&self) -> Arc<dyn LeaseStore> {
+        Arc::clone(&self.handles[1])
+    }
+
+    fn powers(&self) -> Vec<Power> {
+        Vec::new()
+    }
+
+    fn ttl_ms(&self) -> u64 {
+        TTL_MS
+    }
+
+    fn pass(&self, ms: u64) {
+        unreachable!("nobody asks an arena without power over time to move it by {ms} ms");
+    }
+
+    /// Where expiry is judged by observation, every handle has to see it for itself.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the store's time passes by itself, so somebody has to wait for it; the order is made by what is seen"
+    )]
+    fn run_out(&self, call: &Call, key: &Key) {
+        for _ in 0..LOOKS_MAX {
+            let free = self.handles.each_ref().map(|handle| Self::is_free(handle, call, key));
+            if free == [true, true] {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for RealArena {
+    fn drop(&mut self) {
+        for handle in &self.handles {
+            block_on(handle.close());
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! R06-job, complete after takeover, a job: A stalls with its completion on the way; its claim expires; B claims the
+//! job and completes it; A's completion arrives.
+
+use fencehold_core::job::State;
+
+use super::Race;
+use crate::job::JobAct;
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R06-job",
+    name: "complete after takeover, a job",
+    promise: "P5 Check and write are one act",
+    schedule: "A stalls with its completion on the way; its claim expires; B claims the job and completes it; A's \
+               completion arrives",
+    must_hold: "A's is refused as stale, B's stands",
+    naive: Some("A's result overwrites B's"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    stage.has_a_job()?;
+    let (a, b) = (stage.worker("A"), stage.worker("B"));
+    let old = a.claims()?;
+    let late = a.begins(JobAct::Complete(old.clone(), "by A"))?;
+    stage.crashes(&old)?;
+    let new = b.claims()?;
+    stage.must(b.completes(&new, "by B").leaves_it(State::Completed), "the holder completes the job")?;
+    let told = late.goes_on()?;
+    stage.must(stage.job()?.result.as_deref() == Some("by B"), "the result of the holder stands")?;
+    stage.must(told.is_stale(), "the late one is told that it is stale")?;
+    a.exits("stale");
+    b.exits("success");
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! R07, complete after expiry, nobody took it: A's claim expires; nobody takes the job; A completes it.
+
+use fencehold_core::job::State;
+
+use super::Race;
+use crate::job::JobTold;
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R07",
+    name: "complete after expiry, nobody took it",
+    promise: "P7 Unknown is said",
+    schedule: "A's claim expires; nobody takes the job; A completes it",
+    must_hold: "accepted as late, and nobody does the work again",
+    naive: None,
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    stage.has_a_job()?;
+    let (a, b) = (stage.worker("A"), stage.worker("B"));
+    let work = a.claims()?;
+    stage.claim_runs_out(&work)?;
+    let told = a.completes(&work, "by A");
+    stage.must(
+        told == JobTold::Stands { state: State::Completed, late: true },
+        "work that was done is done, and on record as late",
+    )?;
+    stage.must(b.asks(&b.wish())?.is_none(), "nobody does it again")?;
+    stage.must(stage.job()?.result.as_deref() == Some("by A"), "its result is kept")
+}

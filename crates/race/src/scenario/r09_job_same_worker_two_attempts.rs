@@ -1,0 +1,30 @@
+//! R09-job, same worker, two attempts at a job: W claims the job, loses it and claims it again; then its first thread
+//! completes, as W.
+
+use fencehold_core::job::State;
+
+use super::Race;
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R09-job",
+    name: "same worker, two attempts at a job",
+    promise: "P5 Check and write are one act",
+    schedule: "W claims the job, loses it and claims it again; then its first thread completes, as W",
+    must_hold: "the first attempt is stale, although the owner's name matches",
+    naive: Some("the owner's name matches: the dead attempt completes"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    stage.has_a_job()?;
+    let (first, second) = (stage.worker("W, 1st").named("W"), stage.worker("W, 2nd").named("W"));
+    let old = first.claims()?;
+    stage.crashes(&old)?;
+    let new = second.claims()?;
+    stage.must(new.token > old.token, "every attempt has a token of its own")?;
+    let told = first.completes(&old, "1st attempt");
+    stage.must(stage.job()?.state == State::Running, "the second attempt goes on")?;
+    stage.must(told.is_stale(), "the first attempt is told that it is stale")?;
+    stage.must(second.completes(&new, "2nd attempt").leaves_it(State::Completed), "the second completes")
+}

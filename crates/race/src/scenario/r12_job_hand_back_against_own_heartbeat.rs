@@ -1,0 +1,27 @@
+//! R12-job, hand back against own heartbeat: A hands the job back; a renewal that it had sent before arrives.
+
+use super::Race;
+use crate::job::{JobAct, JobTold};
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R12-job",
+    name: "hand back against own heartbeat",
+    promise: "P3 Renewal is only renewal",
+    schedule: "A hands the job back; a renewal that it had sent before arrives",
+    must_hold: "the job stays free, and B can have it",
+    naive: Some("revived: nobody works on it, and everybody waits"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    stage.has_a_job()?;
+    let (a, b) = (stage.worker("A"), stage.worker("B"));
+    let work = a.claims()?;
+    let heartbeat = a.begins(JobAct::Renew(work.clone()))?;
+    a.hands_back(&work);
+    let told = heartbeat.goes_on()?;
+    stage.must(stage.job()?.worker.is_none(), "a job that was handed back stays so")?;
+    stage.must(matches!(told, JobTold::Over { .. }), "the renewal is told that the attempt is over")?;
+    b.claims().map(drop)
+}

@@ -1,0 +1,25 @@
+//! R31, poison job: A job kills every holder.
+
+use fencehold_core::job::{State, Terms};
+
+use super::Race;
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R31",
+    name: "poison job",
+    promise: "P10 Nothing to clean",
+    schedule: "A job kills every holder",
+    must_hold: "it is quarantined after max_crashes, and harms nobody after that",
+    naive: Some("it loops for ever"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    stage.has_a_job_on(Terms { max_crashes: 2, ..Terms::default() })?;
+    let (a, b, c) = (stage.worker("A"), stage.worker("B"), stage.worker("C"));
+    stage.crashes(&a.claims()?)?;
+    stage.claim_runs_out(&b.claims()?)?;
+    stage.must(c.asks(&c.wish())?.is_none(), "nobody else is handed what has killed two")?;
+    stage.must(stage.job()?.state == State::Quarantined, "the job is kept for people")
+}

@@ -17,7 +17,8 @@ use crate::error::{Error, LostReason};
 use crate::watch::{Snapshot, State, YieldNotice};
 
 /// A term that the store has promised, counted from the moment before the answered request left, plus the time that
-/// the request stood in line.
+/// the request stood in line. The store measured that time by its own clock, which may have been set meanwhile: a term
+/// never begins later than its answer came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) from_ms: u64,
@@ -25,8 +26,8 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    pub(crate) fn new(sent_ms: u64, waited_ms: u64, remaining_ms: u64) -> Self {
-        Term { from_ms: sent_ms.saturating_add(waited_ms), remaining_ms }
+    pub(crate) fn new(sent_ms: u64, waited_ms: u64, answered_ms: u64, remaining_ms: u64) -> Self {
+        Term { from_ms: sent_ms.saturating_add(waited_ms).min(answered_ms), remaining_ms }
     }
 
     pub(crate) fn deadline_ms(self) -> u64 {
@@ -185,7 +186,8 @@ impl Holding {
     /// A renewal came through. Gives what became of it; `None` where it came too late.
     pub(crate) fn renewed(&self, sent_ms: u64, waited_ms: u64, renewal: &Renewal) -> Option<Renewed> {
         self.settle();
-        let term = Term::new(sent_ms, waited_ms, renewal.remaining_ms);
+        let now_ms = self.now_ms();
+        let term = Term::new(sent_ms, waited_ms, now_ms, renewal.remaining_ms);
         let notice = renewal.notice.as_ref().map(|notice| YieldNotice {
             contender: notice.contender.clone(),
             task: notice.task.clone(),
@@ -196,7 +198,6 @@ impl Holding {
         // first tenth stays.
         let tenth_ms = self.granted.ttl_ms - ttl::lost_after_ms(self.granted.ttl_ms);
         let lost_at_ms = term.lost_at_ms().min(term.deadline_ms().saturating_sub(tenth_ms));
-        let now_ms = self.now_ms();
         let (renewed, recovered, asked) = self.board.update(|standing| {
             let snapshot = &mut standing.snapshot;
             if snapshot.state == State::Lost {
@@ -350,5 +351,19 @@ impl fmt::Debug for Holding {
             .field("state", &snapshot.state)
             .field("deadline_ms", &snapshot.deadline_ms)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Term;
+
+    #[test]
+    fn a_term_never_begins_after_its_answer() {
+        let ordinary = Term::new(1_000, 500, 1_600, 30_000);
+        assert_eq!(ordinary.from_ms, 1_500);
+        // R20: the store's clock was set ten minutes forward while the request stood in line.
+        let stepped = Term::new(1_000, 600_500, 1_600, 30_000);
+        assert_eq!((stepped.from_ms, stepped.deadline_ms()), (1_600, 31_600));
     }
 }

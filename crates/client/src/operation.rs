@@ -115,7 +115,7 @@ impl Operations {
         .await?;
         Ok(match began.what {
             Found::New(claimed) => {
-                let term = Term::new(sent_ms, began.waited_ms, claimed.remaining_ms);
+                let term = Term::new(sent_ms, began.waited_ms, hub.now_ms(), claimed.remaining_ms);
                 Begun::New(self.guard(*claimed, &request, term)?)
             }
             Found::InProgress { job, owner, token, expires_in_ms } => {

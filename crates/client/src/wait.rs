@@ -156,8 +156,8 @@ impl Acquisition<'_> {
         acquired: Acquired,
     ) -> Result<Option<(HoldRef, Granted)>, Error> {
         let Acquired { key, grant, waited_ms } = acquired;
-        let term = Term::new(sent_ms, waited_ms, grant.remaining_ms);
         let now_ms = self.hub.now_ms();
+        let term = Term::new(sent_ms, waited_ms, now_ms, grant.remaining_ms);
         let trip_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms);
         let late = !self.is_try() && self.until_ms().is_some_and(|until_ms| now_ms > until_ms);
         if late || now_ms >= term.lost_at_ms() {

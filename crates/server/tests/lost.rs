@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::{Fact, HoldId, Key, Namespace, Owner, Reason};
@@ -29,6 +29,8 @@ struct Way {
     remote: RemoteStore,
     /// How many answers are still to be lost: the request arrives, and the connection is cut before its answer does.
     to_lose: Arc<AtomicUsize>,
+    /// Whether, after those, the server is one that has no store to ask.
+    then_without_store: Arc<AtomicBool>,
     // Last, so that the client goes before what it talks to.
     _runtime: Runtime,
 }
@@ -48,15 +50,20 @@ impl Way {
         let (listener, gate) = (bind(), bind());
         let (behind, address) = (listener.local_addr().unwrap(), gate.local_addr().unwrap());
         runtime.spawn(async move { server.serve(listener, std::future::pending()).await });
-        let losing = Arc::clone(&to_lose);
+        let then_without_store = Arc::new(AtomicBool::new(false));
+        let (losing, storeless) = (Arc::clone(&to_lose), Arc::clone(&then_without_store));
         runtime.spawn(async move {
             while let Ok((client, _)) = gate.accept().await {
-                tokio::spawn(pass_on(client, behind, Arc::clone(&losing)));
+                if losing.load(Ordering::SeqCst) == 0 && storeless.load(Ordering::SeqCst) {
+                    tokio::spawn(without_store(client));
+                } else {
+                    tokio::spawn(pass_on(client, behind, Arc::clone(&losing)));
+                }
             }
         });
         let StoreUrl::Remote(url) = format!("http://{address}").parse().unwrap() else { unreachable!() };
         let remote = RemoteStore::open(&url, Arc::new(SystemClock)).unwrap();
-        Way { store, remote, to_lose, _runtime: runtime }
+        Way { store, remote, to_lose, then_without_store, _runtime: runtime }
     }
 
     fn lose(&self, answers: usize) {
@@ -92,6 +99,17 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, to_lose: Arc<AtomicU
             }
         }
     }
+}
+
+/// What a server says whose store cannot be reached: nothing was done.
+async fn without_store(mut client: TcpStream) {
+    let problem = fencehold_api::Problem::new(fencehold_api::Kind::Unavailable, "the store is away");
+    let body = serde_json::to_string(&problem).unwrap();
+    let head =
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nconnection: close";
+    let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let _ = client.read(&mut [0; 16_384]).await;
+    let _ = client.write_all(answer.as_bytes()).await;
 }
 
 fn call() -> Call {
@@ -183,6 +201,16 @@ fn when_patience_ends_it_is_said_whether_something_may_have_been_done() {
     let again = AcquireRequest { hold_age_ms: 1_000, ..request() };
     let acquired = block_on(way.remote.acquire(&call(), again)).unwrap();
     assert!(acquired.grant.resumed, "the caller's own repeat finds it too");
+}
+
+#[test]
+fn nothing_was_done_is_not_said_of_what_was_sent_before() {
+    let way = Way::open();
+    way.then_without_store.store(true, Ordering::SeqCst);
+    way.lose(1);
+    let acquired = block_on(way.remote.acquire(&call(), request()));
+    assert!(matches!(acquired, Err(StoreError::Unknown { .. })), "{acquired:?}");
+    assert_eq!(way.count(|fact| matches!(fact, Fact::LeaseAcquired { .. })), 1, "it was carried out");
 }
 
 #[test]

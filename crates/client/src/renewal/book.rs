@@ -183,7 +183,7 @@ mod tests {
             ttl_ms,
             max_age_ms: None,
             hold: HoldId::from_random([7; 16]),
-            term: Term::new(from_ms, 0, ttl_ms),
+            term: Term::new(from_ms, 0, from_ms, ttl_ms),
         };
         Arc::new(Holding::new(serial, granted, Arc::new(ManualClock::new())))
     }

@@ -201,7 +201,7 @@ impl Trial {
             ttl_ms: TTL_MS,
             max_age_ms: None,
             hold: HoldId::from_random([7; 16]),
-            term: Term::new(now_ms, 0, TTL_MS),
+            term: Term::new(now_ms, 0, now_ms, TTL_MS),
         };
         let holding = Arc::new(Holding::new(0, granted, clock));
         if self.cancelled {

@@ -192,7 +192,7 @@ impl Claim<'_> {
                 ttl_ms: terms.ttl_ms,
                 max_age_ms: job.terms.attempt_ms.map(|limit_ms| u64::from(limit_ms.get())),
                 hold: self.request.hold,
-                term: Term::new(sent_ms, waited_ms, job.remaining_ms),
+                term: Term::new(sent_ms, waited_ms, now_ms, job.remaining_ms),
             };
             // A handle that was closed meanwhile has it handed back.
             if let Ok(holding) = hub.take_in(granted) {

@@ -38,6 +38,12 @@ impl JobId {
         JobId(JobId::from_random(wall_ms, bits).0).marked(8)
     }
 
+    /// Whether it follows from something else, and was not made at random: somebody who can compute it could take it away
+    /// from the job that is to have it.
+    pub const fn is_derived(self) -> bool {
+        self.0[6] >> 4 == 8
+    }
+
     /// The id as it was kept.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         JobId(bytes)

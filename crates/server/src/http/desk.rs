@@ -5,9 +5,11 @@ use fencehold_api::desk::{
     ActRequest, Acted, Began, BeginRequest, FindingPage, FindingsRequest, QueueOrder, QueueView, Queues,
     RemoveRequest, Removed, ResolveRequest, Resolved, ScheduleSpec, ScheduleView, Schedules,
 };
+use fencehold_store::StoreError;
 use fencehold_store::wire::Across;
 
 use super::answer::{Answer, Asked};
+use super::job::callers_own;
 
 pub(super) async fn act(asked: Asked, request: ActRequest) -> Answer<Acted> {
     let acted = asked.jobs()?.act(&asked.call, request.across()).await;
@@ -44,7 +46,7 @@ pub(super) async fn remove_schedule(asked: Asked, request: RemoveRequest) -> Ans
 pub(super) async fn begin(asked: Asked, request: BeginRequest) -> Answer<Began> {
     let request = fencehold_store::job::BeginRequest {
         id: match request.id {
-            Some(id) => id,
+            Some(id) => callers_own(id).map_err(|bad| StoreError::BadInput(bad).across())?,
             None => asked.fresh_id()?,
         },
         key: request.key,

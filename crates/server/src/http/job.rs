@@ -5,7 +5,7 @@ use fencehold_api::job::{
     JobsRequest, LedgerAnswers, LedgerRequest, NewJob, RenewedJobs, ReportAnswer, ReportRequest,
 };
 use fencehold_api::{IDEMPOTENCY_HEADER, Kind, Problem};
-use fencehold_core::job::JobId;
+use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
 use fencehold_store::job::{JobFilter, WaitRequest};
@@ -42,18 +42,40 @@ fn random(bits: &mut [u8]) -> Result<(), getrandom::Error> {
 pub(super) async fn enqueue(asked: Asked, request: EnqueueRequest) -> Answer<EnqueueAnswer> {
     let key = idempotency_key(&asked)?;
     let mut jobs = Vec::with_capacity(request.jobs.len());
+    let mut refused = Vec::new();
     for (nth, job) in request.jobs.into_iter().enumerate() {
         let id = match (job.id, &key) {
-            (Some(id), _) => id,
+            (Some(id), _) => match callers_own(id) {
+                Ok(id) => id,
+                Err(bad) => {
+                    refused.push((nth, Err(Refusal::BadInput(bad))));
+                    continue;
+                }
+            },
             (None, Some(key)) => same_id(&asked.call.namespace, key, nth),
             (None, None) => asked.fresh_id()?,
         };
         jobs.push(with_id(job, id));
     }
-    let answers = asked.jobs()?.enqueue(&asked.call, jobs).await;
-    answers
-        .map(|answers| EnqueueAnswer { answers: answers.across() })
-        .map_err(Across::across)
+    let mut answers = if jobs.is_empty() && !refused.is_empty() {
+        Vec::new()
+    } else {
+        asked.jobs()?.enqueue(&asked.call, jobs).await.map_err(Across::across)?
+    };
+    for (nth, answer) in refused {
+        answers.insert(nth.min(answers.len()), answer);
+    }
+    Ok(EnqueueAnswer { answers: answers.across() })
+}
+
+/// An id that a caller made itself. Ids that follow from something are made by stores and servers alone: who could give
+/// one would keep the job that is to have it, perhaps another tenant's, from being made.
+pub(super) fn callers_own(id: JobId) -> Result<JobId, BadInput> {
+    if id.is_derived() {
+        let problem = "is of the kind that only the store makes (a UUID of version 8): give another, or none";
+        return Err(BadInput::new("id", problem));
+    }
+    Ok(id)
 }
 
 /// The id of the job at a place in a request under an idempotency key: always the same, so that nothing has to be

@@ -265,7 +265,8 @@ impl Core {
                 continue;
             }
             // Refused: it ended meanwhile, or went to somebody who is not meant.
-            if let Ok(revoked) = self.revoke_one(errand, namespace, &at.key, request, None, meant).await? {
+            let revoked = self.revoke_one(errand, namespace, &at.key, request, None, meant).await;
+            if let Ok(revoked) = revoked.map_err(|error| or_some_were_ended(error, ended.len()))? {
                 ended.push(RevokedLease { key: at.key, revoked });
             }
         }
@@ -319,6 +320,16 @@ impl Core {
             self.tidy(&before).await;
         }
         Ok(answer)
+    }
+}
+
+/// 'Nothing was done' is true of one key; of those before it, it is not.
+fn or_some_were_ended(error: StoreError, ended: usize) -> StoreError {
+    match error {
+        StoreError::Unavailable { why } if ended > 0 => {
+            StoreError::Unknown { why: format!("{ended} were ended before this: {why}") }
+        }
+        error => error,
     }
 }
 

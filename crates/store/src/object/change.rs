@@ -4,7 +4,7 @@
 //! the attempt was carried out. While the object still is what the attempt was based on, the attempt may yet arrive, so
 //! it is never taken for lost: the write is sent again on the same condition, and at most one of the two can succeed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
@@ -23,14 +23,34 @@ const ROUNDS_MAX: u32 = 64;
 const PAUSE_MS: u64 = 50;
 const PAUSE_MS_MAX: u64 = 2_000;
 
+/// How many writes of one call were carried out, or may have been: while there is one, nobody can say that nothing was done.
+#[derive(Debug, Default)]
+pub(super) struct Doubt(AtomicUsize);
+
+impl Doubt {
+    /// A write sets out.
+    fn begin(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It was certainly not carried out.
+    fn dispel(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
 /// One key, and how long one request about it may take.
 pub(super) struct Spot<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) key: &'a Key,
     pub(super) name: String,
     pub(super) limit: Duration,
-    /// Whether something was sent whose outcome is not known (yet).
-    pub(super) unsure: &'a AtomicBool,
+    /// What the call that it belongs to has sent.
+    pub(super) doubt: &'a Doubt,
 }
 
 impl<'a> Spot<'a> {
@@ -38,9 +58,9 @@ impl<'a> Spot<'a> {
         namespace: &'a Namespace,
         key: &'a Key,
         limit: Duration,
-        unsure: &'a AtomicBool,
+        doubt: &'a Doubt,
     ) -> Result<Self, StoreError> {
-        Ok(Spot { namespace, key, name: name::of(namespace, key)?, limit, unsure })
+        Ok(Spot { namespace, key, name: name::of(namespace, key)?, limit, doubt })
     }
 }
 
@@ -107,7 +127,6 @@ impl Inner {
             {
                 let Attempt { body, changed } = attempts.swap_remove(at);
                 self.seen.wrote(&spot.name, seen.version.clone(), body, changed.at_ms);
-                spot.unsure.store(false, Ordering::SeqCst);
                 return Ok(changed);
             }
             let floor = match &seen {
@@ -135,11 +154,10 @@ impl Inner {
             }
             let changed = Changed { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
             if !writes {
-                spot.unsure.store(false, Ordering::SeqCst);
                 return Ok(changed);
             }
             let body = self.next_body(spot, seen.as_ref(), &record, &command, &decision, now);
-            spot.unsure.store(true, Ordering::SeqCst);
+            spot.doubt.begin();
             let bytes = body.encode();
             let written = match &seen {
                 Some(seen) => self.cas.swap(&spot.name, &seen.version, bytes, spot.limit).await,
@@ -148,10 +166,9 @@ impl Inner {
             match written {
                 Ok(Written::Won(version)) => {
                     self.seen.wrote(&spot.name, version, body, now.store_ms);
-                    spot.unsure.store(false, Ordering::SeqCst);
                     return Ok(changed);
                 }
-                Ok(Written::Lost) => spot.unsure.store(!attempts.is_empty(), Ordering::SeqCst),
+                Ok(Written::Lost) => spot.doubt.dispel(),
                 Ok(Written::Unknown { why }) => {
                     tracing::debug!(key = %spot.key, why, "the outcome of a write is not known: reading it back");
                     last_why = why;
@@ -159,10 +176,11 @@ impl Inner {
                     self.pause(round).await;
                 }
                 Err(error) if attempts.is_empty() => {
-                    spot.unsure.store(false, Ordering::SeqCst);
+                    spot.doubt.dispel();
                     return Err(error.into_store_error(&self.place));
                 }
                 Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
+                    spot.doubt.dispel();
                     last_why = why;
                     self.pause(round).await;
                 }

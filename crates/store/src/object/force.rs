@@ -1,14 +1,13 @@
 //! Ending holds by force, and lifting all counters after the bucket was rewound.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use fencehold_core::lease::{Command, How, Outcome, Record, Revoked};
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
 use super::cas::Written;
-use super::change::{Next, Spot, Start};
+use super::change::{Doubt, Next, Spot, Start};
 use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::{Seen, over_after_ms};
@@ -23,10 +22,10 @@ impl Inner {
         self: &Arc<Self>,
         namespace: &Namespace,
         request: &RevokeRequest,
-        unsure: &AtomicBool,
+        doubt: &Doubt,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         if let Which::Key { key, only_token } = &request.which {
-            let revoked = self.revoke_one(namespace, key, *only_token, request, unsure).await?;
+            let revoked = self.revoke_one(namespace, key, *only_token, request, doubt).await?;
             let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
         }
@@ -47,7 +46,7 @@ impl Inner {
                 continue;
             }
             // Only the hold that was chosen: whoever comes after it was not meant.
-            if let Ok(revoked) = self.revoke_one(namespace, key, Some(view.token), request, unsure).await? {
+            if let Ok(revoked) = self.revoke_one(namespace, key, Some(view.token), request, doubt).await? {
                 ended.push(RevokedLease { key: key.clone(), revoked });
             }
         }
@@ -60,9 +59,9 @@ impl Inner {
         key: &Key,
         mut only_token: Option<Token>,
         request: &RevokeRequest,
-        unsure: &AtomicBool,
+        doubt: &Doubt,
     ) -> Result<Result<Revoked, Refusal>, StoreError> {
-        let spot = Spot::new(namespace, key, LIMIT, unsure)?;
+        let spot = Spot::new(namespace, key, LIMIT, doubt)?;
         let mut tried: Option<Revoked> = None;
         let changed = self
             .change(&spot, Start::Read, |record, unsure| {
@@ -92,7 +91,7 @@ impl Inner {
         self: &Arc<Self>,
         by: &Owner,
         lift: u64,
-        unsure: &AtomicBool,
+        doubt: &Doubt,
     ) -> Result<Advanced, StoreError> {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
@@ -119,7 +118,7 @@ impl Inner {
             closed_for_ms: over_after_ms(self.longest_ttl_ms()),
         };
         for seen in all {
-            let spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, unsure)?;
+            let spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
             let mut held = false;
             self.change(&spot, Start::Read, |record, unsure| {
                 // One attempt may have ended it already.

@@ -30,13 +30,14 @@ mod take;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold_core::{Key, Owner, Refusal, Token};
 
 pub use cas::{Cas, CasError, Object, Version, Written};
+use change::Doubt;
 pub use cloud::Cloud;
 #[cfg(feature = "gates")]
 pub use gate::{Fate, Gate, Request};
@@ -157,7 +158,7 @@ impl ObjectStore {
     async fn run<T, F>(
         &self,
         call: &Call,
-        act: impl FnOnce(Arc<Inner>, Arc<AtomicBool>) -> F,
+        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F,
         orphaned: impl FnOnce(Arc<Inner>, T) -> Orphan + Send + 'static,
     ) -> Result<T, StoreError>
     where
@@ -167,15 +168,19 @@ impl ObjectStore {
         if self.inner.closed.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable { why: "this store was closed".to_owned() });
         }
-        let unsure = Arc::new(AtomicBool::new(false));
-        let act = act(Arc::clone(&self.inner), Arc::clone(&unsure));
+        let doubt = Arc::new(Doubt::default());
+        let act = act(Arc::clone(&self.inner), Arc::clone(&doubt));
         let inner = Arc::clone(&self.inner);
         let patience_ms = call.patience_ms;
         let limited = async move {
             let patience = Duration::from_millis(patience_ms).saturating_add(GRACE);
             match tokio::time::timeout(patience, act).await {
+                // 'Nothing was done' is true of the part that failed; another part of the same call may have been done.
+                Ok(Err(StoreError::Unavailable { why })) if doubt.is_there() => {
+                    Err(StoreError::Unknown { why })
+                }
                 Ok(answer) => answer,
-                Err(_) if unsure.load(Ordering::SeqCst) => {
+                Err(_) if doubt.is_there() => {
                     let why = format!("no answer came from {} within {patience_ms} ms", inner.place);
                     Err(StoreError::Unknown { why })
                 }
@@ -220,7 +225,7 @@ impl LeaseStore for ObjectStore {
         let (hold, ours) = (request.hold, call.namespace.clone());
         self.run(
             call,
-            |inner, unsure| async move { inner.acquire(&namespace, request, &unsure).await },
+            |inner, doubt| async move { inner.acquire(&namespace, request, &doubt).await },
             move |inner, acquired| {
                 // Granted to one who has gone (R14): given back at once.
                 let unseen = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
@@ -234,7 +239,7 @@ impl LeaseStore for ObjectStore {
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, unsure| async move { inner.renew(&namespace, holds, &unsure).await };
+        let act = |inner: Arc<Inner>, doubt| async move { inner.renew(&namespace, holds, &doubt).await };
         self.run(call, act, let_go).await
     }
 
@@ -244,14 +249,14 @@ impl LeaseStore for ObjectStore {
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, unsure| async move { inner.release(&namespace, holds, &unsure).await };
+        let act = |inner: Arc<Inner>, doubt| async move { inner.release(&namespace, holds, &doubt).await };
         self.run(call, act, let_go).await
     }
 
     async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, unsure: Arc<AtomicBool>| async move {
-            inner.revoke(&namespace, &request, &unsure).await
+        let act = |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+            inner.revoke(&namespace, &request, &doubt).await
         };
         self.run(call, act, let_go).await
     }
@@ -274,9 +279,8 @@ impl LeaseStore for ObjectStore {
     }
 
     async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
-        let act = |inner: Arc<Inner>, unsure: Arc<AtomicBool>| async move {
-            inner.advance(&by, lift, &unsure).await
-        };
+        let act =
+            |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.advance(&by, lift, &doubt).await };
         self.run(call, act, let_go).await
     }
 

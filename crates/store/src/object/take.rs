@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use fencehold_core::lease::{Acquire, Command, Outcome, Renewal};
 use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
 use tokio::task::JoinSet;
 
-use super::change::{Changed, Next, Spot, Start};
+use super::change::{Changed, Doubt, Next, Spot, Start};
 use super::inner::{Inner, LIMIT};
 use super::observe::sooner;
 use crate::engine::{check_acquire, check_batch};
@@ -24,7 +23,7 @@ impl Inner {
         &self,
         namespace: &Namespace,
         mut request: AcquireRequest,
-        unsure: &AtomicBool,
+        doubt: &Doubt,
     ) -> Result<Acquired, StoreError> {
         ttl::check(request.ttl_ms, self.options.ttl_ms_min)?;
         check_acquire(&request)?;
@@ -34,7 +33,7 @@ impl Inner {
         }
         let mut soonest: Option<(Key, Refusal)> = None;
         for (nth, key) in request.keys.iter().enumerate() {
-            let spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), unsure)?;
+            let spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), doubt)?;
             let changed = self.take(&spot, &request, nth == 0).await?;
             match changed.reply {
                 Ok(Outcome::Granted(mut grant)) => {
@@ -120,11 +119,11 @@ impl Inner {
         self: &Arc<Self>,
         namespace: &Namespace,
         holds: Vec<HoldRef>,
-        unsure: &Arc<AtomicBool>,
+        doubt: &Arc<Doubt>,
     ) -> Result<Renewed, StoreError> {
         check_batch("renewals", &holds)?;
         let command = |hold: &HoldRef| Command::Renew { hash: hold.hold.hash(), token: hold.token };
-        let answers = self.each(namespace, holds, command, unsure).await?;
+        let answers = self.each(namespace, holds, command, doubt).await?;
         let renewal = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
             Outcome::Renewed(renewal) => Ok::<Renewal, _>(renewal),
             _ => Err(Refusal::WrongHold { token }),
@@ -136,11 +135,11 @@ impl Inner {
         self: &Arc<Self>,
         namespace: &Namespace,
         holds: Vec<HoldRef>,
-        unsure: &Arc<AtomicBool>,
+        doubt: &Arc<Doubt>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
         let command = |hold: &HoldRef| Command::Release { hash: hold.hold.hash(), token: hold.token };
-        let answers = self.each(namespace, holds, command, unsure).await?;
+        let answers = self.each(namespace, holds, command, doubt).await?;
         let released = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
             Outcome::Released { token } => Ok(token),
             _ => Err(Refusal::WrongHold { token }),
@@ -155,7 +154,7 @@ impl Inner {
         namespace: &Namespace,
         holds: Vec<HoldRef>,
         command: impl Fn(&HoldRef) -> Command,
-        unsure: &Arc<AtomicBool>,
+        doubt: &Arc<Doubt>,
     ) -> Result<Vec<(Result<Outcome, Refusal>, Token)>, StoreError> {
         let mut places: HashMap<(Key, [u8; 16], Token), usize> = HashMap::new();
         let mut once: Vec<(Key, Command)> = Vec::new();
@@ -175,8 +174,8 @@ impl Inner {
             while under_way.len() < AT_ONCE
                 && let Some((at, (key, command))) = waiting.next()
             {
-                let (inner, namespace, unsure) = (Arc::clone(self), namespace.clone(), Arc::clone(unsure));
-                under_way.spawn(async move { (at, inner.one(&namespace, &key, command, &unsure).await) });
+                let (inner, namespace, doubt) = (Arc::clone(self), namespace.clone(), Arc::clone(doubt));
+                under_way.spawn(async move { (at, inner.one(&namespace, &key, command, &doubt).await) });
             }
             match under_way.join_next().await {
                 None => break,
@@ -196,9 +195,9 @@ impl Inner {
         namespace: &Namespace,
         key: &Key,
         command: Command,
-        unsure: &AtomicBool,
+        doubt: &Doubt,
     ) -> Result<Result<Outcome, Refusal>, StoreError> {
-        let mut spot = Spot::new(namespace, key, LIMIT, unsure)?;
+        let mut spot = Spot::new(namespace, key, LIMIT, doubt)?;
         if let Some(ttl_ms) = self.seen.last(&spot.name).and_then(|seen| seen.body.ttl_ms()) {
             spot.limit = Inner::limit(ttl_ms);
         }

@@ -84,13 +84,13 @@ impl Errand {
                 why
             }
             Fault::Stranger(why) => {
-                return Err(StoreError::Unusable { place: self.place.clone(), why });
+                return Err(self.or_unknown(StoreError::Unusable { place: self.place.clone(), why }));
             }
             Fault::Problem(problem) => {
                 match problem.kind {
                     // Nothing was done, and it may work in a moment: here, or at this server's successor.
                     Kind::Stopping | Kind::Limited => {}
-                    _ => return Err(store_error(*problem, about)),
+                    _ => return Err(self.or_unknown(store_error(*problem, about))),
                 }
                 pause = pause.max(Duration::from_millis(problem.retry_after_ms.unwrap_or(0)));
                 problem.why.unwrap_or(problem.detail)
@@ -99,16 +99,22 @@ impl Errand {
         let left = self.left();
         if left.is_zero() || self.uncertain && !repeatable {
             let why = format!("{}: {why}", self.place);
-            return Err(if self.uncertain {
-                StoreError::Unknown { why }
-            } else {
-                StoreError::Unavailable { why }
-            });
+            return Err(self.or_unknown(StoreError::Unavailable { why }));
         }
         tracing::debug!(place = self.place, why, "the server did not answer; asking again");
         rest(pause.min(left)).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         Ok(())
+    }
+
+    /// 'Nothing was done' is true of the last sending; of an earlier one nobody knows.
+    fn or_unknown(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unavailable { why } | StoreError::Unusable { why, .. } if self.uncertain => {
+                StoreError::Unknown { why }
+            }
+            error => error,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 use fencehold_store::object::Fate;
-use fencehold_store::{AcquireRequest, HoldRef};
+use fencehold_store::{AcquireRequest, HoldRef, LeaseStore as _, StoreError};
 
 use crate::servers::Server;
 use crate::stage::Stage;
@@ -83,4 +83,20 @@ fn a_revocation_whose_answer_is_lost_hits_once() {
             assert_eq!((view.token, view.endings.len()), (revoked[0].revoked.consumed, 1), "{server:?}");
         }
     }
+}
+
+/// Two releases in one call, of which one stands at the gate until the caller's patience ends: the other was done, so it is
+/// not said that nothing was.
+#[test]
+fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {
+    let stage = Stage::on(Server::Gcs);
+    let a = stage.holder("A");
+    let held = vec![a.take("j"), a.take("k")];
+    let gate = a.gate.hold_write();
+    let call = a.call.clone().with_patience_ms(1_000);
+    let answer = fencehold_store::conformance::block_on(a.store.release(&call, held));
+    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    gate.arrived();
+    let holders = ["j", "k"].map(|key| a.look(key).expect("a key").holder.is_some());
+    assert_eq!(holders.iter().filter(|held| **held).count(), 1, "one was released, the other was not");
 }

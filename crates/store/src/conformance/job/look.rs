@@ -6,7 +6,7 @@ use fencehold_core::job::{JobId, State, Terms};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::limits::FINISHED_KEPT_MS;
 
-use super::ground::{fresh_id, kind, label, queue, terms};
+use super::ground::{fresh_id, kind, label, queue, terms, unique};
 use crate::conformance::Verdict;
 use crate::conformance::arena::Power;
 use crate::conformance::drive::Pending;
@@ -224,5 +224,29 @@ pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Ground) -> Verdic
     assert_eq!((g.state(ready), g.state(late)), (State::Queued, State::Cancelled));
     assert_eq!((g.count("q", State::Completed), g.count("q", State::Failed)), (0, 0));
     assert_eq!(g.count("q", State::Cancelled), 1);
+    Ok(())
+}
+
+/// A finished job outlives its time while its unique key is taken: the same request is still the same job.
+pub(super) fn a_finished_job_is_kept_while_its_unique_key_is_taken(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let monthly = NewJob { unique: unique("invoice-42", 4 * FINISHED_KEPT_MS), ..g.job_for("q") };
+    let id = g.put_with(monthly.clone());
+    g.complete(&g.work("q", "A")).expect("a live claim");
+    let plain = g.new_work("q", "A");
+    g.complete(&plain).expect("a live claim");
+    g.pass(FINISHED_KEPT_MS);
+    until("a finished job that is gone", || {
+        g.pass(60_000);
+        g.find(plain.job.id).is_none()
+    });
+    assert_eq!(g.state(id), State::Completed, "its key is still taken");
+    let again = NewJob { id: fresh_id().0, ..monthly };
+    assert_eq!(g.enqueue(again).map(|enqueued| (enqueued.id, enqueued.existed)), Ok((id, true)));
+    g.pass(4 * FINISHED_KEPT_MS);
+    until("a finished job that is gone", || {
+        g.pass(60_000);
+        g.find(id).is_none()
+    });
     Ok(())
 }

@@ -195,6 +195,7 @@ macro_rules! job_cases {
                 a_schedule_can_be_changed_and_removed
                 a_bad_cron_line_says_which_field_is_wrong
                 a_schedule_of_bad_jobs_is_refused
+                a_schedule_fires_whatever_another_namespace_has_taken
             }
             look {
                 a_list_shows_what_its_filters_ask_for
@@ -206,6 +207,7 @@ macro_rules! job_cases {
                 one_who_waits_for_a_job_is_told_that_only_a_person_can_help
                 one_who_waited_long_enough_is_told_how_it_stands
                 finished_jobs_are_forgotten_after_their_time
+                a_finished_job_is_kept_while_its_unique_key_is_taken
             }
             preemption {
                 a_holder_learns_at_its_renewal_that_it_should_yield
@@ -223,6 +225,7 @@ macro_rules! job_cases {
                 the_same_queue_in_two_namespaces_is_two_queues
                 a_job_of_another_namespace_is_unknown
                 an_id_of_another_namespace_is_not_to_be_had
+                a_token_of_another_namespace_names_no_job
                 a_claim_means_nothing_in_another_namespace
                 a_unique_key_is_its_namespaces_own
                 events_of_another_namespaces_jobs_are_not_told

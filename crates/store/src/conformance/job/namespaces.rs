@@ -2,13 +2,13 @@
 
 use fencehold_core::job::{Refusal, State};
 
-use super::ground::{fresh_id, jobs_of, unique};
+use super::ground::{completed, fresh_id, jobs_of, unique};
 use super::operation;
 use crate::conformance::Verdict;
 use crate::conformance::arena::Power;
 use crate::conformance::ground::Ground;
 use crate::error::StoreError;
-use crate::job::{BeginRequest, JobFilter, NewJob, QueueMode};
+use crate::job::{AttemptRef, BeginRequest, JobFilter, NewJob, QueueMode};
 
 /// Queues of the same name in two namespaces are two queues.
 pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verdict {
@@ -64,6 +64,18 @@ pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict
     }
     let theirs = other.put("q");
     assert_eq!(other.work("q", "B").job.id, theirs, "and the store goes on");
+    Ok(())
+}
+
+/// A token that another namespace's job has is told as one, and not whose it is.
+pub(super) fn a_token_of_another_namespace_names_no_job(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let (mine, theirs) = (g.new_work("q", "A"), other.new_work("q", "B"));
+    match g.say_as(AttemptRef { token: theirs.job.token, ..mine.attempt() }, completed()) {
+        Err(Refusal::OtherJob { job: None, .. }) => {}
+        wrong => panic!("{wrong:?}"),
+    }
+    g.complete(&mine).expect("a live claim");
     Ok(())
 }
 

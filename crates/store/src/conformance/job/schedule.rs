@@ -1,7 +1,7 @@
 //! Schedules: each firing makes one job, however many schedulers there are and however long they slept.
 
 use fencehold_core::Fact;
-use fencehold_core::job::{JobId, ScheduleName, State};
+use fencehold_core::job::{JobId, Refusal, ScheduleName, State};
 
 use super::ground::{jobs_of, kind, label, queue, terms};
 use crate::conformance::Verdict;
@@ -9,7 +9,7 @@ use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, owner, until};
 use crate::error::StoreError;
-use crate::job::{JobFilter, ScheduleSpec, ScheduleView};
+use crate::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -206,5 +206,25 @@ pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Ground) -> Verdict {
         assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
     }
     assert!(all(g).is_empty());
+    Ok(())
+}
+
+/// The id of the next firing can be computed; a tenant that takes it for a job of its own stops nobody else's schedule,
+/// and certainly not the store. (A server does not even accept such an id.)
+pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let view = set(g, &spec("*/5 * * * *"));
+    let due_ms = view.next_wall_ms.expect("a schedule that fires");
+    let id = JobId::due(due_ms, &format!("{}/nightly", g.call.namespace));
+    let other = g.in_namespace("other");
+    match other.enqueue(NewJob { id, ..other.job_for("q") }) {
+        Ok(_) | Err(Refusal::BadInput(_)) => {}
+        Err(refusal) => panic!("{refusal:?}"),
+    }
+    pass_to_next(g, &view);
+    until("a firing", || !fired(g).is_empty());
+    assert_eq!(fired(g).len(), 1);
+    g.work("q", "A");
     Ok(())
 }

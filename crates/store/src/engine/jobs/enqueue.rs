@@ -180,6 +180,16 @@ impl Engine {
         (!slot.record.state.is_final()).then_some(taken)
     }
 
+    /// The id that follows from something of this namespace. An id names one job in the whole store: where another
+    /// namespace has taken this one, whether by chance or to be in the way, it is the next that follows from it.
+    pub(super) fn id_here(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> JobId {
+        let mut id = id;
+        while self.find_job(space, id, archive).is_err() && self.jobs.table.find(id).is_some() {
+            id = id.following("taken elsewhere");
+        }
+        id
+    }
+
     /// The body of the job that has this id already.
     pub(super) fn job_with_id(
         &mut self,

@@ -177,7 +177,7 @@ impl Engine {
         let (space, own_queue) = (queue.space, queue.name.clone());
         let Some(UndoWith { kind, queue, payload }) = effect.undo.as_deref().cloned() else { return };
         // Always the same id: however often this is tried, there is one undo job.
-        let undo_id: JobId = id.following(effect.name.as_str());
+        let undo_id: JobId = self.id_here(space, id.following(effect.name.as_str()), archive);
         if self.find_job(space, undo_id, archive).is_err() {
             let trace = self.body(arrival, archive).and_then(|body| body.trace.clone());
             // Undoing is tried as often as the work itself was to be, and is not pressed for time.

@@ -176,7 +176,12 @@ impl Engine {
             self.note_job(now, space, id, facts);
         }
         if let Err(Refusal::OtherJob { token, job }) = &mut reply {
-            *job = self.jobs.by_token.get(token).and_then(|at| Some(self.jobs.table.at(*at)?.id));
+            // By its name only within the namespace: another's jobs are nobody's business here.
+            let space = self.jobs.queues.at(queue).space;
+            let holder = self.jobs.by_token.get(token).and_then(|at| self.jobs.table.at(*at));
+            *job = holder
+                .filter(|slot| self.jobs.queues.at(slot.queue).space == space)
+                .map(|slot| slot.id);
         }
         reply
     }

@@ -1,10 +1,11 @@
 //! Forgetting finished jobs after their time, in small steps that never stall claims.
 
 use fencehold_core::Stamp;
-use fencehold_core::job::Undo;
+use fencehold_core::job::{JobId, Undo};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 
 use super::archive::{Archive, Rows};
+use super::enqueue::unique_digest;
 use crate::engine::state::Engine;
 
 /// How many finished jobs one step looks at.
@@ -52,6 +53,10 @@ impl Engine {
                 continue;
             }
             let space = self.jobs.queues.at(job.queue).space;
+            // While its unique key is taken, whoever sends the same again is told of this job.
+            if self.keeps_its_key(now, space, row.id, row.arrival, archive) {
+                continue;
+            }
             // As it stands now, not as it stood in the archive: it may have been started over in this batch.
             if let Ok(at) = self.find_job(space, row.id, archive)
                 && self.jobs.table.at(at).is_some_and(|slot| slot.record.state.is_final())
@@ -64,5 +69,26 @@ impl Engine {
             self.jobs.pruning.next_ms = Some(rested_ms);
         }
         more
+    }
+
+    /// Whether the window of a job's unique key is still open.
+    fn keeps_its_key(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        id: JobId,
+        arrival: u64,
+        archive: &mut dyn Archive,
+    ) -> bool {
+        if self.jobs.uniques.is_empty() {
+            return false;
+        }
+        let Some(key) = self.body(arrival, archive).and_then(|body| body.unique.clone()) else {
+            return false;
+        };
+        ["job", "operation"].into_iter().any(|kind| {
+            let taken = self.jobs.uniques.get(space, unique_digest(kind, &key));
+            taken.is_some_and(|taken| taken.job == id && taken.until_wall_ms > now.wall_ms)
+        })
     }
 }

@@ -163,6 +163,7 @@ impl Engine {
     ) {
         let spec = &schedule.spec;
         let id = JobId::due(due_wall_ms, &format!("{}/{}", self.namespace(space), spec.name));
+        let id = self.id_here(space, id, archive);
         if self.find_job(space, id, archive).is_ok() {
             return;
         }

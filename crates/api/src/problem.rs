@@ -3,7 +3,7 @@
 use std::fmt;
 
 use fencehold_core::job::{JobId, Queue, State};
-use fencehold_core::{Key, Owner, Task, Token};
+use fencehold_core::{Key, Owner, Reason, Task, Token};
 use serde::{Deserialize, Serialize};
 
 /// Makes the kinds of problems: name on the wire, status, title.
@@ -151,6 +151,12 @@ pub struct Problem {
     /// How the hold or the attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub how: Option<String>,
+    /// Who ended it, or had it asked to yield, where somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Owner>,
+    /// Why, where somebody ended it by force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// Which job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
@@ -198,6 +204,8 @@ impl Problem {
             current_token: None,
             token: None,
             how: None,
+            by: None,
+            reason: None,
             job: None,
             state: None,
             queue: None,

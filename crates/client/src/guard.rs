@@ -142,18 +142,10 @@ impl Lease {
     /// Waits until the lease is lost, and says why. It does not keep the lease, and can be awaited many times, also
     /// beside the guard.
     ///
-    /// It is ready at once when the store says that the lease was revoked; by whom and why takes another question,
-    /// which [`why_lost`](Lease::why_lost) waits for.
+    /// Where somebody ended it, the store tells who and why in the same answer.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         let holding = Arc::clone(&self.holding);
         async move { holding.lost().await }
-    }
-
-    /// Waits until the lease is lost, and then, where somebody ended it, for the store to tell who and why, as far as
-    /// it can. Stop the work first: this is for the message to people.
-    pub fn why_lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        let holding = Arc::clone(&self.holding);
-        async move { holding.why_lost().await }
     }
 
     /// Follows the lease from beside it: every new deadline, every change of state.
@@ -169,10 +161,10 @@ impl Lease {
         if let Some(output) = self.unless_lost(work).instrument(self.holding.span.clone()).await {
             return Ok(output);
         }
-        Err(self.holding.error(self.holding.why_lost().await))
+        Err(self.holding.error(self.holding.lost().await))
     }
 
-    /// The work is dropped when this returns, before anybody asks who ended the lease.
+    /// The work is dropped when this returns.
     async fn unless_lost<F: Future>(&self, work: F) -> Option<F::Output> {
         let mut work = pin!(work);
         let mut lost = pin!(self.holding.lost());
@@ -202,7 +194,7 @@ impl Lease {
         lock(&hub.book).leave(holding.serial);
         if self.state() == State::Lost {
             // What may still be there is given back by the drop of the guard.
-            return match holding.why_lost().await {
+            return match holding.lost().await {
                 // The handle was closed, and that gave it back.
                 LostReason::Released => Ok(()),
                 why => Err(holding.error(why)),
@@ -239,7 +231,7 @@ impl Lease {
         let (hub, holding) = (&self.handle.hub, &self.holding);
         if let Err(refusal) = answer {
             hub.refused(holding, LostReason::from_refusal(&refusal));
-            return Err(holding.error(holding.why_lost().await));
+            return Err(holding.error(holding.lost().await));
         }
         lock(&hub.book).remove(holding.serial);
         hub.finish(holding);

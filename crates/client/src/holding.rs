@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fencehold_core::job::JobId;
 use fencehold_core::lease::{How, Renewal};
-use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token, ttl};
+use fencehold_core::{HoldId, Key, Owner, Task, Token, ttl};
 use fencehold_store::clock::Clock;
 
 use crate::board::Board;
@@ -88,8 +88,6 @@ struct Standing {
     cut_short: bool,
     /// What the last renewal came back with, if it failed.
     failure: Option<String>,
-    /// Who ended it, and why, is being asked.
-    asking: bool,
     /// Somebody called the job off.
     cancelled: bool,
 }
@@ -114,7 +112,6 @@ impl Holding {
             },
             cut_short: term.remaining_ms < granted.ttl_ms,
             failure: None,
-            asking: false,
             cancelled: false,
         };
         Holding { serial, granted, clock, span, board: Board::new(standing) }
@@ -168,7 +165,6 @@ impl Holding {
                 return None;
             }
             let why = why(standing);
-            standing.asking = self.key().is_some() && why.has_a_name_to_ask_for();
             standing.snapshot.state = State::Lost;
             standing.snapshot.lost = Some(why.clone());
             Some(why)
@@ -261,35 +257,10 @@ impl Holding {
         self.board.when(look).await
     }
 
-    /// Who ended it, and why; or that nobody can tell.
-    pub(crate) fn told_who(&self, who: Option<(Option<Owner>, Option<Reason>)>) {
-        self.board.update(|standing| {
-            standing.asking = false;
-            if let (Some(LostReason::Ended { by, reason, .. }), Some(who)) =
-                (&mut standing.snapshot.lost, who)
-            {
-                (*by, *reason) = who;
-            }
-            Some(())
-        });
-    }
-
     /// Waits until it is lost.
     pub(crate) async fn lost(&self) -> LostReason {
         self.settle();
         self.board.when(|standing, _| standing.snapshot.lost.clone()).await
-    }
-
-    /// Waits until it is lost, and then until it is known by whom and why, or that nobody can tell.
-    pub(crate) async fn why_lost(&self) -> LostReason {
-        self.settle();
-        self.board
-            .when(|standing, _| standing.snapshot.lost.clone().filter(|_| !standing.asking))
-            .await
-    }
-
-    pub(crate) fn is_asking_who(&self) -> bool {
-        self.board.read(|standing, _| standing.asking)
     }
 
     /// Waits until somebody asks the holder to yield; `None`: the lease ended first.
@@ -320,22 +291,14 @@ impl Holding {
 impl Standing {
     fn why_over(&self, max_age_ms: Option<u64>) -> LostReason {
         if self.failure.is_none() && self.cut_short {
-            if self.snapshot.notice.is_some() {
-                return LostReason::ended(How::Yielded);
+            if let Some(notice) = &self.snapshot.notice {
+                return LostReason::ended(How::Yielded, Some(notice.contender.clone()));
             }
             if max_age_ms.is_some() {
-                return LostReason::ended(How::AgedOut);
+                return LostReason::ended(How::AgedOut, None);
             }
         }
         LostReason::NotRenewed { failure: self.failure.clone() }
-    }
-}
-
-impl LostReason {
-    /// Whether somebody ended it, and the store can still tell who and why.
-    fn has_a_name_to_ask_for(&self) -> bool {
-        let by_somebody = |how: &Option<How>| matches!(how, Some(How::Revoked | How::Advanced));
-        matches!(self, LostReason::Ended { how, by: None, .. } if by_somebody(how))
     }
 }
 

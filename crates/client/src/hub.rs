@@ -18,7 +18,7 @@ use crate::breaker::{Breaker, BreakerPolicy};
 use crate::error::{Error, LostReason};
 use crate::holding::{Granted, Held, Holding};
 use crate::random::jitter;
-use crate::renewal::{Book, Errands, ask_who, give_back, hand_back};
+use crate::renewal::{Book, Errands, give_back, hand_back};
 use crate::report::Words;
 use crate::retry::{Retries, RetryPolicy};
 use crate::time::{First, Timers, first};
@@ -184,12 +184,7 @@ impl Hub {
     /// The store refuses what is asked under a lease. It is sure: there is no way back.
     pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, why: LostReason) {
         lock(&self.book).remove(holding.serial);
-        if holding.lose(why)
-            && holding.is_asking_who()
-            && let Some(key) = holding.key()
-        {
-            self.spawn(ask_who(Arc::clone(self), key.clone(), Arc::clone(holding)));
-        }
+        holding.lose(why);
     }
 
     /// Notes that the holder has done with a lease. True: the store may still keep it for the holder.
@@ -203,7 +198,7 @@ impl Hub {
         match holding.look().lost {
             // Lost by the holder's own reckoning, which is ahead of the store's.
             Some(LostReason::NotRenewed { .. }) => true,
-            Some(LostReason::Ended { current_token, by, .. }) => current_token.is_none() && by.is_none(),
+            Some(LostReason::Ended { current_token, .. }) => current_token.is_none(),
             _ => false,
         }
     }

@@ -158,7 +158,6 @@ async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
     assert!(matches!(why, LostReason::Ended { how: Some(How::Revoked), .. }));
     assert_eq!(why.current_token().map(fencehold::Token::get), Some(lease.token().get() + 1));
     assert!(world.now_ms() < lease.lost_at_ms(), "long before its time");
-    let why = within(lease.why_lost()).await;
     assert_eq!(why.to_string(), "it was revoked by alice (it ran away)");
     let error = within(lease.run(async { unreachable!("no work under a lost lease") }))
         .await

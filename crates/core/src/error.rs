@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::key::{Owner, Task};
+use crate::key::{Owner, Reason, Task};
 use crate::lease::How;
 use crate::token::Token;
 
@@ -54,12 +54,16 @@ pub enum Refusal {
         how: Option<How>,
     },
     /// The hold that this command speaks for is over, or somebody else's.
-    #[error("the hold under token {token} is over{}; the key's current token is {current}", lost_how(*.how))]
+    #[error("the hold under token {token} is over{}; the key's current token is {current}", lost_how(*.how, .by.as_ref(), .reason.as_ref()))]
     Lost {
         /// The token that the command showed.
         token: Token,
         /// How that hold ended; `None` where the record no longer remembers, or never knew it.
         how: Option<How>,
+        /// Who ended it, or asked for it, where somebody did and the record remembers.
+        by: Option<Owner>,
+        /// Why, where somebody ended it and the record remembers.
+        reason: Option<Reason>,
         /// The key's newest token.
         current: Token,
     },
@@ -104,6 +108,6 @@ fn ended_how(token: Option<Token>, how: Option<How>) -> String {
     }
 }
 
-fn lost_how(how: Option<How>) -> String {
-    how.map(|how| format!(": it was {how}")).unwrap_or_default()
+fn lost_how(how: Option<How>, by: Option<&Owner>, reason: Option<&Reason>) -> String {
+    how.map(|how| format!(": {}", how.told(by, reason))).unwrap_or_default()
 }

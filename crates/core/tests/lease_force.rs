@@ -5,16 +5,12 @@ mod support;
 use fencehold_core::lease::{Acquire, How, Outcome, Revoked};
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
 use fencehold_core::{Fact, Reason, Refusal, Token};
-use support::{OneKey, TTL_MS, ask, hold, owner, task};
+use support::{OneKey, TTL_MS, ask, hold, lost, owner, task};
 
 fn held() -> (OneKey, Token) {
     let mut key = OneKey::new();
     let token = key.granted(Acquire { task: Some(task("run-42")), ..ask("a", 1) });
     (key, token)
-}
-
-fn lost(token: Token, how: How, current: Token) -> Refusal {
-    Refusal::Lost { token, how: Some(how), current }
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn renewals_get_only_the_remainder() {
     assert_eq!(key.renew(1, token).unwrap().remaining_ms, 5_000);
     key.pass(5_000);
 
-    let yielded = Refusal::Lost { token, how: Some(How::Yielded), current: token };
+    let (how, by) = (Some(How::Yielded), Some(owner("urgent")));
+    let yielded = Refusal::Lost { token, how, by, reason: None, current: token };
     assert_eq!(key.renew(1, token), Err(yielded));
     assert_eq!(key.last_ending().how, How::Yielded);
     assert!(key.granted(ask("urgent", 2)) > token);

@@ -5,16 +5,12 @@ mod support;
 use fencehold_core::lease::{Acquire, Change, Command, How, Outcome, Renewal};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{Fact, Refusal, Token};
-use support::{OneKey, TTL_MS, ask, ask_with_max_age, hold, task};
+use support::{OneKey, TTL_MS, ask, ask_with_max_age, forgotten, hold, lost, task};
 
 fn held() -> (OneKey, Token) {
     let mut key = OneKey::new();
     let token = key.granted(ask("a", 1));
     (key, token)
-}
-
-fn lost(token: Token, how: How, current: Token) -> Refusal {
-    Refusal::Lost { token, how: Some(how), current }
 }
 
 /// What the last fact says a stale holder tried.
@@ -160,7 +156,7 @@ fn the_right_hold_id_with_an_older_token_is_refused() {
     let token = key.granted(ask("a", 1));
     let before = key.state();
     let older = Token::new(7);
-    let refusal = Refusal::Lost { token: older, how: None, current: token };
+    let refusal = forgotten(older, token);
     assert_eq!(key.renew(1, older), Err(refusal.clone()));
     assert_eq!(key.release(1, older), Err(refusal));
     assert_eq!(key.state(), before);
@@ -173,9 +169,9 @@ fn a_holder_that_the_history_has_forgotten_is_lost_all_the_same() {
     for id in 2..=u8::try_from(HISTORY_MAX).unwrap() + 1 {
         key.one_life(id);
     }
-    let forgotten = Refusal::Lost { token, how: None, current: key.record.counter };
-    assert_eq!(key.renew(1, token), Err(forgotten.clone()));
-    assert_eq!(key.release(1, token), Err(forgotten));
+    let refusal = forgotten(token, key.record.counter);
+    assert_eq!(key.renew(1, token), Err(refusal.clone()));
+    assert_eq!(key.release(1, token), Err(refusal));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
         assert_eq!((seen.token, seen.holder.unwrap().owner.as_str()), (second, "owner-2"));
         let late = block_on(old.renew(&call(), vec![hold("k", 1, first)])).unwrap();
         match &late.answers[0] {
-            Err(Refusal::Lost { token, how: Some(How::Expired), current }) => {
+            Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
                 assert_eq!((*token, *current), (first, second));
             }
             answer => panic!("not told: {answer:?}"),

@@ -2,7 +2,6 @@
 
 mod job;
 
-use fencehold_core::lease::How;
 use fencehold_core::{BadInput, Key, Refusal, Token};
 use fencehold_store::StoreError;
 
@@ -131,8 +130,10 @@ impl Failure {
             }
             Refusal::Ended { .. } => Failure::new(Exit::Lost, format!("{key}: {refusal}"))
                 .with_next("A hold id is good for one acquisition. Acquire anew."),
-            Refusal::Lost { token, how, current } => {
-                let how = how.map(how_it_ended).unwrap_or_default();
+            Refusal::Lost { token, how, by, reason, current } => {
+                let how = how
+                    .map(|how| format!(": {}", how.told(by.as_ref(), reason.as_ref())))
+                    .unwrap_or_default();
                 let newer =
                     if current > token { format!("; its token is now {current}") } else { String::new() };
                 Failure::new(Exit::Lost, format!("{key}: the lease under token {token} is over{how}{newer}"))
@@ -166,16 +167,10 @@ impl From<BadInput> for Failure {
     }
 }
 
-fn how_it_ended(how: How) -> String {
-    match how {
-        How::Expired => ": it expired (not renewed in time)".to_owned(),
-        other => format!(": {other}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use fencehold_core::{Owner, Task};
+    use fencehold_core::lease::How;
+    use fencehold_core::{Owner, Reason, Task};
 
     use super::*;
 
@@ -206,7 +201,13 @@ mod tests {
     #[test]
     fn each_kind_of_error_has_its_exit_code() {
         let key = Key::new("k").unwrap();
-        let lost = Refusal::Lost { token: Token::new(1), how: Some(How::Revoked), current: Token::new(2) };
+        let lost = Refusal::Lost {
+            token: Token::new(1),
+            how: Some(How::Revoked),
+            by: Some(Owner::new("ops@host").unwrap()),
+            reason: Some(Reason::new("stuck deploy").unwrap()),
+            current: Token::new(2),
+        };
         let ended = Refusal::Ended { token: None, how: None };
         let rewound = Refusal::StoreRewound { shown: Token::new(9), current: Token::new(2) };
         let why = || "because".to_owned();

@@ -199,7 +199,7 @@ async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
         .map_or("and cannot be ended".to_owned(), |code| format!("and ended with code {code}"));
     if finish.lost {
         let why = if lease.state() == State::Lost {
-            lease.why_lost().await.to_string()
+            lease.lost().await.to_string()
         } else {
             "it would have run out before it could be renewed".to_owned()
         };

@@ -138,11 +138,6 @@ impl Lease {
         block_on(self.inner.lost())
     }
 
-    /// Blocks until the lease is lost and it is known by whom, as far as it can be. See [`crate::Lease::why_lost`].
-    pub fn why_lost(&self) -> LostReason {
-        block_on(self.inner.why_lost())
-    }
-
     /// Follows the lease from another thread.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch { inner: self.inner.watch() }

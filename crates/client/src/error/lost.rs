@@ -16,9 +16,9 @@ pub enum LostReason {
         how: Option<How>,
         /// The key's newest token, where it is known.
         current_token: Option<Token>,
-        /// Who ended it, where somebody did and the store has told so far.
+        /// Who ended it by force, or had it asked to yield, where somebody did and the store remembers.
         by: Option<Owner>,
-        /// Why, where somebody did and the store has told so far.
+        /// Why, where somebody ended it by force and the store remembers.
         reason: Option<Reason>,
     },
     /// No renewal got through in time, so the holder must take it for lost.
@@ -46,8 +46,8 @@ impl LostReason {
     }
 
     /// Ended in this way, by the holder's own reckoning.
-    pub(crate) fn ended(how: How) -> Self {
-        LostReason::Ended { how: Some(how), current_token: None, by: None, reason: None }
+    pub(crate) fn ended(how: How, by: Option<Owner>) -> Self {
+        LostReason::Ended { how: Some(how), current_token: None, by, reason: None }
     }
 
     /// Why the store refuses what a holder asks under its token.
@@ -61,7 +61,12 @@ impl LostReason {
         match refusal {
             // Only its own holder can have done that.
             Refusal::Lost { how: Some(How::Released), .. } => LostReason::Released,
-            Refusal::Lost { how, current, .. } => ended(how, Some(*current)),
+            Refusal::Lost { how, by, reason, current, .. } => LostReason::Ended {
+                how: *how,
+                current_token: Some(*current),
+                by: by.clone(),
+                reason: reason.clone(),
+            },
             Refusal::Ended { how, .. } => ended(how, None),
             Refusal::Held { token, .. } => ended(&None, Some(*token)),
             Refusal::StoreRewound { current, .. } => LostReason::StoreRewound { current_token: *current },

@@ -301,7 +301,13 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_never_worth_another_try() {
-        let lost = Refusal::Lost { token: Token::new(3), how: Some(How::Revoked), current: Token::new(4) };
+        let lost = Refusal::Lost {
+            token: Token::new(3),
+            how: Some(How::Revoked),
+            by: None,
+            reason: None,
+            current: Token::new(4),
+        };
         for refusal in [lost, Refusal::WrongHold { token: Token::new(3) }] {
             let error = Error::from(StoreError::Refused { key: key(), refusal });
             assert!(matches!(error, Error::Lost { .. }) && !error.is_retryable(), "{error}");

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_core::lease::How;
-
 use super::{Error, LostReason};
 
 impl fmt::Display for Error {
@@ -120,16 +118,7 @@ impl fmt::Display for LostReason {
                 f.write_str("it is over, and the store no longer remembers how")
             }
             LostReason::Ended { how: Some(how), by, reason, .. } => {
-                match how {
-                    How::Expired => f.write_str("it expired")?,
-                    How::AgedOut => f.write_str("it was held for its whole max age")?,
-                    How::Yielded => f.write_str("it was asked to yield, and its time was up")?,
-                    how => write!(f, "it was {how}")?,
-                }
-                if let Some(by) = by {
-                    write!(f, " by {by}")?;
-                }
-                reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+                f.write_str(&how.told(by.as_ref(), reason.as_ref()))
             }
             LostReason::NotRenewed { failure: Some(failure) } => {
                 write!(f, "it could not be renewed in time: {failure}")
@@ -162,7 +151,8 @@ impl fmt::Display for Shown {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::{Key, Refusal, Token};
+    use fencehold_core::lease::How;
+    use fencehold_core::{Key, Owner, Reason, Refusal, Token};
 
     use super::*;
 
@@ -172,12 +162,34 @@ mod tests {
 
     #[test]
     fn an_error_says_what_happened_and_what_to_do() {
-        let lost = Refusal::Lost { token: Token::new(3), how: Some(How::Expired), current: Token::new(5) };
-        assert_eq!(
-            Error::refused(key(), lost).to_string(),
-            "the lease on k under token 3 is lost: it expired; the key's token is now 5; stop what ran under it, and \
-             acquire anew"
-        );
+        let lost = |how, by: Option<&str>, reason: Option<&str>| Refusal::Lost {
+            token: Token::new(3),
+            how: Some(how),
+            by: by.map(|by| Owner::new(by).expect("an owner")),
+            reason: reason.map(|reason| Reason::new(reason).expect("a reason")),
+            current: Token::new(5),
+        };
+        let told = [
+            (lost(How::Expired, None, None), "it expired: it was not renewed in time"),
+            (
+                lost(How::Revoked, Some("ops@web-1"), Some("stuck deploy")),
+                "it was revoked by ops@web-1 (stuck deploy)",
+            ),
+            (
+                lost(How::Yielded, Some("urgent"), None),
+                "it was asked to yield by urgent, and its time was up",
+            ),
+            (lost(How::Advanced, Some("ops@web-1"), None), "it was ended by store advance by ops@web-1"),
+        ];
+        for (lost, why) in told {
+            assert_eq!(
+                Error::refused(key(), lost).to_string(),
+                format!(
+                    "the lease on k under token 3 is lost: {why}; the key's token is now 5; stop what ran under it, \
+                     and acquire anew"
+                )
+            );
+        }
         let waited = Duration::from_millis(61_500);
         assert_eq!(
             Error::TimedOut { keys: vec![key()], waited }.to_string(),

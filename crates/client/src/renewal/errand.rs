@@ -1,21 +1,16 @@
 //! What is done in the background, with nobody waiting for it: giving back what a dropped guard held, freeing a grant
-//! that nobody saw, asking who revoked a lease.
+//! that nobody saw.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use fencehold_core::Key;
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 use fencehold_store::job::{AttemptRef, Report, Word};
 use fencehold_store::{AcquireRequest, HoldRef, StoreError};
 
 use crate::bell::lock;
 use crate::board::Board;
-use crate::holding::Holding;
 use crate::hub::Hub;
-
-/// How long it may take to learn who ended a lease, and why.
-const ASK_WHO_MS: u64 = 2_000;
 
 type Errand = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -138,34 +133,6 @@ pub(crate) async fn free_unseen_grant(hub: Arc<Hub>, request: AcquireRequest, se
             }
             // Held by somebody else, ended, or refused: nothing is kept for us.
             Err(_) => return,
-        }
-    }
-}
-
-/// Asks who ended a lease, and why.
-pub(crate) async fn ask_who(hub: Arc<Hub>, key: Key, holding: Arc<Holding>) {
-    let told = Told(&holding);
-    let call = hub.call(ASK_WHO_MS);
-    if let Ok(Some(view)) = hub.answer(ASK_WHO_MS, hub.store.get(&call, key)).await {
-        let ending = view
-            .endings
-            .into_iter()
-            .rev()
-            .find(|ending| ending.token == holding.granted.token);
-        if let Some(ending) = ending {
-            holding.told_who(Some((ending.by, ending.reason)));
-        }
-    }
-    drop(told);
-}
-
-/// Whatever becomes of the question, nobody waits for its answer in vain.
-struct Told<'a>(&'a Holding);
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        if self.0.is_asking_who() {
-            self.0.told_who(None);
         }
     }
 }

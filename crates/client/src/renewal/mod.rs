@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 pub(crate) use book::Book;
-pub(crate) use errand::{Errands, ask_who, free_unseen_grant, give_back, hand_back};
+pub(crate) use errand::{Errands, free_unseen_grant, give_back, hand_back};
 
 use crate::bell::{Bell, lock};
 use crate::hub::Hub;

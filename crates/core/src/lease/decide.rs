@@ -5,7 +5,7 @@ use crate::event::{Attempted, Fact};
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};
 use crate::lease::command::{Acquire, Command, Grant, Outcome, Preempt, Renewal, Revoked};
-use crate::lease::record::{Hold, How, Notice, Record};
+use crate::lease::record::{Ending, Hold, How, Notice, Record};
 use crate::time::Stamp;
 use crate::token::Token;
 
@@ -245,7 +245,8 @@ impl Case<'_> {
         let Some(hold) = &self.record.hold else { return answer(Err(Refusal::NotHeld)) };
         let token = self.record.counter;
         if let Some(only) = only_token.filter(|only| *only != token) {
-            return answer(Err(Refusal::Lost { token: only, how: self.how_of_token(only), current: token }));
+            let ending = self.record.endings().iter().find(|ending| ending.token == only);
+            return answer(Err(lost(only, ending, token)));
         }
         // A hold that has run out unnoticed is ended by force all the same: fences must refuse its holder from now on.
         let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
@@ -366,32 +367,38 @@ impl Case<'_> {
                 Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
                 Term::Over { .. } if seeded!(RenewalRevives) => Ok((hold, 0)),
                 Term::Over { .. } | Term::Free => {
-                    let mut refused = self.run_out();
-                    let how = Some(self.how_it_ran_out(hold));
-                    self.refuse_stale(&mut refused, token, how, attempted);
-                    Err(Box::new(refused))
+                    let noted = self.run_out();
+                    let ending = noted.record.as_ref().and_then(|record| record.ending_of(hash)).cloned();
+                    Err(Box::new(self.refuse_stale(noted, token, ending.as_ref(), attempted)))
                 }
             };
         }
         let ending = self.record.ending_of(hash).filter(|ending| ending.token == token);
-        let how = ending.map(|ending| ending.how);
-        let mut refused = answer(Err(Refusal::WrongHold { token }));
+        let refused = answer(Err(Refusal::WrongHold { token }));
         // Any other token than the newest is of an earlier hold, also where the key was collected since.
-        if how.is_some() || token != self.record.counter {
-            self.refuse_stale(&mut refused, token, how, attempted);
-        }
-        Err(Box::new(refused))
+        Err(Box::new(if ending.is_some() || token != self.record.counter {
+            self.refuse_stale(refused, token, ending, attempted)
+        } else {
+            refused
+        }))
     }
 
-    fn refuse_stale(&self, refused: &mut Decision, token: Token, how: Option<How>, attempted: Attempted) {
+    fn refuse_stale(
+        &self,
+        mut refused: Decision,
+        token: Token,
+        ending: Option<&Ending>,
+        attempted: Attempted,
+    ) -> Decision {
         let current = self.record.counter.max(token);
-        refused.reply = Err(Refusal::Lost { token, how, current });
+        refused.reply = Err(lost(token, ending, current));
         refused.facts.push(Fact::StaleWriteBlocked {
             stale_token: token,
             current_token: current,
             attempted,
-            how,
+            how: ending.map(|ending| ending.how),
         });
+        refused
     }
 
     /// A token that was never given here proves that the store was rewound.
@@ -410,7 +417,13 @@ impl Case<'_> {
         };
         let how = self.how_it_ran_out(hold);
         let outcome = Outcome::Expired { token: self.record.counter, how };
-        self.ended(how, self.standing.now.earlier(since_ms), None, None, outcome)
+        // Whoever had to yield is told for whom, also when the contender has long gone.
+        let asked_by = hold
+            .notice
+            .as_ref()
+            .filter(|_| how == How::Yielded)
+            .map(|notice| notice.contender.clone());
+        self.ended(how, self.standing.now.earlier(since_ms), asked_by, None, outcome)
     }
 
     /// Why the time of a hold that is over was up.
@@ -425,14 +438,6 @@ impl Case<'_> {
         } else {
             How::Expired
         }
-    }
-
-    fn how_of_token(&self, token: Token) -> Option<How> {
-        self.record
-            .endings()
-            .iter()
-            .find(|ending| ending.token == token)
-            .map(|ending| ending.how)
     }
 
     /// Ends the hold, if there is one.
@@ -456,6 +461,17 @@ impl Case<'_> {
         let mut record = self.record.clone();
         record.end(how, at, by, reason);
         Decision { record: Some(record), deadline: Change::Clear, reply: Ok(outcome), facts }
+    }
+}
+
+/// What somebody is told whose hold is over, as far as the record remembers its ending.
+fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Refusal {
+    Refusal::Lost {
+        token,
+        how: ending.map(|ending| ending.how),
+        by: ending.and_then(|ending| ending.by.clone()),
+        reason: ending.and_then(|ending| ending.reason.clone()),
+        current,
     }
 }
 

@@ -83,9 +83,9 @@ pub struct Ending {
     pub how: How,
     /// When it ended.
     pub at: Stamp,
-    /// Who ended it, where somebody did.
+    /// Who ended it by force, or had it asked to yield, where somebody did.
     pub by: Option<Owner>,
-    /// Why, where somebody did.
+    /// Why, where somebody ended it by force.
     pub reason: Option<Reason>,
 }
 
@@ -122,6 +122,18 @@ impl How {
         How::Abandoned,
         How::Advanced,
     ];
+
+    /// What happened, in the words for whoever relied on the hold.
+    pub fn told(self, by: Option<&Owner>, reason: Option<&Reason>) -> String {
+        let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        match self {
+            How::Expired => "it expired: it was not renewed in time".to_owned(),
+            How::AgedOut => "it was held for its whole max age".to_owned(),
+            How::Yielded => format!("it was asked to yield{by}, and its time was up"),
+            how => format!("it was {how}{by}{reason}"),
+        }
+    }
 }
 
 impl fmt::Display for How {

@@ -7,8 +7,8 @@ pub(crate) mod job;
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{
-    Acquire, Change, Command, Decision, Ending, Grant, Outcome, Preempt, Record, Renewal, Revoked, Standing,
-    Term, decide,
+    Acquire, Change, Command, Decision, Ending, Grant, How, Outcome, Preempt, Record, Renewal, Revoked,
+    Standing, Term, decide,
 };
 use fencehold_core::{Fact, HoldHash, HoldId, Owner, Reason, Refusal, Stamp, Task, Token};
 
@@ -215,4 +215,16 @@ pub(crate) fn ask_with_max_age(name: &str, id: u8, max_age_ms: u64) -> Acquire {
 pub(crate) fn revocation(only_token: Option<Token>) -> Command {
     let reason = Reason::new("stuck since noon").expect("a good reason");
     Command::Revoke { by: owner("operator"), reason, only_token }
+}
+
+/// What the holder of an ended lease is told, by whom included.
+pub(crate) fn lost(token: Token, how: How, current: Token) -> Refusal {
+    let forced = matches!(how, How::Revoked | How::Advanced);
+    let reason = (how == How::Revoked).then(|| Reason::new("stuck since noon").expect("a good reason"));
+    Refusal::Lost { token, how: Some(how), by: forced.then(|| owner("operator")), reason, current }
+}
+
+/// What the holder of a lease is told that the record no longer remembers.
+pub(crate) fn forgotten(token: Token, current: Token) -> Refusal {
+    Refusal::Lost { token, how: None, by: None, reason: None, current }
 }

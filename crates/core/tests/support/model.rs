@@ -234,8 +234,10 @@ impl Model {
             .find(|life| life.is(hash, token))
             .and_then(|life| life.end);
         match reply {
-            Err(Refusal::Lost { token: shown, how, current }) => {
+            Err(Refusal::Lost { token: shown, how, by, reason, current }) => {
                 assert_eq!((*shown, *how), (token, known.map(|end| end.0)));
+                let by_somebody = matches!(how, Some(How::Revoked | How::Advanced | How::Yielded));
+                assert_eq!((by.is_some(), reason.is_some()), (by_somebody, *how == Some(How::Revoked)));
                 let newest = self.counter.max(self.floor);
                 assert!(*current >= self.counter && *current >= token && *current <= newest);
                 assert!(known.is_some() || token != self.counter, "the hold under that token is not over");
@@ -255,7 +257,10 @@ impl Model {
         if let Some(only) = only_token.filter(|only| *only != life.token) {
             let known = self.remembered().iter().find(|life| life.token == only);
             let how = known.and_then(|life| life.end).map(|end| end.0);
-            return assert_eq!(*reply, Err(Refusal::Lost { token: only, how, current: life.token }));
+            let Err(Refusal::Lost { token, how: told, current, .. }) = reply else {
+                panic!("another hold was meant, yet answered {reply:?}")
+            };
+            return assert_eq!((*token, *told, *current), (only, how, life.token));
         }
         let Ok(Outcome::Revoked(Revoked { token, consumed, owner, task })) = reply else {
             panic!("a hold withstood force: {reply:?}")

@@ -336,12 +336,18 @@ pub(super) fn refusal(error: StoreError) -> Refusal {
     }
 }
 
-/// Whether a refusal says that a hold is over, and how.
+/// Whether a refusal says that a hold is over, how, and, where somebody ended it, by whom and why.
 #[track_caller]
 pub(super) fn assert_lost<T: std::fmt::Debug>(answer: Result<T, Refusal>, held: &Held, ended: How) {
     match answer {
-        Err(Refusal::Lost { token, how, current }) => {
+        Err(Refusal::Lost { token, how, by, reason, current }) => {
             assert_eq!((token, how), (held.token, Some(ended)));
+            let told = (by.as_ref().map(Owner::as_str), reason.as_ref().map(Reason::as_str));
+            match ended {
+                How::Revoked => assert_eq!(told, (Some("P"), Some("it was stuck"))),
+                How::Advanced | How::Yielded => assert!(matches!(told, (Some(_), None)), "{told:?}"),
+                _ => assert_eq!(told, (None, None), "nobody ended it"),
+            }
             assert!(current >= token, "the current token is not below a token that was given");
         }
         other => panic!("a hold that was {ended} got {other:?}"),

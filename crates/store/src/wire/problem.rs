@@ -54,9 +54,9 @@ impl Across<Problem> for Refusal {
                 (problem.expires_in_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
             }
             Refusal::Ended { token, how } => (problem.token, problem.how) = (token, how.and_then(word)),
-            Refusal::Lost { token, how, current } => {
+            Refusal::Lost { token, how, by, reason, current } => {
                 (problem.token, problem.how) = (Some(token), how.and_then(word));
-                problem.current_token = Some(current);
+                (problem.by, problem.reason, problem.current_token) = (by, reason, Some(current));
             }
             Refusal::WrongHold { token } => problem.token = Some(token),
             Refusal::StillLive { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
@@ -81,7 +81,13 @@ fn lease_refusal(problem: &Problem) -> Option<Refusal> {
             token: current_token?,
         },
         Kind::Ended => Refusal::Ended { token, how: of_word(how) },
-        Kind::Lost => Refusal::Lost { token: token?, how: of_word(how), current: current_token? },
+        Kind::Lost => Refusal::Lost {
+            token: token?,
+            how: of_word(how),
+            by: problem.by.clone(),
+            reason: problem.reason.clone(),
+            current: current_token?,
+        },
         Kind::WrongHold => Refusal::WrongHold { token: token? },
         Kind::NotHeld => Refusal::NotHeld,
         Kind::StillLive => Refusal::StillLive { remaining_ms: expires_in_ms? },
@@ -96,7 +102,7 @@ impl Across<Refusal> for Problem {
     fn across(self) -> Refusal {
         // Only a peer of another make sends what is no refusal here; the hold must then count as over.
         let (token, current) = (self.token.unwrap_or_default(), self.current_token.unwrap_or_default());
-        lease_refusal(&self).unwrap_or(Refusal::Lost { token, how: None, current })
+        lease_refusal(&self).unwrap_or(Refusal::Lost { token, how: None, by: None, reason: None, current })
     }
 }
 
@@ -274,7 +280,7 @@ pub(crate) fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
 mod tests {
     use fencehold_core::job::{Ended, JobId, Queue, State};
     use fencehold_core::lease::How;
-    use fencehold_core::{Owner, Task, Token};
+    use fencehold_core::{Owner, Reason, Task, Token};
 
     use super::*;
 
@@ -302,7 +308,10 @@ mod tests {
         ];
         for how in How::ALL {
             refusals.push(Refusal::Ended { token: Some(token(2)), how: Some(how) });
-            refusals.push(Refusal::Lost { token: token(2), how: Some(how), current: token(4) });
+            let (by, reason) = (Some(Owner::new("ops@host").unwrap()), Some(Reason::new("stuck").unwrap()));
+            refusals.push(Refusal::Lost { token: token(2), how: Some(how), by, reason, current: token(4) });
+            let (by, reason) = (None, None);
+            refusals.push(Refusal::Lost { token: token(2), how: Some(how), by, reason, current: token(4) });
         }
         for refusal in refusals {
             let back: Refusal = through_json(refusal.clone().across()).across();

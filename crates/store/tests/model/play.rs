@@ -159,7 +159,7 @@ impl Play {
     fn assert_lost(&self, ask: usize, answer: Result<Token, Refusal>) {
         let State::Granted { key, token } = self.model.asks[ask].state else { panic!("never granted") };
         match answer {
-            Err(Refusal::Lost { token: shown, how, current }) => {
+            Err(Refusal::Lost { token: shown, how, current, .. }) => {
                 assert_eq!(shown.get(), token);
                 assert_eq!(how, self.model.remembered(ask).map(|ending| ending.how));
                 assert_eq!(current.get(), self.model.keys[key].counter.max(token));

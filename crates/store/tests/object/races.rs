@@ -32,7 +32,7 @@ fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
         let newer = b.take("k");
         gate.go();
         match releasing.join().unwrap() {
-            Err(Refusal::Lost { token, how: Some(How::Expired), current }) => {
+            Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
                 assert_eq!((token, current), (held.token, newer.token), "{server:?}");
             }
             other => panic!("{server:?}: {other:?}"),

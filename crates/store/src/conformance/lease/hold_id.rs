@@ -2,7 +2,7 @@
 
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
-use fencehold_core::limits::HISTORY_MAX;
+use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
 
 use super::super::Verdict;
 use super::super::arena::Power;
@@ -108,7 +108,7 @@ pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g:
     g.churn("k", HISTORY_MAX);
     g.take("k", "B");
     for order in [["k", "spare"], ["spare", "k"]] {
-        let again = AcquireRequest { hold_age_ms: 1_000, ..any(&order, ended.request.clone()) };
+        let again = AcquireRequest { hold_age_ms: HOLD_AGE_MS_MAX / 2, ..any(&order, ended.request.clone()) };
         let answer = g.try_with(again).map(|held| held.key);
         assert_eq!(answer, Err(Refusal::Ended { token: None, how: None }), "asked in the order {order:?}");
     }

@@ -41,7 +41,7 @@ pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> V
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.release(&a) {
-        Err(Refusal::Lost { token, how: Some(How::Expired), current }) => {
+        Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
             assert_eq!((token, current), (a.token, b.token), "superseded, and by whom");
         }
         other => panic!("{other:?}"),

@@ -95,7 +95,7 @@ pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.renew(&a) {
-        Err(Refusal::Lost { token, how: Some(How::Expired), current }) => {
+        Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
             assert_eq!((token, current), (a.token, b.token));
         }
         other => panic!("{other:?}"),

@@ -81,8 +81,8 @@ BEGIN
 END
 $$;
 
--- Notes that a hold has run out, and says in which of the three ways.
-CREATE FUNCTION lease_run_out(k lease_key, h lease_hold, remaining bigint, now bigint) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+-- Notes that a hold has run out, and in which of the three ways.
+CREATE FUNCTION lease_run_out(k lease_key, h lease_hold, remaining bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     ended_at bigint := now + remaining;
     ended_how text := CASE
@@ -91,8 +91,8 @@ DECLARE
         ELSE 'expired'
     END;
 BEGIN
-    PERFORM lease_end(k, h, ended_how, ended_at, NULL, NULL, now);
-    RETURN ended_how;
+    -- Whoever had to yield is told for whom, also when the contender has long gone.
+    PERFORM lease_end(k, h, ended_how, ended_at, CASE WHEN ended_how = 'yielded' THEN h.notice_contender END, NULL, now);
 END
 $$;
 
@@ -155,12 +155,18 @@ BEGIN
 END
 $$;
 
+-- What somebody is told whose hold is over, as far as its ending is remembered.
+CREATE FUNCTION lease_lost(shown bigint, e lease_ending, newest bigint) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT jsonb_build_object('Lost', jsonb_build_object(
+        'token', shown, 'how', e.how, 'by', e.ended_by, 'reason', e.reason, 'current', newest))
+$$;
+
 -- Why a hold id and a token speak for no live hold; null: they do.
 CREATE FUNCTION lease_stale(k lease_key, h lease_hold, shown_hash bytea, shown bigint, attempted text, now bigint)
 RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     refusal jsonb := lease_rewound(k, shown, now);
-    ended_how text;
+    e lease_ending;
     remaining bigint;
     newest bigint := greatest(k.counter, shown);
 BEGIN
@@ -172,20 +178,19 @@ BEGIN
         IF remaining > 0 THEN
             RETURN NULL;
         END IF;
-        ended_how := lease_run_out(k, h, remaining, now);
-    ELSE
-        SELECT how INTO ended_how FROM (
-            SELECT how, token FROM lease_ending
-            WHERE key_id = k.id AND hash = shown_hash ORDER BY token DESC LIMIT 1) AS last_of_it
-        WHERE token = shown;
+        PERFORM lease_run_out(k, h, remaining, now);
+    END IF;
+    SELECT * INTO e FROM lease_ending WHERE key_id = k.id AND hash = shown_hash ORDER BY token DESC LIMIT 1;
+    IF e.token IS DISTINCT FROM shown THEN
+        e := NULL;
         -- Any other token than the newest is of an earlier hold, also where the key was collected since.
-        IF ended_how IS NULL AND shown = k.counter THEN
+        IF shown = k.counter THEN
             RETURN jsonb_build_object('WrongHold', jsonb_build_object('token', shown));
         END IF;
     END IF;
     PERFORM note(k.namespace, k.key, jsonb_build_object('stale_write_blocked', jsonb_build_object(
-        'stale_token', shown, 'current_token', newest, 'attempted', attempted, 'how', ended_how)), now);
-    RETURN jsonb_build_object('Lost', jsonb_build_object('token', shown, 'how', ended_how, 'current', newest));
+        'stale_token', shown, 'current_token', newest, 'attempted', attempted, 'how', e.how)), now);
+    RETURN lease_lost(shown, e, newest);
 END
 $$;
 

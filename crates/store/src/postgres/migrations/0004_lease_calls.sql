@@ -381,6 +381,7 @@ DECLARE
     now bigint;
     k lease_key;
     h lease_hold;
+    e lease_ending;
     refusal jsonb;
     ended jsonb;
     ids bigint[];
@@ -397,8 +398,8 @@ BEGIN
     ELSIF h.key_id IS NULL THEN
         refusal := '"NotHeld"';
     ELSIF only_token <> h.token THEN
-        refusal := jsonb_build_object('Lost', jsonb_build_object('token', only_token, 'current', h.token, 'how', (
-            SELECT how FROM lease_ending WHERE key_id = k.id AND token = only_token)));
+        SELECT * INTO e FROM lease_ending WHERE key_id = k.id AND token = only_token;
+        refusal := lease_lost(only_token, e, h.token);
     ELSE
         ended := lease_force(k, h, by_owner, why, now);
         IF ended IS NULL THEN

@@ -52,7 +52,7 @@ impl Runtime {
         });
     }
 
-    /// Carries a call out. If its caller has gone by the time of the answer, `orphaned` is done with it.
+    /// Carries a call out. If its caller goes before it has taken the answer, `orphaned` is done with it.
     #[cfg(feature = "object")]
     pub(crate) async fn run<T, O>(
         &self,
@@ -61,20 +61,20 @@ impl Runtime {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        O: Future<Output = ()> + Send,
+        O: Future<Output = ()> + Send + 'static,
     {
-        let (sender, answer) = oneshot::channel();
+        let (sender, delivery) = oneshot::channel();
         let open = Open::new(&self.open);
+        let runtime = self.handle.clone();
         self.handle.spawn(async move {
             let answer = call.await;
-            if let Err(answer) = sender.send(answer) {
-                orphaned(answer).await;
-            }
-            drop(open);
+            // Nobody there: dropping it sees to that.
+            let _ = sender.send(Delivery { answer: Some((answer, orphaned)), runtime, open: Some(open) });
         });
-        match answer.await {
-            Ok(answer) => answer,
-            Err(_) => Err(StoreError::Unknown { why: "the store's thread ended".to_owned() }),
+        let taken = delivery.await.ok().and_then(|mut delivery| delivery.answer.take());
+        match taken {
+            Some((answer, _)) => answer,
+            None => Err(StoreError::Unknown { why: "the store's thread ended".to_owned() }),
         }
     }
 
@@ -110,6 +110,38 @@ impl Drop for Runtime {
     }
 }
 
+/// An answer on its way to its caller. One that is dropped without having been taken is an orphan, also where it had
+/// arrived and its caller did not look any more.
+#[cfg(feature = "object")]
+struct Delivery<T, F, O>
+where
+    T: Send + 'static,
+    F: FnOnce(T) -> O + Send + 'static,
+    O: Future<Output = ()> + Send + 'static,
+{
+    answer: Option<(T, F)>,
+    runtime: tokio::runtime::Handle,
+    open: Option<Open>,
+}
+
+#[cfg(feature = "object")]
+impl<T, F, O> Drop for Delivery<T, F, O>
+where
+    T: Send + 'static,
+    F: FnOnce(T) -> O + Send + 'static,
+    O: Future<Output = ()> + Send + 'static,
+{
+    fn drop(&mut self) {
+        if let Some((answer, orphaned)) = self.answer.take() {
+            let open = self.open.take();
+            self.runtime.spawn(async move {
+                orphaned(answer).await;
+                drop(open);
+            });
+        }
+    }
+}
+
 /// One call that is under way.
 struct Open(watch::Sender<usize>);
 
@@ -123,5 +155,44 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
+    }
+}
+
+#[cfg(all(test, feature = "object"))]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// R14: the grant has arrived, and its caller goes without having looked.
+    #[test]
+    fn an_answer_that_arrived_and_was_never_taken_is_an_orphan_too() {
+        let runtime = Runtime::start("test").unwrap();
+        let (sender, orphans) = std::sync::mpsc::channel();
+        let orphaned = move |answer: Result<u8, StoreError>| async move { drop(sender.send(answer)) };
+        {
+            let (go, gate) = oneshot::channel::<()>();
+            let call = async move {
+                let _ = gate.await;
+                Ok(7)
+            };
+            let mut asking = pin!(runtime.run(call, orphaned));
+            assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            go.send(()).unwrap();
+            // One thread carries them out in order: when this is answered, so is the one before it.
+            runtime.run_blocking(async { Ok(()) }).unwrap();
+        }
+        assert_eq!(orphans.recv().unwrap(), Ok(7));
+    }
+
+    #[test]
+    fn an_answer_that_was_taken_is_no_orphan() {
+        let runtime = Runtime::start("test").unwrap();
+        let (sender, orphans) = std::sync::mpsc::channel();
+        let orphaned = move |answer: Result<u8, StoreError>| async move { drop(sender.send(answer)) };
+        assert_eq!(crate::conformance::block_on(runtime.run(async { Ok(7) }, orphaned)), Ok(7));
+        runtime.run_blocking(async { Ok(()) }).unwrap();
+        assert!(orphans.try_recv().is_err());
     }
 }

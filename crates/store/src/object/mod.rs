@@ -223,13 +223,19 @@ impl LeaseStore for ObjectStore {
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
         let namespace = call.namespace.clone();
         let (hold, ours) = (request.hold, call.namespace.clone());
+        let sent_before = request.hold_age_ms > 0;
         self.run(
             call,
             |inner, doubt| async move { inner.acquire(&namespace, request, &doubt).await },
             move |inner, acquired| {
-                // Granted to one who has gone (R14): given back at once.
+                // Granted to one who has gone (R14): given back at once. But whoever sent this hold id before this call began
+                // may have been answered, and be at work under it.
+                let somebodys = acquired.grant.resumed && sent_before;
                 let unseen = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
                 Box::pin(async move {
+                    if somebodys {
+                        return;
+                    }
                     let _ = inner.release(&ours, vec![unseen], &Arc::default()).await;
                 })
             },

@@ -254,6 +254,28 @@ fn a_grant_whose_asker_has_gone_is_given_back() {
     }
 }
 
+/// R13, R14: a hold id is sent again, and whoever sent it again goes. The first was answered, and is at work.
+#[test]
+fn a_repeat_whose_asker_has_gone_leaves_the_lease_alone() {
+    for server in CLOUDS {
+        let stage = Stage::on(server);
+        let (a, again) = (stage.holder("A"), stage.holder("A"));
+        let request = a.ask("k");
+        let token = a.acquire(request.clone()).unwrap().grant.token;
+        let request = AcquireRequest { hold_age_ms: 1, ..request };
+        let mut asking = again.store.acquire(&again.call, request);
+        let polled = asking
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(polled.is_pending(), "{server:?}");
+        drop(asking);
+        // Closing waits for what is under way.
+        fencehold_store::conformance::block_on(again.store.close());
+        let view = a.look("k").unwrap();
+        assert!(view.holder.is_some() && view.token == token, "{server:?}: {view:?}");
+    }
+}
+
 /// R24: the bucket is put back to an earlier state. Whoever shows a newer token raises the alarm; after `store advance`
 /// no token comes twice, on keys that are known as on those that are not.
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencehold_core::job::By;
 use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_core::{Fact, HoldHash, Key, Refusal, Stamp};
+use fencehold_core::{Fact, HoldHash, Key, Namespace, Refusal, Stamp, Token};
 
 use super::ask::Answer;
 use super::events::Events;
@@ -167,13 +167,14 @@ impl Engine {
     pub(super) fn apply_to_nothing(
         &mut self,
         now: Stamp,
-        space: u32,
+        namespace: &Namespace,
+        floor: Token,
         key: &Key,
         command: &Command,
     ) -> Result<Outcome, Refusal> {
-        let standing = Standing { now, floor: self.table.floor(space), term: Term::Free };
+        let standing = Standing { now, floor, term: Term::Free };
         let decision = decide(&standing, &Record::default(), command);
-        self.note(now, space, key, decision.facts);
+        self.note_in(now, namespace, key, decision.facts);
         decision.reply
     }
 
@@ -222,10 +223,15 @@ impl Engine {
 
     /// Records facts as events.
     pub(super) fn note(&mut self, now: Stamp, space: u32, key: &Key, facts: Vec<Fact>) {
+        let namespace = self.table.spaces[space as usize].name.clone();
+        self.note_in(now, &namespace, key, facts);
+    }
+
+    /// Records facts as events of a namespace that need not exist.
+    fn note_in(&mut self, now: Stamp, namespace: &Namespace, key: &Key, facts: Vec<Fact>) {
         for fact in facts {
             self.measures.facts.count(&fact);
-            let namespace = self.table.spaces[space as usize].name.clone();
-            self.events.add(now.wall_ms, namespace, key.clone(), fact);
+            self.events.add(now.wall_ms, namespace.clone(), key.clone(), fact);
         }
     }
 

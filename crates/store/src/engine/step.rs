@@ -55,28 +55,26 @@ impl Engine {
     }
 
     fn renew(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
-        let space = self.table.space(namespace);
-        let answers = holds.iter().map(|hold| self.renew_one(now, space, hold)).collect();
+        let answers = holds.iter().map(|hold| self.renew_one(now, namespace, hold)).collect();
         Answer::Renewed(Renewed { answers, waited_ms: 0 })
     }
 
-    fn renew_one(&mut self, now: Stamp, space: u32, hold: &HoldRef) -> Result<Renewal, Refusal> {
+    fn renew_one(&mut self, now: Stamp, namespace: &Namespace, hold: &HoldRef) -> Result<Renewal, Refusal> {
         let command = Command::Renew { hash: hold.hold.hash(), token: hold.token };
-        match self.apply_and_pass_on(now, space, &hold.key, &command)? {
+        match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
             Outcome::Renewed(renewal) => Ok(renewal),
             _ => Err(Refusal::NotHeld),
         }
     }
 
     fn release(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
-        let space = self.table.space(namespace);
-        let answers = holds.iter().map(|hold| self.release_one(now, space, hold)).collect();
+        let answers = holds.iter().map(|hold| self.release_one(now, namespace, hold)).collect();
         Answer::Released(answers)
     }
 
-    fn release_one(&mut self, now: Stamp, space: u32, hold: &HoldRef) -> Result<Token, Refusal> {
+    fn release_one(&mut self, now: Stamp, namespace: &Namespace, hold: &HoldRef) -> Result<Token, Refusal> {
         let command = Command::Release { hash: hold.hold.hash(), token: hold.token };
-        match self.apply_and_pass_on(now, space, &hold.key, &command)? {
+        match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
             Outcome::Released { token } => Ok(token),
             _ => Err(Refusal::NotHeld),
         }
@@ -90,18 +88,20 @@ impl Engine {
         request: &RevokeRequest,
         from: u32,
     ) -> Result<Answer, StoreError> {
-        let space = self.table.space(namespace);
         let revoke = |only_token| Command::Revoke {
             by: request.by.clone(),
             reason: request.reason.clone(),
             only_token,
         };
         if let Which::Key { key, only_token } = &request.which {
-            let outcome = self.apply_and_pass_on(now, space, key, &revoke(*only_token));
+            let outcome = self.apply_and_pass_on(now, namespace, key, &revoke(*only_token));
             let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
             let ended = revoked(key.clone(), outcome).into_iter().collect();
             return Ok(Answer::Revoked { ended, next: None });
         }
+        let Some(space) = self.table.find_space(namespace) else {
+            return Ok(Answer::Revoked { ended: Vec::new(), next: None });
+        };
         let meant = |slot: &Slot| {
             slot.record.hold.as_ref().is_some_and(|hold| match &request.which {
                 Which::Task(task) => hold.task.as_ref() == Some(task),
@@ -130,16 +130,20 @@ impl Engine {
         Ok(Answer::Revoked { ended, next: (to < self.table.len()).then_some(to) })
     }
 
-    /// Carries out a command on a key by name, and passes the key on if it came free.
+    /// Carries out a command on a key by name, and passes the key on if it came free. A namespace that does not exist is
+    /// not made for it: there is nothing in it to renew or to end.
     fn apply_and_pass_on(
         &mut self,
         now: Stamp,
-        space: u32,
+        namespace: &Namespace,
         key: &Key,
         command: &Command,
     ) -> Result<Outcome, Refusal> {
-        let Some(at) = self.table.find(space, key) else {
-            return self.apply_to_nothing(now, space, key, command);
+        let space = self.table.find_space(namespace);
+        let Some(at) = space.and_then(|space| self.table.find(space, key)) else {
+            let floor =
+                space.map_or_else(|| self.table.floor_of_a_new_one(), |space| self.table.floor(space));
+            return self.apply_to_nothing(now, namespace, floor, key, command);
         };
         let outcome = self.apply(now, at, command);
         self.pass_on(now, at);

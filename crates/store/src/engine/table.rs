@@ -59,7 +59,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The number of a namespace that something was asked to be done in.
+    /// The number of a namespace in which something was once taken or enqueued.
     pub(super) fn find_space(&self, name: &Namespace) -> Option<u32> {
         let same = |at: &u32| self.spaces[*at as usize].name == *name;
         self.space_index.find(self.hasher.hash_one(name), same).copied()
@@ -70,15 +70,19 @@ impl Table {
         if let Some(at) = self.find_space(name) {
             return at;
         }
-        // A namespace that is new here may not have been new before this store was rewound. `advance` lifts every floor
-        // there is, so the lowest of them is above all that was given before.
-        let floor = self.spaces.iter().map(|space| space.floor).min().unwrap_or(Token::NONE);
+        let floor = self.floor_of_a_new_one();
         let at = u32::try_from(self.spaces.len()).expect("fewer than 2^32 namespaces");
         self.spaces.push(Space { name: name.clone(), floor });
         let (spaces, hasher) = (&self.spaces, &self.hasher);
         let hash_of = |at: &u32| hasher.hash_one(&spaces[*at as usize].name);
         self.space_index.insert_unique(hasher.hash_one(name), at, hash_of);
         at
+    }
+
+    /// A namespace that is new here may not have been new before this store was rewound. `advance` lifts every floor
+    /// there is, so the lowest of them is above all that was given before.
+    pub(super) fn floor_of_a_new_one(&self) -> Token {
+        self.spaces.iter().map(|space| space.floor).min().unwrap_or(Token::NONE)
     }
 
     pub(super) fn floor(&self, space: u32) -> Token {

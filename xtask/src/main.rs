@@ -22,8 +22,8 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PEERS_HTTP, PROOF,
-    PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
+    CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PEERS_HTTP,
+    PROOF, PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
 };
 
 struct Command {
@@ -44,8 +44,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "long",
-        about: "a minute of chaos, a million jobs of one second, all tests twenty times: what fails now and then",
-        stages: &[SERVERS, CHAOS, SAME_SECOND, LONG],
+        about: "what takes long: chaos, faults and floods at length, and every test twenty times",
+        stages: &[SERVERS, CHAOS, SAME_SECOND, ETCD_FAULTS, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {

@@ -121,3 +121,15 @@ fn a_command_beside_a_pager_gets_the_terminal_when_it_reads() {
     terminal.press("one\n");
     terminal.expect("read one");
 }
+
+#[test]
+fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
+    let room = Room::new();
+    assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    let script = "TERM=xterm NO_COLOR= fencehold events; echo one; TERM=xterm fencehold events; echo two";
+    let mut terminal = Terminal::new(&room, &["sh", "-c", script]);
+    let coloured = terminal.expect("one");
+    assert!(coloured.contains("released") && coloured.contains('\u{1b}'), "{coloured:?}");
+    let plain = terminal.expect("two");
+    assert!(plain.contains("released") && !plain.contains('\u{1b}'), "{plain:?}");
+}

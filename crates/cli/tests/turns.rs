@@ -6,35 +6,14 @@
 mod support;
 
 use std::fs;
-use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
-use support::{Room, Running, eventually, process};
+use support::{Bystander, Room, Running, eventually, process};
 
 const SHELLS: usize = 20;
 
 /// Notes its turn, lets others get in between if they can, and notes its end.
 const TURN: &str = "echo start $FENCEHOLD_TOKEN >>log; sleep 0.02; echo end $FENCEHOLD_TOKEN >>log";
-
-/// Somebody who has nothing to do with the key, and serves the directory.
-struct Bystander(Running);
-
-impl Bystander {
-    fn start(room: &Room) -> Self {
-        let mut words = room.command(["run", "--key", "bystander", "--", "sh", "-c", "echo up; read line"]);
-        let mut running = Running::start(words.stdin(Stdio::piped()));
-        assert_eq!(running.line(), "up");
-        let bystander = Bystander(running);
-        assert_eq!(owner(room), bystander.0.child.id(), "whoever is first serves");
-        bystander
-    }
-}
-
-/// Who serves the directory.
-fn owner(room: &Room) -> u32 {
-    let status = room.fencehold(&["store", "status", "-o", "json"]).json();
-    u32::try_from(status["owner_pid"].as_u64().unwrap()).unwrap()
-}
 
 fn start_shells(room: &Room) -> Vec<Running> {
     let words = ["run", "--wait", "60s", "--ttl", "5s", "--key", "k", "--", "sh", "-c", TURN];

@@ -6,14 +6,12 @@ use crate::process;
 const ROUNDS: usize = 20;
 /// How many sequences of random commands are held against PostgreSQL, after all the rounds.
 const ALIKE_SEQUENCES: &str = "20000";
-/// How often each fault of an etcd cluster happens in one round: 200 times in all.
-const ETCD_ROUNDS: &str = "10";
 
 pub(crate) fn run() -> Result<(), String> {
     for round in 1..=ROUNDS {
         println!("round {round} of {ROUNDS}");
         let args = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"];
-        process::run(process::cargo(&args).env("FENCEHOLD_ETCD_ROUNDS", ETCD_ROUNDS))?;
+        process::run(&mut process::cargo(&args))?;
     }
     let args = ["test", "-p", "fencehold-store", "--all-features", "--test", "postgres", "alike::"];
     process::run(process::cargo(&args).env("FENCEHOLD_ALIKE_SEQUENCES", ALIKE_SEQUENCES))

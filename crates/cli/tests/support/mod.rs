@@ -238,3 +238,23 @@ pub fn children(parent: Pid, name: &str) -> Vec<i32> {
 pub fn process(pid: i32) -> Pid {
     Pid::from_raw(pid).unwrap()
 }
+
+/// Somebody who has nothing to do with what a test looks at, and serves the directory.
+pub struct Bystander(pub Running);
+
+impl Bystander {
+    pub fn start(room: &Room) -> Self {
+        let mut words = room.command(["run", "--key", "bystander", "--", "sh", "-c", "echo up; read line"]);
+        let mut running = Running::start(words.stdin(Stdio::piped()));
+        assert_eq!(running.line(), "up");
+        let bystander = Bystander(running);
+        assert_eq!(owner(room), bystander.0.child.id(), "whoever is first serves");
+        bystander
+    }
+}
+
+/// Who serves the directory.
+pub fn owner(room: &Room) -> u32 {
+    let status = room.fencehold(&["store", "status", "-o", "json"]).json();
+    u32::try_from(status["owner_pid"].as_u64().unwrap()).unwrap()
+}

@@ -14,6 +14,7 @@ mod link;
 mod load;
 mod owner;
 mod place;
+mod rows;
 mod schema;
 mod service;
 mod sqlite;

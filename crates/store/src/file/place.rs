@@ -1,5 +1,6 @@
 //! The directory of a store: what may be in it, and what must not be touched.
 
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 
 use super::gate;
 use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
@@ -20,6 +21,9 @@ const TURNS: &str = "disk.lock";
 
 /// SQLite's own limit on the length of a path, less room for the names beside the database.
 const PATH_BYTES_MAX: usize = 480;
+
+/// With less than this to write to, an error is taken to mean that the disk is full: a log is begun by as much.
+const FREE_BYTES_MIN: u64 = 64 << 10;
 
 /// A store's directory, opened.
 #[derive(Debug)]
@@ -48,8 +52,34 @@ impl Place {
         place.refuse_network()?;
         refuse_foreign(&place.database())?;
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-            .map_err(|error| unusable(&place.path, &format!("this user may not write there: {error}")))?;
+            .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
         Ok(place)
+    }
+
+    fn why_not_writable(&self, error: &impl Display) -> String {
+        let why = self
+            .trouble()
+            .unwrap_or_else(|| "this user may not write there: let it".to_owned());
+        format!("{why}, or name another directory ({error})")
+    }
+
+    /// What an error of the disk means for people: what the file system says of itself, where that explains it.
+    pub(super) fn why(&self, error: &impl Display) -> String {
+        self.trouble()
+            .map_or_else(|| error.to_string(), |trouble| format!("{trouble} ({error})"))
+    }
+
+    /// Why nothing can be written here, where the file system itself says so, and what to do about it.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let system = rustix::fs::statvfs(&self.path).ok()?;
+        if system.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Some("its file system is read-only: remount it for writing".to_owned());
+        }
+        let free_bytes = system.f_bavail.saturating_mul(system.f_frsize);
+        // Some file systems do not count their files.
+        let files_are_used_up = system.f_files > 0 && system.f_favail == 0;
+        (free_bytes < FREE_BYTES_MIN || files_are_used_up)
+            .then(|| "its disk is full: free some space, and the store goes on by itself".to_owned())
     }
 
     /// Opens the directory of a store that must be there.

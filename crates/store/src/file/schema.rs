@@ -136,16 +136,13 @@ pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
             ),
         ),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            unusable(&path, &format!("it cannot be written: {error}"))
+            unusable(&path, &format!("it cannot be written: {}", place.why(error)))
         }
         // Where nothing forbids it, something ran out, and may come back: descriptors, for one.
         Some(ErrorCode::CannotOpen) if !may_be_opened(&path) => {
             unusable(&path, &format!("this user may not read and write it: {error}"))
         }
-        Some(ErrorCode::DiskFull) => {
-            StoreError::Unavailable { why: format!("the disk of {} is full", path.display()) }
-        }
-        _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
+        _ => StoreError::Unavailable { why: format!("{}: {}", path.display(), place.why(error)) },
     }
 }
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use fencehold_core::Event;
 use fencehold_core::limits::EVENTS_KEPT;
+use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, params};
 
-use super::codec;
 use super::gate;
 use super::job::Bodies;
 use super::place::Place;
+use super::rows;
 use super::schema::is_busy;
 use super::turn::Turn;
-use crate::engine::{Archive, Change, Changes, Keep, KeepError};
+use crate::engine::{Archive, Changes, Keep, KeepError};
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.
@@ -96,7 +96,7 @@ impl SqliteKeep {
             Ok(Some(())) => Ok(()),
             Ok(None) => Err(KeepError::Superseded),
             Err(error) if is_busy(&error) => Err(KeepError::Busy(self.place.blocked_by())),
-            Err(error) => Err(KeepError::Failed(error.to_string())),
+            Err(error) => Err(KeepError::Failed(self.place.why(&error))),
         };
         if let Err(KeepError::Failed(why)) = &outcome {
             self.failure = Some((why.clone(), self.place.mark().err()));
@@ -152,6 +152,7 @@ impl SqliteKeep {
         written?;
         gate::fail(&self.place, "commit")?;
         self.commit()?;
+        gate::pass(&self.place, "kept");
         let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
@@ -173,50 +174,7 @@ impl SqliteKeep {
     fn write(&mut self, changes: &Changes) -> rusqlite::Result<()> {
         let Self { connection, buffer, .. } = self;
         for change in &changes.rows {
-            match change {
-                Change::Put { slot, namespace, key, record, deadline_ms } => {
-                    codec::encode(record, buffer);
-                    let values = params![
-                        slot,
-                        namespace.as_str(),
-                        key.as_str(),
-                        to_sql(record.counter.get()),
-                        to_sql(*deadline_ms),
-                        &buffer[..]
-                    ];
-                    connection
-                        .prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-                        .execute(values)?;
-                }
-                Change::Term { slot, token, deadline_ms } => {
-                    connection
-                        .prepare_cached("INSERT OR REPLACE INTO terms VALUES (?1, ?2, ?3)")?
-                        .execute(params![slot, to_sql(token.get()), to_sql(*deadline_ms)])?;
-                }
-                Change::Drop { slot } => {
-                    connection
-                        .prepare_cached("DELETE FROM leases WHERE slot = ?1")?
-                        .execute([slot])?;
-                    connection
-                        .prepare_cached("DELETE FROM terms WHERE slot = ?1")?
-                        .execute([slot])?;
-                }
-                Change::Floor { namespace, floor } => {
-                    connection
-                        .prepare_cached("INSERT OR REPLACE INTO floors VALUES (?1, ?2)")?
-                        .execute(params![namespace.as_str(), to_sql(floor.get())])?;
-                }
-                Change::LongestTtl { ttl_ms } => {
-                    connection
-                        .prepare_cached("UPDATE meta SET longest_ttl_ms = ?1 WHERE id = 1")?
-                        .execute([to_sql(*ttl_ms)])?;
-                }
-                Change::ClosedUntil { until_ms } => {
-                    connection
-                        .prepare_cached("UPDATE meta SET closed_until_ms = ?1 WHERE id = 1")?
-                        .execute([to_sql(*until_ms)])?;
-                }
-            }
+            rows::write(connection, buffer, change)?;
         }
         let mut writing = super::job::Writing::new(connection, buffer);
         for change in &changes.jobs {
@@ -228,21 +186,13 @@ impl SqliteKeep {
 
     fn write_events(&mut self, changes: &Changes) -> rusqlite::Result<()> {
         let Some(last) = changes.events.last() else { return Ok(()) };
-        self.buffer.clear();
         let events: Vec<&Event> = changes.events.iter().map(AsRef::as_ref).collect();
-        if let Ok(bytes) = postcard::to_extend(&events, std::mem::take(&mut self.buffer)) {
-            self.buffer = bytes;
-        }
-        self.connection
-            .prepare_cached("INSERT INTO events VALUES (?1, ?2)")?
-            .execute(params![to_sql(last.seq), &self.buffer[..]])?;
+        rows::put_events(&self.connection, &mut self.buffer, &events)?;
         // Forgotten by the hundred: deleting one for each one written would touch a page more in every batch.
-        let keep_from = last.seq.saturating_sub(EVENTS_KEPT as u64);
-        if keep_from > self.forgotten_seq + 256 {
-            self.connection
-                .prepare_cached("DELETE FROM events WHERE seq <= ?1")?
-                .execute([to_sql(keep_from)])?;
-            self.forgotten_seq = keep_from;
+        let forget_until = last.seq.saturating_sub(EVENTS_KEPT as u64);
+        if forget_until > self.forgotten_seq + 256 {
+            rows::forget_events(&self.connection, forget_until)?;
+            self.forgotten_seq = forget_until;
         }
         Ok(())
     }

@@ -57,7 +57,8 @@ pub(super) fn attempt(
         Err(Failure::Database(error)) => Attempt::Unusable(sorry(place, &error)),
         Err(Failure::Store(error)) => Attempt::Unusable(error),
         Err(Failure::File(error)) => {
-            Attempt::Unusable(StoreError::Unavailable { why: format!("{}: {error}", place.path().display()) })
+            let why = format!("{}: {}", place.path().display(), place.why(&error));
+            Attempt::Unusable(StoreError::Unavailable { why })
         }
     }
 }
@@ -95,7 +96,9 @@ fn try_attempt(
 ) -> Result<Attempt, Failure> {
     let connection = match schema::open(place) {
         Ok(connection) => connection,
-        Err(StoreError::Unavailable { .. }) if place.last_owner_pid().is_some() => {
+        Err(StoreError::Unavailable { .. })
+            if place.trouble().is_none() && place.last_owner_pid().is_some() =>
+        {
             return Ok(Attempt::Blocked(place.blocked_by()));
         }
         Err(error) => return Err(error.into()),
@@ -171,7 +174,7 @@ fn sync<T>(
     };
     while let Err(unnoted) = place.mark() {
         let path = place.path().display();
-        if !waits_for(format!("{path}: {error}; nor could that be noted ({unnoted})")) {
+        if !waits_for(format!("{path}: {}; nor could that be noted ({unnoted})", place.why(&error))) {
             break;
         }
         pause();

@@ -8,8 +8,8 @@ use std::path::Path;
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
 use rusqlite::{Connection, OpenFlags};
 
-use super::load;
 use super::place::{Place, unusable};
+use super::rows;
 use super::schema::{SCHEMA_VERSION, sorry};
 use crate::error::StoreError;
 
@@ -152,9 +152,9 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
         return Ok(());
     }
     report.epoch = u64::try_from(number("SELECT epoch FROM meta")?).unwrap_or(0);
-    report.set_aside = u64::try_from(number("SELECT count(*) FROM aside")?).unwrap_or(0);
+    report.set_aside = rows::count_aside(connection)?;
     let mut seen = HashMap::new();
-    load::each_lease(connection, |slot, lease| {
+    rows::each_lease(connection, |slot, lease| {
         report.keys += 1;
         let lease = match lease {
             Ok(lease) => lease,

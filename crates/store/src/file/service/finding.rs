@@ -112,6 +112,7 @@ async fn find(
                 silent = None;
             }
             Ok(Attempt::Unusable(error @ StoreError::Unusable { .. })) => return Sought::Unusable(error),
+            Ok(Attempt::Unusable(StoreError::Unavailable { why })) => shared.set_obstacle(why),
             Ok(Attempt::Unusable(error)) => shared.set_obstacle(error.to_string()),
             Err(panic) => shared.set_obstacle(format!("{path}: taking over failed: {panic}")),
         }

@@ -1,0 +1,223 @@
+//! A disk that is full or read-only, a directory of somebody else: the error names the directory and what to do, nothing
+//! that was acknowledged is lost, and when the trouble is over the store goes on.
+//!
+//! The disks are real, small, and mounted where nobody but these tests can see them: in a mount namespace of their own.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Room, Running, Said, said};
+
+/// A small disk, seen only by the commands that are sent into its namespace.
+struct Disk {
+    room: Room,
+    /// Keeps the namespace alive, and with it the mount.
+    keeper: Running,
+}
+
+impl Disk {
+    fn of_kib(kib: u32) -> Self {
+        let room = Room::new();
+        std::fs::create_dir(room.path("disk")).unwrap();
+        let mount = format!("mount -t tmpfs -o size={kib}k none disk && echo mounted && read -r _");
+        let mut keeper = Command::new("unshare");
+        keeper.args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount]);
+        let mut keeper = Running::start(keeper.current_dir(room.path("")).stdin(Stdio::piped()));
+        assert_eq!(
+            keeper.line(),
+            "mounted",
+            "this test mounts a small disk, which takes user namespaces or root: {:?}",
+            keeper.finish()
+        );
+        Disk { room, keeper }
+    }
+
+    /// The disk as this process sees it, which is not in its namespace.
+    fn path(&self, name: &str) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.child.id()));
+        root.join(self.room.path("disk").strip_prefix("/").unwrap()).join(name)
+    }
+
+    fn command(&self, program: &Path, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--user", "--mount", "--preserve-credentials", "--target"])
+            .arg(self.keeper.child.id().to_string())
+            .arg("--wdns")
+            .arg(self.room.path(""))
+            .arg(program)
+            .args(words)
+            .env("FENCEHOLD_STORE", format!("file:{}", self.directory().display()))
+            .env("HOME", self.room.path(""))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The store's directory, as the commands know it.
+    fn directory(&self) -> PathBuf {
+        self.room.path("disk/leases")
+    }
+
+    fn fencehold(&self, words: &[&str]) -> Said {
+        said(&mut self.command(Path::new(env!("CARGO_BIN_EXE_fencehold")), words))
+    }
+
+    fn fill(&self) {
+        let ballast = std::fs::File::create(self.path("ballast")).unwrap();
+        // In small pieces, to the last page.
+        while std::io::Write::write_all(&mut &ballast, &[7; 4096]).is_ok() {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.path("ballast")).unwrap();
+    }
+
+    fn remount(&self, options: &str) {
+        let directory = self.room.path("disk");
+        let words = ["-o", &format!("remount,{options}"), directory.to_str().unwrap()];
+        let done = said(&mut self.command(Path::new("mount"), &words));
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+
+    fn token(&self, key: &str) -> u64 {
+        let said = self.fencehold(&["lease", "get", key, "-o", "json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let lease = said.json();
+        assert!(lease["holder"].is_object(), "{key} is held: {lease}");
+        lease["token"].as_u64().unwrap()
+    }
+
+    fn take(&self, key: &str) -> Said {
+        self.fencehold(&["lease", "acquire", key, "--ttl", "1h", "-o", "json"])
+    }
+}
+
+fn names(said: &Said, directory: &Path, what: &str) {
+    assert!(said.err.contains(directory.to_str().unwrap()), "which directory: {said:?}");
+    assert!(said.err.contains(what), "{what:?} is not said: {said:?}");
+}
+
+#[test]
+fn a_full_disk_is_said_and_when_it_has_room_again_nothing_is_missing() {
+    let disk = Disk::of_kib(768);
+    assert_eq!(disk.take("kept").code, 0);
+    disk.fill();
+    for words in [
+        &["lease", "acquire", "more", "--ttl", "1h"] as &[&str],
+        &["run", "--key", "more", "--", "touch", "ran"],
+        &["lease", "acquire", "kept"],
+    ] {
+        let said = disk.fencehold(words);
+        assert_eq!(said.code, 69, "{said:?}");
+        names(&said, &disk.directory(), "its disk is full: free some space");
+        assert_eq!(said.err.matches("unavailable").count(), 1, "said once: {said:?}");
+    }
+    assert!(!disk.room.path("ran").exists(), "what has no lease is not run");
+    disk.free();
+    assert_eq!(disk.token("kept"), 1);
+    assert_eq!(disk.take("kept").code, 75, "it is still held");
+    assert_eq!(disk.take("more").json()["token"], 1, "what was refused was not done");
+}
+
+/// The disk fills up under an owner, between one acknowledgement and the next.
+#[test]
+fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
+    let disk = Disk::of_kib(768);
+    let words = ["run", "--key", "owner", "--ttl", "1h", "--", "sh", "-c", "echo runs; read -r _"];
+    let mut holder = disk.command(Path::new(env!("CARGO_BIN_EXE_fencehold")), &words);
+    let mut holder = Running::start(holder.stdin(Stdio::piped()));
+    assert_eq!(holder.line(), "runs");
+    disk.fill();
+    // Room for a few more, and no more.
+    let ballast = std::fs::OpenOptions::new().write(true).open(disk.path("ballast")).unwrap();
+    ballast.set_len(ballast.metadata().unwrap().len() - (96 << 10)).unwrap();
+    let mut acknowledged = Vec::new();
+    let refused = loop {
+        let key = format!("k/{}", acknowledged.len());
+        let said = disk.take(&key);
+        if said.code != 0 {
+            break said;
+        }
+        acknowledged.push((key, said.json()["token"].as_u64().unwrap()));
+        assert!(acknowledged.len() < 500, "the disk does not fill up");
+    };
+    assert_eq!(refused.code, 69, "{refused:?}");
+    names(&refused, &disk.directory(), "its disk is full: free some space");
+    assert!(!acknowledged.is_empty());
+    disk.free();
+    for (key, token) in &acknowledged {
+        assert_eq!(disk.token(key), *token, "{key}");
+        assert_eq!(disk.take(key).code, 75, "{key} is still held");
+    }
+    assert_eq!(disk.token("owner"), 1);
+    assert_eq!(disk.take("later").code, 0);
+    holder.say("");
+    let said = holder.finish();
+    assert_eq!(said.code, 0, "whoever held meanwhile noticed nothing: {said:?}");
+}
+
+#[test]
+fn a_read_only_file_system_is_said_and_left_alone() {
+    let disk = Disk::of_kib(768);
+    assert_eq!(disk.take("kept").code, 0);
+    disk.remount("ro");
+    let said = disk.fencehold(&["run", "--key", "k", "--", "touch", "ran"]);
+    assert_eq!(said.code, 74, "{said:?}");
+    names(&said, &disk.directory(), "its file system is read-only: remount it for writing");
+    assert!(!disk.room.path("ran").exists());
+    disk.remount("rw");
+    assert_eq!(disk.token("kept"), 1);
+}
+
+/// Root may write everywhere, so somebody else asks.
+#[test]
+fn a_directory_that_this_user_may_not_write_is_said_and_left_alone() {
+    let room = Room::new();
+    assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    let inside = room.path("leases");
+    let before: Vec<_> = std::fs::read_dir(&inside)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    let mut command = room.command(["run", "--key", "k", "--", "true"]);
+    if rustix::process::geteuid().is_root() {
+        command = as_nobody(&room, &command);
+    } else {
+        set_mode(&inside, 0o500);
+    }
+    let said = said(&mut command);
+    set_mode(&inside, 0o700);
+    assert_eq!(said.code, 74, "{said:?}");
+    names(&said, &inside, "or name another directory");
+    let after: Vec<_> = std::fs::read_dir(&inside)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(before, after, "nothing was touched");
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The same command, by a user who may look into the directory and no more. The program is copied to where it can be read.
+fn as_nobody(room: &Room, command: &Command) -> Command {
+    let program = room.path("fencehold");
+    std::fs::copy(command.get_program(), &program).unwrap();
+    set_mode(&room.path(""), 0o755);
+    set_mode(&room.path("leases"), 0o755);
+    let mut other = Command::new("setpriv");
+    other
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(program)
+        .args(command.get_args())
+        .current_dir(room.path(""))
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .stdin(Stdio::null());
+    other
+}

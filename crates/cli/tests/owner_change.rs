@@ -1,0 +1,109 @@
+//! The owner of a directory is killed after it has kept a grant and before it has answered: whoever asked gets that grant
+//! from the next owner, and if they have gone by then, it is given back.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use fencehold_core::lease::How;
+use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_store::clock::SystemClock;
+use fencehold_store::conformance::block_on;
+use fencehold_store::file::FileStore;
+use fencehold_store::{AcquireRequest, Call, LeaseStore, LeaseView};
+use support::{Bystander, Room, eventually};
+
+/// The gates of a store's directory.
+struct Gates(PathBuf);
+
+impl Gates {
+    fn of(room: &Room) -> Self {
+        let gates = Gates(room.path("leases/gates"));
+        fs::create_dir(&gates.0).unwrap();
+        gates
+    }
+
+    fn close(&self, name: &str) {
+        fs::write(self.0.join(format!("{name}.closed")), "").unwrap();
+    }
+
+    fn open(&self, name: &str) {
+        fs::remove_file(self.0.join(format!("{name}.closed"))).unwrap();
+    }
+
+    /// Which process stands at a closed gate.
+    fn reached(&self, name: &str) -> Option<u32> {
+        fs::read_to_string(self.0.join(format!("{name}.reached"))).ok()?.parse().ok()
+    }
+}
+
+fn kill(mut owner: Bystander) {
+    owner.0.child.kill().unwrap();
+    owner.0.finish();
+}
+
+/// R13, with real processes.
+#[test]
+fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
+    let room = Room::new();
+    let owner = Bystander::start(&room);
+    let gates = Gates::of(&room);
+    gates.close("kept");
+    let mut asker = room.start(&["lease", "acquire", "k", "--ttl", "60s", "-o", "json"]);
+    eventually("the owner has kept the grant", || gates.reached("kept") == Some(owner.0.child.id()));
+    kill(owner);
+    gates.open("kept");
+    let said = asker.finish();
+    assert_eq!((said.code, said.json()["token"].as_u64()), (0, Some(1)), "{said:?}");
+    let granted = |event: &serde_json::Value| event["key"] == "k" && event["event"] == "lease_acquired";
+    assert_eq!(
+        room.events().iter().filter(|event| granted(event)).count(),
+        1,
+        "one grant, told by the next owner"
+    );
+}
+
+/// Nobody knows of such a lease: no answer to its hold id ever arrived.
+#[test]
+fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_back() {
+    let room = Room::new();
+    let owner = Bystander::start(&room);
+    let gates = Gates::of(&room);
+    let store = FileStore::open(&room.path("leases"), Arc::new(SystemClock)).unwrap();
+    let call = Call::new(Namespace::default()).with_patience_ms(60_000);
+    let key = Key::new("k").unwrap();
+    let view = || -> LeaseView { block_on(store.get(&call, key.clone())).unwrap().unwrap() };
+    assert_eq!(block_on(store.status(&call)).unwrap().owner_pid, Some(owner.0.child.id()));
+
+    gates.close("kept");
+    let hold = HoldId::from_random([7; 16]);
+    let request = AcquireRequest::new(key.clone(), hold, Owner::new("asker").unwrap(), 60_000);
+    let mut asking = store.acquire(&call, request);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut is_asking = || assert!(asking.as_mut().poll(&mut context).is_pending());
+    eventually("the owner has kept the grant", || {
+        is_asking();
+        gates.reached("kept") == Some(owner.0.child.id())
+    });
+    // The next owner is this process. It is held before it can answer anything.
+    gates.close("confirm");
+    kill(owner);
+    gates.open("kept");
+    eventually("this process serves", || {
+        is_asking();
+        gates.reached("confirm") == Some(std::process::id())
+    });
+    // By now the question was handed back to be asked here; this asks it, and then the asker goes.
+    is_asking();
+    drop(asking);
+    gates.open("confirm");
+
+    eventually("it is given back", || view().holder.is_none());
+    let ending = view().endings.pop().unwrap();
+    assert_eq!((ending.token.get(), ending.how), (1, How::Released));
+}

@@ -1,0 +1,233 @@
+//! Leases in tables: every statement about them. What the rows mean is for others: `sqlite` keeps batches, `load` starts
+//! from what was kept.
+
+use fencehold_core::lease::Record;
+use fencehold_core::{Event, Key, Namespace, Token};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
+
+use super::codec;
+use super::sqlite::{from_sql, to_sql};
+use crate::engine::{Change, KeptLease};
+
+/// Writes one change. The buffer is there to be used again.
+pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Change) -> rusqlite::Result<()> {
+    match change {
+        Change::Put { slot, namespace, key, record, deadline_ms } => {
+            put(connection, buffer, *slot, namespace, key, record, *deadline_ms)
+        }
+        Change::Term { slot, token, deadline_ms } => {
+            let values = params![slot, to_sql(token.get()), to_sql(*deadline_ms)];
+            run(connection, "INSERT OR REPLACE INTO terms VALUES (?1, ?2, ?3)", values)
+        }
+        Change::Drop { slot } => {
+            run(connection, "DELETE FROM leases WHERE slot = ?1", [slot])?;
+            run(connection, "DELETE FROM terms WHERE slot = ?1", [slot])
+        }
+        Change::Floor { namespace, floor } => put_floor(connection, namespace, *floor),
+        Change::LongestTtl { ttl_ms } => {
+            run(connection, "UPDATE meta SET longest_ttl_ms = ?1", [to_sql(*ttl_ms)])
+        }
+        Change::ClosedUntil { until_ms } => put_closed_until(connection, *until_ms),
+    }
+}
+
+fn run(connection: &Connection, sql: &str, values: impl rusqlite::Params) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+fn put(
+    connection: &Connection,
+    buffer: &mut Vec<u8>,
+    slot: u32,
+    namespace: &Namespace,
+    key: &Key,
+    record: &Record,
+    deadline_ms: u64,
+) -> rusqlite::Result<()> {
+    codec::encode(record, buffer);
+    let (counter, deadline_ms) = (to_sql(record.counter.get()), to_sql(deadline_ms));
+    let values = params![slot, namespace.as_str(), key.as_str(), counter, deadline_ms, &buffer[..]];
+    run(connection, "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6)", values)
+}
+
+/// Writes a lease as it now stands.
+pub(super) fn put_lease(
+    connection: &Connection,
+    buffer: &mut Vec<u8>,
+    lease: &KeptLease,
+) -> rusqlite::Result<()> {
+    let KeptLease { slot, namespace, key, record, deadline_ms } = lease;
+    put(connection, buffer, *slot, namespace, key, record, *deadline_ms)
+}
+
+pub(super) fn put_floor(
+    connection: &Connection,
+    namespace: &Namespace,
+    floor: Token,
+) -> rusqlite::Result<()> {
+    let values = params![namespace.as_str(), to_sql(floor.get())];
+    run(connection, "INSERT OR REPLACE INTO floors VALUES (?1, ?2)", values)
+}
+
+pub(super) fn put_closed_until(connection: &Connection, until_ms: u64) -> rusqlite::Result<()> {
+    run(connection, "UPDATE meta SET closed_until_ms = ?1", [to_sql(until_ms)])
+}
+
+/// Forgets every renewal: the leases themselves say until when they last.
+pub(super) fn clear_terms(connection: &Connection) -> rusqlite::Result<()> {
+    run(connection, "DELETE FROM terms", [])
+}
+
+/// Writes the events of one batch as one row, under the number of the last.
+pub(super) fn put_events(
+    connection: &Connection,
+    buffer: &mut Vec<u8>,
+    events: &[&Event],
+) -> rusqlite::Result<()> {
+    let Some(last) = events.last() else { return Ok(()) };
+    buffer.clear();
+    if let Ok(bytes) = postcard::to_extend(events, std::mem::take(buffer)) {
+        *buffer = bytes;
+    }
+    run(connection, "INSERT INTO events VALUES (?1, ?2)", params![to_sql(last.seq), &buffer[..]])
+}
+
+pub(super) fn forget_events(connection: &Connection, until_seq: u64) -> rusqlite::Result<()> {
+    run(connection, "DELETE FROM events WHERE seq <= ?1", [to_sql(until_seq)])
+}
+
+/// Moves a row that cannot be read out of the way.
+pub(super) fn set_aside(connection: &Connection, slot: i64, problem: &str) -> rusqlite::Result<()> {
+    let copy = "INSERT INTO aside (problem, namespace, key, counter, deadline_ms, record) \
+                SELECT ?2, namespace, key, counter, deadline_ms, record FROM leases WHERE slot = ?1";
+    run(connection, copy, params![slot, problem])?;
+    run(connection, "DELETE FROM leases WHERE slot = ?1", [slot])
+}
+
+/// How many rows have been moved out of the way.
+pub(super) fn count_aside(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .query_row("SELECT count(*) FROM aside", [], |row| row.get(0))
+        .map(from_sql)
+}
+
+/// Until when nothing is granted, and the longest ttl that ever was.
+pub(super) fn closed_until_and_longest_ttl_ms(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
+    let sql = "SELECT closed_until_ms, longest_ttl_ms FROM meta";
+    connection.query_row(sql, [], |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))))
+}
+
+pub(super) fn each_floor(
+    connection: &Connection,
+    mut each: impl FnMut(String, Token),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT namespace, floor FROM floors")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        each(row.get(0)?, Token::new(from_sql(row.get(1)?)));
+    }
+    Ok(())
+}
+
+/// The events of each batch, oldest first, under the number of the last; `None`: they cannot be read.
+pub(super) fn each_batch_of_events(
+    connection: &Connection,
+    mut each: impl FnMut(u64, Option<Vec<Event>>),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT seq, event FROM events ORDER BY seq")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(1)?.as_blob().ok();
+        each(from_sql(row.get(0)?), bytes.and_then(|bytes| postcard::from_bytes(bytes).ok()));
+    }
+    Ok(())
+}
+
+/// Every kept lease with its deadline, or what is wrong with its row.
+pub(super) fn each_lease(
+    connection: &Connection,
+    mut each: impl FnMut(i64, Result<KeptLease, String>),
+) -> rusqlite::Result<()> {
+    each_row(connection, |slot, _, _, lease| each(slot, lease))
+}
+
+/// The same, with the row itself and the deadline that the last renewal gave, for what can be had of a damaged one.
+pub(super) fn each_row(
+    connection: &Connection,
+    mut each: impl FnMut(i64, &Row<'_>, Option<u64>, Result<KeptLease, String>),
+) -> rusqlite::Result<()> {
+    let sql = "SELECT slot, namespace, key, counter, deadline_ms, record FROM leases ORDER BY slot";
+    let mut statement = connection.prepare(sql)?;
+    let mut leases = statement.query([])?;
+    let mut terms = Terms::read(connection)?;
+    let mut terms = terms.walk()?;
+    while let Some(row) = leases.next()? {
+        let slot: i64 = row.get(0)?;
+        // Before the record is looked at: a renewal counts also where the record is damaged.
+        let renewed_ms = terms.deadline_of(slot, row.get_ref(3)?)?;
+        let mut lease = read_lease(row, slot);
+        if let (Ok(lease), Some(renewed_ms)) = (&mut lease, renewed_ms) {
+            lease.deadline_ms = lease.deadline_ms.max(renewed_ms);
+        }
+        each(slot, row, renewed_ms, lease);
+    }
+    Ok(())
+}
+
+/// The narrow table of renewals, read beside the leases: both are in the order of their slots.
+struct Terms<'a>(rusqlite::Statement<'a>);
+
+impl<'a> Terms<'a> {
+    fn read(connection: &'a Connection) -> rusqlite::Result<Self> {
+        connection
+            .prepare("SELECT slot, token, deadline_ms FROM terms ORDER BY slot")
+            .map(Terms)
+    }
+
+    fn walk(&mut self) -> rusqlite::Result<Walk<'_>> {
+        Ok(Walk { rows: self.0.query([])?, current: None })
+    }
+}
+
+struct Walk<'a> {
+    rows: rusqlite::Rows<'a>,
+    current: Option<(i64, i64, i64)>,
+}
+
+impl Walk<'_> {
+    /// The deadline that the last renewal of this hold gave it. A row for another token is of an earlier hold.
+    fn deadline_of(&mut self, slot: i64, counter: ValueRef<'_>) -> rusqlite::Result<Option<u64>> {
+        let ValueRef::Integer(counter) = counter else { return Ok(None) };
+        while self.current.is_none_or(|(at, ..)| at < slot) {
+            match self.rows.next()? {
+                Some(row) => self.current = Some((row.get(0)?, row.get(1)?, row.get(2)?)),
+                None => return Ok(None),
+            }
+        }
+        let found = self.current.filter(|(at, held, _)| *at == slot && *held == counter);
+        Ok(found.map(|(_, _, deadline_ms)| from_sql(deadline_ms)))
+    }
+}
+
+fn read_lease(row: &Row<'_>, slot: i64) -> Result<KeptLease, String> {
+    let text = |at: usize, what: &str| match row.get_ref(at) {
+        Ok(ValueRef::Text(bytes)) => {
+            std::str::from_utf8(bytes).map_err(|_| format!("the {what} is not UTF-8"))
+        }
+        _ => Err(format!("the {what} is not a text")),
+    };
+    let number = |at: usize, what: &str| match row.get_ref(at) {
+        Ok(ValueRef::Integer(number)) => u64::try_from(number).map_err(|_| format!("the {what} is negative")),
+        _ => Err(format!("the {what} is not a number")),
+    };
+    let counter = Token::new(number(3, "counter")?);
+    let Ok(ValueRef::Blob(bytes)) = row.get_ref(5) else { return Err("the record is not a blob".to_owned()) };
+    Ok(KeptLease {
+        slot: u32::try_from(slot).map_err(|_| "the slot is out of range".to_owned())?,
+        namespace: Namespace::new(text(1, "namespace")?).map_err(|bad| bad.to_string())?,
+        key: Key::new(text(2, "key")?).map_err(|bad| bad.to_string())?,
+        deadline_ms: number(4, "deadline")?,
+        record: codec::decode(counter, bytes)?,
+    })
+}

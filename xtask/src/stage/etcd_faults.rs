@@ -1,0 +1,11 @@
+//! Two hundred leaders of an etcd cluster killed and two hundred members stopped, under contending holders. `cargo xtask
+//! test` has five of each. Prints how long it took until a free key could be had again: median and most.
+
+use crate::process;
+
+const ROUNDS: &str = "200";
+
+pub(crate) fn run() -> Result<(), String> {
+    let args = ["test", "--package", "fencehold-store", "--all-features", "--test", "etcd_faults"];
+    process::run(process::cargo(&args).env("FENCEHOLD_ETCD_ROUNDS", ROUNDS))
+}

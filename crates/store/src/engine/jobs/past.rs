@@ -34,6 +34,11 @@ impl Past {
         }
     }
 
+    /// A claim whose jobs nobody has seen, after all.
+    pub(super) fn forget(&mut self, holder: &Holder) {
+        self.known.remove(holder);
+    }
+
     pub(super) fn has(&self, holder: &Holder) -> bool {
         self.known.contains(holder)
     }
@@ -60,5 +65,7 @@ mod tests {
         assert!(past.has(&holder(2)) && past.has(&holder(REMEMBERED + 1)));
         assert_eq!((past.known.len(), past.order.len()), (REMEMBERED, REMEMBERED));
         assert!(!past.has(&(2, holder(2).1)), "another namespace's");
+        past.forget(&holder(2));
+        assert!(!past.has(&holder(2)));
     }
 }

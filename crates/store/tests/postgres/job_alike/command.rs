@@ -63,7 +63,7 @@ impl Command {
     }
 
     pub(crate) fn draw(chance: &mut Chance, known: &mut Known) -> Command {
-        match chance.below(20) {
+        let command = match chance.below(20) {
             0..=3 => Command::Enqueue((0..=chance.below(3)).map(|_| known.new_job(chance)).collect()),
             4..=7 => Command::Claim(known.claim(chance)),
             8 | 9 => Command::Renew((0..=chance.below(3)).map(|_| known.attempt(chance)).collect()),
@@ -74,7 +74,12 @@ impl Command {
             17 => Command::Resolve(known.resolve(chance)),
             18 => Command::Begin(known.begin(chance)),
             _ => Command::Pass(*chance.pick(&[1, 500, 4_000, 5_000, 10_000, 20_000, 30_000])),
+        };
+        // A claim whose jobs have all ended is remembered by the engine, and not by PostgreSQL: it is not repeated.
+        if matches!(command, Command::Report(_) | Command::Ledger(_) | Command::Act(_) | Command::Pass(_)) {
+            known.claims.clear();
         }
+        command
     }
 }
 

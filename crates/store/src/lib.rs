@@ -56,7 +56,7 @@ pub use lease::{
 };
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
-pub use postgres_url::{PostgresTls, PostgresUrl};
+pub use postgres_url::{CompletedJobs, PostgresTls, PostgresUrl};
 pub use prefixes::Prefixes;
 pub use remote_url::RemoteUrl;
 pub use url::{StoreUrl, open};

@@ -16,9 +16,9 @@ const SCHEMA_BYTES_MAX: usize = 48;
 /// How many connections one handle opens at most unless the URL says otherwise.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_MAX: usize = 1_000;
-const OPTIONS: &str = "schema, connections, host, sslmode and sslrootcert";
+const OPTIONS: &str = "schema, connections, completed, host, sslmode and sslrootcert";
 
-/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&connections=N&host=DIR&sslmode=…&sslrootcert=FILE]`
+/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&connections=N&completed=…&host=DIR&sslmode=…&sslrootcert=FILE]`
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,10 +35,23 @@ pub struct PostgresUrl {
     pub schema: String,
     /// How many connections a handle opens at most, beside one to listen on.
     pub connections: usize,
+    /// What becomes of jobs that this handle completes.
+    pub completed: CompletedJobs,
     /// What is asked of the connection's secrecy.
     pub tls: PostgresTls,
     /// The authority that signed the server's certificate, in PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
+}
+
+/// What becomes of jobs that were completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompletedJobs {
+    /// `kept`, the default: for people to see, and for whoever asks for the result, until they are pruned.
+    #[default]
+    Kept,
+    /// `dropped`: forgotten in the step that completes them, with their results, unless there is more to be told of them.
+    Dropped,
 }
 
 /// What is asked of a connection's secrecy: `sslmode`, as PostgreSQL's own programs understand it.
@@ -87,6 +100,7 @@ impl PostgresUrl {
             password,
             schema: SCHEMA.to_owned(),
             connections: CONNECTIONS,
+            completed: CompletedJobs::default(),
             tls: PostgresTls::Prefer,
             ca: None,
         };
@@ -137,6 +151,13 @@ impl PostgresUrl {
                     }
                     _ => return bad(format!("has connections that are not 1 to {CONNECTIONS_MAX}")),
                 },
+                "completed" => {
+                    self.completed = match value {
+                        "kept" => CompletedJobs::Kept,
+                        "dropped" => CompletedJobs::Dropped,
+                        _ => return bad("has an option completed that is not kept or dropped".to_owned()),
+                    }
+                }
                 "host" => match unescaped(value).filter(|path| path.starts_with('/')) {
                     Some(path) => directory = Some(path),
                     None => {
@@ -219,6 +240,14 @@ mod tests {
 
     fn error(text: &str) -> String {
         text.parse::<StoreUrl>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn completed_jobs_are_kept_unless_they_are_said_to_be_dropped() {
+        assert_eq!(parsed("postgres://h/app").completed, CompletedJobs::Kept);
+        assert_eq!(parsed("postgres://h/app?completed=kept").completed, CompletedJobs::Kept);
+        assert_eq!(parsed("postgres://h/app?completed=dropped").completed, CompletedJobs::Dropped);
+        assert!(error("postgres://h/app?completed=never").contains("kept or dropped"));
     }
 
     #[test]

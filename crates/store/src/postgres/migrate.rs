@@ -24,6 +24,8 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (11, "job look", include_str!("migrations/0011_job_look.sql")),
     (12, "job advance", include_str!("migrations/0012_job_advance.sql")),
     (13, "job users", include_str!("migrations/0013_job_users.sql")),
+    (14, "job events", include_str!("migrations/0014_job_events.sql")),
+    (15, "job lives", include_str!("migrations/0015_job_lives.sql")),
 ];
 
 /// The newest schema that this program knows.

@@ -206,7 +206,7 @@ impl Core {
             party: Cell::new(None),
             sighting: RefCell::default(),
             settled: RefCell::default(),
-            jobs: job::Jobs::default(),
+            jobs: job::Jobs::new(url),
         })
     }
 

@@ -6,6 +6,7 @@ mod arena;
 mod clock;
 mod clock_set;
 mod cluster;
+mod dropped;
 mod faults;
 mod fences;
 mod interleaved;

@@ -14,6 +14,7 @@ use crate::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Wor
 use crate::lease::Call;
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Repeat};
+use crate::postgres_url::CompletedJobs;
 
 impl Core {
     pub(super) async fn renew_claims(
@@ -130,20 +131,25 @@ impl Core {
         &self,
         errand: &mut Errand,
         call: &Call,
-        reports: impl Iterator<Item = &'a Report> + Clone,
+        reports: impl Iterator<Item = &'a Report>,
     ) -> Result<HashMap<Bits, bool>, StoreError> {
-        let proofs = Proofs::of(reports.clone().map(|report| &report.attempt));
+        let mut reports: Vec<&Report> = reports.collect();
+        // The order in which they are locked.
+        reports.sort_unstable_by_key(|report| report.attempt.job);
+        let proofs = Proofs::of(reports.iter().map(|report| &report.attempt));
         if proofs.ids.is_empty() {
             return Ok(HashMap::new());
         }
         let results: Vec<Option<&str>> = reports
+            .iter()
             .map(|report| match &report.word {
                 Word::Complete { result } => result.as_deref(),
                 _ => None,
             })
             .collect();
+        let drops = self.jobs.completed == CompletedJobs::Dropped;
         self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("SELECT * FROM fencehold.job_complete($1, $2, $3, $4, $5)");
+            let sql = self.sql("SELECT * FROM fencehold.job_complete($1, $2, $3, $4, $5, $6)");
             let namespace = call.namespace.as_str();
             let rows = client
                 .query_typed(
@@ -154,6 +160,7 @@ impl Core {
                         (&proofs.hashes, Type::UUID_ARRAY),
                         (&proofs.tokens, Type::INT8_ARRAY),
                         (&results, Type::TEXT_ARRAY),
+                        (&drops, Type::BOOL),
                     ],
                 )
                 .await?;

@@ -24,6 +24,10 @@ use crate::postgres::{Core, Order, Repeat, closed};
 /// For how long a lane is searched only from where jobs were last found: what was committed out of order, or given back by
 /// a claim that broke off, lies below, and is found after this time.
 const HEAD_TRUSTED_MS: u64 = 1_000;
+/// Where another session's snapshot keeps the server from clearing away what was taken, a search of the whole lane takes long: at
+/// most one part of so many of the time goes into it, as long as nobody is kept waiting for more than so long.
+const SEARCH_SHARE: u64 = 20;
+const HEAD_TRUSTED_MS_MAX: u64 = 10_000;
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
 const POLITE_PAUSE: Duration = Duration::from_millis(20);
@@ -44,6 +48,7 @@ pub(super) struct Memory {
 struct Head {
     arrival: i64,
     searched_ms: u64,
+    trusted_ms: u64,
 }
 
 /// What a claim came to.
@@ -307,6 +312,7 @@ impl Core {
             Way::PastTheLine => (None, true),
             Way::InLine { sending, .. } => (Some(*sending), false),
         };
+        let sent_ms = self.clock.now().store_ms;
         let rows = self
             .run(errand, Repeat::Safe, async |client| {
                 let sql = self.sql(
@@ -338,6 +344,7 @@ impl Core {
                 Ok(rows)
             })
             .await?;
+        let search_ms = self.clock.now().store_ms.saturating_sub(sent_ms);
         let mut taken = Taken { now_ms: 0, became: Became::Served, jobs: Vec::new() };
         let mut urgent = Vec::new();
         let mut clocks: Vec<u64> = Vec::new();
@@ -370,7 +377,7 @@ impl Core {
         }
         let now_ms = self.clock.now().store_ms;
         let given = if taken.became == Became::Repeated { 0 } else { taken.jobs.len() };
-        self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms);
+        self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms, search_ms);
         self.jobs
             .memory
             .borrow_mut()
@@ -386,7 +393,7 @@ impl Core {
 
 impl Memory {
     fn trusted_heads(&self, now_ms: u64) -> (Vec<i32>, Vec<i64>) {
-        let fresh = |head: &Head| now_ms.saturating_sub(head.searched_ms) < HEAD_TRUSTED_MS;
+        let fresh = |head: &Head| now_ms.saturating_sub(head.searched_ms) < head.trusted_ms;
         self.heads
             .iter()
             .filter(|(_, head)| fresh(head))
@@ -394,13 +401,17 @@ impl Memory {
             .unzip()
     }
 
-    fn note_heads(&mut self, found: &HashMap<i32, i64>, trusted: &[i32], now_ms: u64) {
+    fn note_heads(&mut self, found: &HashMap<i32, i64>, trusted: &[i32], now_ms: u64, search_ms: u64) {
+        let trusted_ms = search_ms
+            .saturating_mul(SEARCH_SHARE)
+            .clamp(HEAD_TRUSTED_MS, HEAD_TRUSTED_MS_MAX);
         for (lane, arrival) in found {
-            let head = self.heads.entry(*lane).or_insert(Head { arrival: 0, searched_ms: now_ms });
-            if trusted.contains(lane) {
-                head.arrival = head.arrival.max(*arrival);
-            } else {
-                *head = Head { arrival: *arrival, searched_ms: now_ms };
+            match self.heads.get_mut(lane) {
+                Some(head) if trusted.contains(lane) => head.arrival = head.arrival.max(*arrival),
+                _ => drop(
+                    self.heads
+                        .insert(*lane, Head { arrival: *arrival, searched_ms: now_ms, trusted_ms }),
+                ),
             }
         }
     }

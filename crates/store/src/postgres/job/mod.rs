@@ -35,13 +35,21 @@ use crate::job::{
     QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
 };
 use crate::lease::Call;
+use crate::postgres_url::{CompletedJobs, PostgresUrl};
 
 /// What a handle has of its own about jobs. Everything else is in the database.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
+    completed: CompletedJobs,
     memory: RefCell<claim::Memory>,
     line: line::Line,
     started: Cell<bool>,
+}
+
+impl Jobs {
+    pub(super) fn new(url: &PostgresUrl) -> Self {
+        Jobs { completed: url.completed, ..Jobs::default() }
+    }
 }
 
 impl Core {

@@ -22,8 +22,8 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS, PEERS_HTTP,
-    PROOF, PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
+    ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS,
+    PEERS_HTTP, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
 };
 
 struct Command {
@@ -45,7 +45,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "long",
         about: "what takes long: chaos, faults and floods at length, and every test twenty times",
-        stages: &[SERVERS, CHAOS, SAME_SECOND, ETCD_FAULTS, LONG],
+        stages: &[SERVERS, CHAOS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {

@@ -40,7 +40,12 @@ fn a_database_is_a_store_like_any_other() {
     said(&fencehold(&store, &["lease", "acquire", "k", "--ttl", "1m", "-o", "json"]));
     let held = fencehold(&store, &["run", "--key", "k", "--", "true"]);
     assert_eq!(held.status.code(), Some(75), "{held:?}");
-    assert_eq!(json(&["store", "status", "-o", "json"])["held"], 1);
+    let status = json(&["store", "status", "-o", "json"]);
+    assert_eq!((&status["held"], &status["schema"]["name"]), (&1.into(), &"fencehold".into()));
+    assert_eq!((&status["schema"]["found"], &status["schema"]["known"]), (&made["found"], &made["known"]));
+    let version = format!("fencehold, version {0} of {0}", made["known"]);
+    let shown = said(&fencehold(&store, &["store", "status"]));
+    assert!(shown.contains(&version), "{shown}");
     said(&fencehold(&store, &["lease", "revoke", "k", "--by", "P", "--reason", "done"]));
     let events = said(&fencehold(&store, &["events", "-o", "jsonl"]));
     assert_eq!(events.lines().count(), 4, "{events}");

@@ -117,3 +117,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "http"))]
 #[doc = include_str!("../../../docs/fencing.md")]
 struct Fencing;
+
+/// And those of the page on PostgreSQL.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../docs/postgres.md")]
+struct Postgres;

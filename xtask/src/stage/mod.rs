@@ -1,5 +1,6 @@
 //! The stages, one file each, and how they are run: in order, timed, up to the first failure.
 
+mod alike;
 mod chaos;
 mod clippy;
 mod deny;
@@ -12,6 +13,7 @@ mod long;
 mod package;
 mod peers;
 mod peers_http;
+mod postgres;
 mod proof;
 mod rustdoc;
 mod same_second;
@@ -29,6 +31,7 @@ pub(crate) struct Stage {
     run: fn() -> Result<(), String>,
 }
 
+pub(crate) const ALIKE: Stage = Stage { name: "alike", run: alike::run };
 pub(crate) const CHAOS: Stage = Stage { name: "chaos", run: chaos::run };
 pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
 pub(crate) const DENY: Stage = Stage { name: "deny", run: deny::run };
@@ -41,6 +44,7 @@ pub(crate) const LONG: Stage = Stage { name: "long", run: long::run };
 pub(crate) const PACKAGE: Stage = Stage { name: "package", run: package::run };
 pub(crate) const PEERS: Stage = Stage { name: "peers", run: peers::run };
 pub(crate) const PEERS_HTTP: Stage = Stage { name: "peers-http", run: peers_http::run };
+pub(crate) const POSTGRES: Stage = Stage { name: "postgres", run: postgres::run };
 pub(crate) const PROOF: Stage = Stage { name: "proof", run: proof::run };
 pub(crate) const PROOF_BUGS: Stage = Stage { name: "bugs", run: proof::run_bugs };
 pub(crate) const PROOF_LARGE: Stage = Stage { name: "proof-large", run: proof::run_large };

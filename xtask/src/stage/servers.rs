@@ -17,6 +17,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("faketime", "faketime"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    // Between tests and PostgreSQL.
+    ("pgbouncer", "pgbouncer"),
     ("python3", "python3"),
 ];
 
@@ -38,9 +40,19 @@ pub(crate) fn run() -> Result<(), String> {
     }
     // Its programs are not on the path: Debian keeps those of several versions side by side.
     install::ensure(&["postgresql"])?;
-    let place = workspace::target()?.join("servers");
-    once(&place.join("python"), PYPI, install_python)?;
-    once(&place.join("node"), NPM, install_node)
+    once(&place("python")?, PYPI, install_python)?;
+    from_npm("node", NPM).map(drop)
+}
+
+/// Packages from npm, in a folder of their own.
+pub(super) fn from_npm(folder: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let folder = place(folder)?;
+    once(&folder, packages, install_node)?;
+    Ok(folder)
+}
+
+fn place(folder: &str) -> Result<PathBuf, String> {
+    Ok(workspace::target()?.join("servers").join(folder))
 }
 
 /// Installs `packages` into `folder` unless exactly these are there already.

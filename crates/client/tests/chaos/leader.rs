@@ -8,6 +8,7 @@ use fencehold::job::Ended;
 use fencehold::{Attempted, Event, Fact, JobId};
 
 use crate::crew::{Attempt, PATIENCE, Process, Room, Said, TTL, What};
+use crate::ground::{Ground, Strike, Struck};
 use crate::{News, Random};
 
 const WORKERS: usize = 8;
@@ -17,30 +18,21 @@ const HELD: usize = 10;
 const STOPPED_MAX: usize = 3;
 /// After this a stopped process goes on, even if nobody has taken its job: it may be in everybody's way.
 const STOP_MAX: Duration = Duration::from_secs(9);
-/// What is drawn from.
-const DEEDS: [Deed; 8] = [
-    Deed::Kill,
-    Deed::Kill,
-    Deed::Kill,
-    Deed::Stop,
-    Deed::Stop,
-    Deed::KillOwner,
-    Deed::KillOwner,
-    Deed::StopOwner,
-];
 
-/// What is done to a worker.
+/// What is done to a worker, or to whoever serves all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+pub(crate) enum Deed {
     Kill,
     Stop,
     KillOwner,
     StopOwner,
+    /// Some of the connections to it are ended.
+    CutOff,
 }
 
 impl Deed {
     fn is_to_owner(self) -> bool {
-        matches!(self, Deed::KillOwner | Deed::StopOwner)
+        matches!(self, Deed::KillOwner | Deed::StopOwner | Deed::CutOff)
     }
 
     fn is_stop(self) -> bool {
@@ -53,36 +45,33 @@ impl Deed {
 pub(crate) struct Tally {
     pub(crate) kills: usize,
     pub(crate) stops: usize,
-    pub(crate) owner_deaths: usize,
     pub(crate) stale_writes: usize,
+    /// Of those who served all of them.
+    pub(crate) owner_deaths: usize,
+    pub(crate) cut_off: usize,
 }
 
 impl Tally {
-    /// For a minute; shorter runs owe a third.
-    pub(crate) fn owed(span: Duration) -> Self {
+    /// For a minute; shorter runs owe a third. The ground says what is owed of its own.
+    pub(crate) fn owed(span: Duration, ground: &dyn Ground) -> Self {
         let share = |whole: usize| if span >= Duration::from_secs(60) { whole } else { whole.div_ceil(3) };
-        Tally { kills: share(30), stops: share(10), owner_deaths: share(5), stale_writes: share(10) }
+        let Struck { deaths, cut_off } = ground.owed(&share);
+        Tally { kills: share(30), stops: share(10), stale_writes: share(10), owner_deaths: deaths, cut_off }
     }
 
     pub(crate) fn covers(&self, owed: &Tally) -> bool {
         self.kills >= owed.kills
             && self.stops >= owed.stops
-            && self.owner_deaths >= owed.owner_deaths
             && self.stale_writes >= owed.stale_writes
+            && self.owner_deaths >= owed.owner_deaths
+            && self.cut_off >= owed.cut_off
     }
 }
+
 struct Worker {
     number: usize,
     process: Process,
     stopped: Option<Stopped>,
-}
-
-/// The server through which all work, where they do: it owns the directory, and what is meant for the owner comes to it.
-struct Serving {
-    process: Process,
-    stopped: Option<Instant>,
-    /// How often it was killed while jobs ran.
-    deaths: usize,
 }
 
 struct Stopped {
@@ -100,7 +89,7 @@ pub(crate) struct Leader {
     random: Random,
     news: mpsc::Sender<News>,
     workers: Vec<Worker>,
-    server: Option<Serving>,
+    pub(crate) ground: Box<dyn Ground>,
     started: usize,
     owner_pid: Option<u32>,
     /// What is to be done to the next worker that holds still.
@@ -117,13 +106,13 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    pub(crate) fn new(room: Room, seed: u64, news: mpsc::Sender<News>, server: Option<Process>) -> Self {
+    pub(crate) fn new(room: Room, seed: u64, news: mpsc::Sender<News>, ground: Box<dyn Ground>) -> Self {
         let mut leader = Leader {
             room,
             random: Random(seed),
             news,
             workers: Vec::new(),
-            server: server.map(|process| Serving { process, stopped: None, deaths: 0 }),
+            ground,
             started: 0,
             owner_pid: None,
             due: None,
@@ -250,7 +239,7 @@ impl Leader {
         {
             self.due = Some(overdue);
         }
-        let drawn = self.random.one_of(&DEEDS);
+        let drawn = self.random.one_of(self.ground.deeds());
         if self.due.is_none() && self.random.below(2) == 0 {
             self.due = Some(drawn);
         } else {
@@ -260,8 +249,12 @@ impl Leader {
 
     /// Does it to anybody whom it fits. False: there is none.
     fn befall(&mut self, deed: Deed) -> bool {
-        if deed.is_to_owner() && self.server.is_some() {
-            return self.strike_server(deed);
+        if deed.is_to_owner() {
+            match self.ground.strike(deed, !self.running.is_empty(), &mut self.random) {
+                Strike::Done => return true,
+                Strike::NotNow => return false,
+                Strike::AtAWorker => {}
+            }
         }
         let fitting: Vec<usize> = (0..self.workers.len()).filter(|at| self.fits(*at, deed)).collect();
         if fitting.is_empty() {
@@ -269,22 +262,6 @@ impl Leader {
         }
         let at = self.random.one_of(&fitting);
         self.carry_out(deed, at, None);
-        true
-    }
-
-    /// Kills the server, which comes back at once, or stops it for a while. False: it is stopped already.
-    fn strike_server(&mut self, deed: Deed) -> bool {
-        let Some(server) = self.server.as_mut().filter(|server| server.stopped.is_none()) else {
-            return false;
-        };
-        if deed.is_stop() {
-            server.process.stop();
-            server.stopped = Some(Instant::now());
-        } else {
-            server.process.kill();
-            server.process = server.process.again(&self.room);
-            server.deaths += usize::from(!self.running.is_empty());
-        }
         true
     }
 
@@ -306,13 +283,7 @@ impl Leader {
 
     /// Has those go on whose jobs others have begun, so that they meet them.
     fn wake(&mut self, everybody: bool) {
-        if let Some(server) = &mut self.server
-            && let Some(since) = server.stopped
-            && (everybody || since.elapsed() > 2 * TTL)
-        {
-            server.process.resume();
-            server.stopped = None;
-        }
+        self.ground.wake(everybody);
         for worker in &mut self.workers {
             let Some(stopped) = &worker.stopped else { continue };
             let slept = stopped.since.elapsed();
@@ -344,20 +315,19 @@ impl Leader {
             };
             self.done.iter().filter(hit).count()
         };
+        let Struck { deaths, cut_off } = self.ground.struck();
         Tally {
             kills: hits(&[Deed::Kill]),
             stops: hits(&[Deed::Stop, Deed::StopOwner]),
-            owner_deaths: match &self.server {
-                Some(server) => server.deaths,
-                None => hits(&[Deed::KillOwner]),
-            },
             stale_writes: self.stale.len(),
+            owner_deaths: hits(&[Deed::KillOwner]) + deaths,
+            cut_off,
         }
     }
 
     /// Trouble for as long as it takes: on a slow machine longer than it should.
     pub(crate) fn lead(&mut self, inbox: &mpsc::Receiver<News>, span: Duration) {
-        let (begun, owed) = (Instant::now(), Tally::owed(span));
+        let (begun, owed) = (Instant::now(), Tally::owed(span, &*self.ground));
         let mut next = begun;
         while begun.elapsed() < span || (!self.tally().covers(&owed) && begun.elapsed() < 4 * span) {
             if let Ok(news) = inbox.recv_timeout(Duration::from_millis(20)) {
@@ -394,12 +364,10 @@ impl Leader {
     }
 
     /// Has the workers end in good order: none is left running.
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(self) -> Box<dyn Ground> {
         for worker in self.workers {
             worker.process.finish();
         }
-        if let Some(server) = self.server {
-            server.process.finish();
-        }
+        self.ground
     }
 }

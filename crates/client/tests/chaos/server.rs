@@ -19,11 +19,13 @@ async fn the_server() {
     };
     let store = format!("file:{}", room.store().display()).parse().unwrap();
     let store = fencehold_store::open(&store, Arc::new(SystemClock)).unwrap();
-    let address = std::fs::read_to_string(room.address()).unwrap_or_else(|_| "127.0.0.1:0".to_owned());
+    let before = std::fs::read_to_string(room.sign()).ok();
+    let address = before
+        .as_deref()
+        .and_then(|url| url.strip_prefix("http://"))
+        .unwrap_or("127.0.0.1:0");
     let listener = TcpListener::bind(address).await.unwrap();
-    let written = room.address().with_extension("new");
-    std::fs::write(&written, listener.local_addr().unwrap().to_string()).unwrap();
-    std::fs::rename(written, room.address()).unwrap();
+    room.put_up_sign(&format!("http://{}", listener.local_addr().unwrap()));
     let server = Server::new(Arc::clone(&store), Arc::new(SystemClock), Access::default());
     let (gone, dismissed) = tokio::sync::oneshot::channel::<()>();
     std::thread::spawn(move || {
@@ -38,7 +40,7 @@ async fn the_server() {
 pub(crate) fn start(room: &Room) -> Process {
     let server = Process::start("server::the_server", NAME, room, drop);
     let begun = std::time::Instant::now();
-    while !room.address().exists() {
+    while !room.sign().exists() {
         assert!(begun.elapsed() < PATIENCE, "the server does not start");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

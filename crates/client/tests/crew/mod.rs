@@ -52,17 +52,22 @@ impl Room {
         self.path.join("lines")
     }
 
-    /// Where the room's server listens, if it has one.
-    pub fn address(&self) -> PathBuf {
-        self.path.join("address")
+    /// Names the store by its URL, where it is not the directory.
+    pub fn sign(&self) -> PathBuf {
+        self.path.join("url")
     }
 
-    /// Through the room's server, if it has one.
+    /// Puts the sign up, whole at any moment.
+    pub fn put_up_sign(&self, url: &str) {
+        let written = self.sign().with_extension("new");
+        std::fs::write(&written, url).unwrap();
+        std::fs::rename(written, self.sign()).unwrap();
+    }
+
+    /// To the store that the sign names, if there is one.
     pub async fn connect(&self, owner: &str) -> Fencehold {
-        let url = match std::fs::read_to_string(self.address()) {
-            Ok(address) => format!("http://{address}"),
-            Err(_) => format!("file:{}", self.store().display()),
-        };
+        let url = std::fs::read_to_string(self.sign())
+            .unwrap_or_else(|_| format!("file:{}", self.store().display()));
         let connecting = Fencehold::builder().url(url).owner(owner).patience(PATIENCE).connect();
         connecting.await.unwrap()
     }

@@ -113,11 +113,7 @@ impl LeaseStore for PostgresStore {
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
-        self.ask(call, async move |core, errand| {
-            let jobs = core.live_jobs(errand).await?;
-            Ok(StoreStatus { jobs, ..core.status(errand).await? })
-        })
-        .await
+        self.ask(call, async move |core, errand| core.status(errand).await).await
     }
 
     async fn close(&self) {

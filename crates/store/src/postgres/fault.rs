@@ -31,6 +31,8 @@ impl Fault {
             | &SqlState::CANNOT_CONNECT_NOW
             | &SqlState::TOO_MANY_CONNECTIONS
             | &SqlState::QUERY_CANCELED
+            | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+            | &SqlState::IDLE_SESSION_TIMEOUT
             | &SqlState::OUT_OF_MEMORY
             | &SqlState::DISK_FULL => Fault::Unreached(why),
             // The server went, and did not say what became of what it was doing.

@@ -18,6 +18,7 @@ mod hold;
 mod job;
 mod listen;
 mod migrate;
+mod password;
 mod pool;
 mod tls;
 mod upkeep;

@@ -14,8 +14,8 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::fault::Fault;
-use super::migrate;
 use super::tls::{Encrypted, Tls};
+use super::{migrate, password};
 use crate::error::StoreError;
 use crate::postgres_url::{PostgresTls, PostgresUrl};
 
@@ -47,13 +47,13 @@ impl Pool {
                 PostgresTls::Prefer => SslMode::Prefer,
                 PostgresTls::Require | PostgresTls::VerifyFull => SslMode::Require,
             });
-        match &url.user {
-            Some(user) => config.user(user),
-            None => config.user(std::env::var("USER").unwrap_or_else(|_| "postgres".to_owned())),
-        };
-        if let Some(password) = &url.password {
+        let named = |variable: &str| std::env::var(variable).ok().filter(|name| !name.is_empty());
+        let user = url.user.clone().or_else(|| named("PGUSER")).or_else(|| named("USER"));
+        let user = user.unwrap_or_else(|| "postgres".to_owned());
+        if let Some(password) = password::find(url, &user) {
             config.password(password);
         }
+        config.user(user);
         for (host, port) in &url.hosts {
             config.host(host).port(*port);
         }

@@ -63,7 +63,7 @@ impl Core {
     }
 
     pub(super) async fn status(&self, errand: &mut Errand) -> Result<StoreStatus, StoreError> {
-        let sql = self.sql("SELECT * FROM fencehold.lease_status()");
+        let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs FROM fencehold.lease_status() AS s");
         let row = self
             .run(errand, Repeat::Safe, async |client| Ok(client.query_typed(&sql, &[]).await?.remove(0)))
             .await?;
@@ -73,6 +73,7 @@ impl Core {
             keys: count("keys"),
             held: count("held"),
             waiters: count("waiters"),
+            jobs: count("jobs"),
             last_event: count("last_event"),
             ..StoreStatus::default()
         })

@@ -2,39 +2,49 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fencehold_core::Namespace;
 use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, LeaseStore};
+use fencehold_store::{LeaseStore, PostgresUrl};
 
 use crate::clock::MovedClock;
-use crate::cluster::{Admin, fresh_schema};
-
-/// Where a test's clock starts: an ordinary moment, the same as that of a `ManualClock`'s wall.
-pub(crate) const START_MS: u64 = 1_800_000_000_000;
+use crate::cluster::Admin;
+use crate::template::{Database, SCHEMA};
 
 pub(crate) struct PostgresArena {
-    pub(crate) schema: String,
+    pub(crate) schema: &'static str,
     /// The boot clock of this machine, which goes with the store's: else the store's would be taken to have jumped.
     pub(crate) clock: Arc<MovedClock>,
     admin: Mutex<Admin>,
     handles: Mutex<Option<[Arc<PostgresStore>; 2]>>,
+    /// Last: it is gone when nobody uses it any more.
+    pub(crate) database: Database,
 }
 
 impl PostgresArena {
     pub(crate) fn new() -> Self {
-        let schema = fresh_schema();
-        let clock = Arc::new(MovedClock::default());
-        let store = PostgresStore::open(&crate::cluster().url(&schema), clock.clone()).unwrap();
-        block_on(store.migrate(&Call::new(Namespace::default()))).unwrap();
-        let admin = crate::cluster().admin();
-        admin.run(&format!(
-            "CREATE TABLE {schema}.test_clock (at_ms bigint NOT NULL);
-             INSERT INTO {schema}.test_clock VALUES ({START_MS});
-             CREATE OR REPLACE FUNCTION {schema}.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
-             'SELECT at_ms FROM {schema}.test_clock';"
-        ));
-        PostgresArena { schema, clock, admin: Mutex::new(admin), handles: Mutex::new(None) }
+        Self::with_clock(MovedClock::default())
+    }
+
+    /// With handles that are never out of patience, and whose waiting ends at the very millisecond.
+    pub(crate) fn standing_still() -> Self {
+        Self::with_clock(MovedClock::standing_still())
+    }
+
+    fn with_clock(clock: MovedClock) -> Self {
+        let database = Database::new();
+        let admin = crate::cluster().admin_in(&database.name);
+        PostgresArena {
+            schema: SCHEMA,
+            clock: Arc::new(clock),
+            admin: Mutex::new(admin),
+            handles: Mutex::new(None),
+            database,
+        }
+    }
+
+    /// The store that both handles are on.
+    pub(crate) fn url(&self) -> PostgresUrl {
+        crate::cluster().url_in(&self.database.name, self.schema)
     }
 
     /// The one value of one row, told by a session that is nobody's store.
@@ -44,10 +54,7 @@ impl PostgresArena {
 
     fn handle(&self, nth: usize) -> Arc<PostgresStore> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = || {
-            let url = crate::cluster().url(&self.schema);
-            Arc::new(PostgresStore::open(&url, self.clock.clone()).unwrap())
-        };
+        let open = || Arc::new(PostgresStore::open(&self.url(), self.clock.clone()).unwrap());
         let handles = handles.get_or_insert_with(|| [open(), open()]);
         Arc::clone(&handles[nth])
     }

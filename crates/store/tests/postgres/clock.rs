@@ -9,9 +9,16 @@ use fencehold_store::clock::{Clock, SystemClock};
 #[derive(Debug, Default)]
 pub(crate) struct MovedClock {
     ahead_ms: RwLock<u64>,
+    /// It does not go by itself.
+    stands_at: Option<Stamp>,
 }
 
 impl MovedClock {
+    /// For those to whom it matters to the millisecond: however long the machine takes, no time passes but what is let pass.
+    pub(crate) fn standing_still() -> Self {
+        MovedClock { ahead_ms: RwLock::default(), stands_at: Some(SystemClock.now()) }
+    }
+
     /// Lets time pass, here and wherever `also` does: nobody sees the one without the other.
     pub(crate) fn pass(&self, ms: u64, also: impl FnOnce()) {
         let mut ahead_ms = self.ahead_ms.write().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +30,7 @@ impl MovedClock {
 impl Clock for MovedClock {
     fn now(&self) -> Stamp {
         let ahead_ms = *self.ahead_ms.read().unwrap_or_else(PoisonError::into_inner);
-        let Stamp { store_ms, wall_ms } = SystemClock.now();
+        let Stamp { store_ms, wall_ms } = self.stands_at.unwrap_or_else(|| SystemClock.now());
         Stamp { store_ms: store_ms + ahead_ms, wall_ms }
     }
 

@@ -23,7 +23,7 @@ fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
 #[test]
 fn a_clock_set_forward_is_noticed_by_a_renewal_and_ends_nothing_more() {
     let arena = PostgresArena::new();
-    let (store, calls, user) = (arena.store(), Calls(&arena.schema), Session::new());
+    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
     let take = |name: &str, hold: u8| {
         let request = request(name, hold, "A");
         let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
@@ -71,7 +71,7 @@ fn a_clock_set_back_makes_nothing_immortal() {
 #[test]
 fn another_timeline_lifts_the_floor() {
     let arena = PostgresArena::new();
-    let admin = Session::new();
+    let admin = Session::new(&arena);
     let store = arena.store();
     let first = block_on(store.acquire(&call(), request("k", 1, "A"))).unwrap().grant.token;
     // As the standby that takes over finds it: written by a server of another timeline.

@@ -14,6 +14,8 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Who serves, where this process is root: PostgreSQL refuses to.
 const SERVES: &str = "postgres";
+/// The database of those who do not say.
+const DATABASE: &str = "postgres";
 
 /// A server and where it listens.
 pub struct Cluster {
@@ -40,7 +42,7 @@ impl Cluster {
 
     /// The same with more settings, which may name files that are put into its folder.
     pub fn start_with(durable: Durable, more: impl FnOnce(&Path) -> Vec<String>) -> Self {
-        let directory = Arc::new(scratch());
+        let directory = Arc::new(scratch(durable));
         let data = directory.path().join("data");
         let made = as_server("initdb")
             .arg("-D")
@@ -72,7 +74,7 @@ impl Cluster {
         self.starter.send(started).unwrap();
         told.recv().unwrap();
         for _ in 0..20_000 {
-            if Admin::connect(self.port).is_some() {
+            if Admin::connect(self.port, DATABASE).is_some() {
                 return;
             }
             let running = locked(&self.process).as_mut().unwrap().try_wait().unwrap().is_none();
@@ -94,7 +96,11 @@ impl Cluster {
 
     /// The store in a schema of this server.
     pub fn url(&self, schema: &str) -> PostgresUrl {
-        match self.url_text(schema).parse().unwrap() {
+        self.url_in(DATABASE, schema)
+    }
+
+    pub fn url_in(&self, database: &str, schema: &str) -> PostgresUrl {
+        match self.url_text_in(database, schema).parse().unwrap() {
             StoreUrl::Postgres(url) => *url,
             other => panic!("{other}"),
         }
@@ -102,15 +108,23 @@ impl Cluster {
 
     /// The same as people write it.
     pub fn url_text(&self, schema: &str) -> String {
+        self.url_text_in(DATABASE, schema)
+    }
+
+    pub fn url_text_in(&self, database: &str, schema: &str) -> String {
         format!(
-            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&connections=4&sslmode=disable",
+            "postgres://postgres@127.0.0.1:{}/{database}?schema={schema}&connections=4&sslmode=disable",
             self.port
         )
     }
 
     /// A connection that is nobody's store.
     pub fn admin(&self) -> Admin {
-        Admin::connect(self.port).unwrap()
+        self.admin_in(DATABASE)
+    }
+
+    pub fn admin_in(&self, database: &str) -> Admin {
+        Admin::connect(self.port, database).unwrap()
     }
 }
 
@@ -130,9 +144,9 @@ pub struct Admin {
 }
 
 impl Admin {
-    fn connect(port: u16) -> Option<Self> {
+    fn connect(port: u16, database: &str) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let config = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
+        let config = format!("host=127.0.0.1 port={port} user=postgres dbname={database}");
         let (client, connection) = runtime.block_on(tokio_postgres::connect(&config, NoTls)).ok()?;
         runtime.spawn(connection);
         Some(Admin { runtime, client })
@@ -224,14 +238,15 @@ fn launch(directory: &Path, port: u16, durable: Durable, more: &[String]) -> Chi
     server.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }
 
-/// A folder for the server's data, in memory where there is such a place.
+/// A folder for the server's data, in memory where there is such a place and nothing must be durable.
 ///
 /// A server that all tests of a process share is never dropped, so its folder stays behind; whoever comes next removes
 /// the folders of processes that are gone.
-fn scratch() -> tempfile::TempDir {
+fn scratch(durable: Durable) -> tempfile::TempDir {
     const NAME: &str = "fencehold-postgres-";
     let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let in_memory = durable == Durable::No && memory.is_dir();
+    let place = if in_memory { memory.to_owned() } else { std::env::temp_dir() };
     for entry in std::fs::read_dir(&place).unwrap().flatten() {
         let name = entry.file_name();
         let pid = name
@@ -248,7 +263,7 @@ fn scratch() -> tempfile::TempDir {
     directory
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -256,8 +271,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A schema that no other test of this process uses.
-pub fn fresh_schema() -> String {
+/// A name for a schema or a database that no other test of this process uses.
+pub fn fresh_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }

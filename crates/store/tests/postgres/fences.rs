@@ -35,7 +35,7 @@ fn refused(said: Said) -> (String, String) {
 #[test]
 fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
     let arena = PostgresArena::new();
-    let (store, calls, user) = (arena.store(), Calls(&arena.schema), Session::new());
+    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
     let a = take(&store, "k", 1, "A");
     user.value(&calls.fence("k", a.token.get()));
     // Expired, and nobody has taken it: it passes, noted or not.
@@ -64,7 +64,7 @@ fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
 #[test]
 fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_granted_the_key() {
     let arena = PostgresArena::new();
-    let (store, calls, user) = (arena.store(), Calls(&arena.schema), Session::new());
+    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
     let a = take(&store, "k", 1, "A");
     take(&store, "other", 2, "A");
     user.value("BEGIN");
@@ -104,7 +104,7 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
 #[test]
 fn a_fence_waits_for_a_grant_under_way_and_then_refuses() {
     let arena = PostgresArena::new();
-    let (calls, a, b) = (Calls(&arena.schema), Session::new(), Session::new());
+    let (calls, a, b) = (Calls(arena.schema), Session::new(&arena), Session::new(&arena));
     a.value(&calls.acquire("k", 1, "A"));
     arena.pass(30_000);
     b.value("BEGIN");
@@ -117,7 +117,7 @@ fn a_fence_waits_for_a_grant_under_way_and_then_refuses() {
 #[test]
 fn a_grant_waits_for_a_fence_under_way() {
     let arena = PostgresArena::new();
-    let (calls, a, b) = (Calls(&arena.schema), Session::new(), Session::new());
+    let (calls, a, b) = (Calls(arena.schema), Session::new(&arena), Session::new(&arena));
     a.value(&calls.acquire("k", 1, "A"));
     arena.pass(30_000);
     a.value("BEGIN");
@@ -131,7 +131,7 @@ fn a_grant_waits_for_a_fence_under_way() {
 #[test]
 fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
     let arena = PostgresArena::new();
-    let (calls, user) = (Calls(&arena.schema), Session::new());
+    let (calls, user) = (Calls(arena.schema), Session::new(&arena));
     user.value(&calls.acquire("k", 1, "A"));
     let limit = |before: &str| {
         user.value(&format!("BEGIN; {before}; {}", calls.fence("k", 1)));
@@ -146,7 +146,7 @@ fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
     // And it does end: whoever waited for it goes on.
     user.value(&format!("BEGIN; SET LOCAL fencehold.fence_idle_ms = 300; {}", calls.fence("k", 1)));
     arena.pass(30_000);
-    let other = Session::new();
+    let other = Session::new(&arena);
     other.value(&calls.acquire("k", 2, "B"));
     assert_eq!(other.value(&calls.holder("k")), "B");
 }
@@ -155,8 +155,8 @@ fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
 #[test]
 fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
     let arena = PostgresArena::new();
-    let schema = &arena.schema;
-    let (old, new) = (Session::new(), Session::new());
+    let schema = arena.schema;
+    let (old, new) = (Session::new(&arena), Session::new(&arena));
     let raise = |token: u64| format!("SELECT {schema}.raise('accounts', {token})");
     let guard = |token: u64| format!("SELECT {schema}.guard('accounts', {token})");
     old.value(&guard(33));
@@ -167,7 +167,7 @@ fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
     );
     assert_eq!(refused(old.run(&raise(33))).0, "FH001");
     // A holder's transactions pass side by side, and a newer holder waits for them.
-    let beside = Session::new();
+    let beside = Session::new(&arena);
     new.value("BEGIN");
     new.value(&guard(34));
     beside.value(&guard(34));
@@ -180,7 +180,7 @@ fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
 #[test]
 fn a_worker_may_call_what_it_needs_and_touch_nothing_else() {
     let arena = PostgresArena::new();
-    let (schema, calls, user) = (&arena.schema, Calls(&arena.schema), Session::new());
+    let (schema, calls, user) = (arena.schema, Calls(arena.schema), Session::new(&arena));
     user.value("SET ROLE fencehold_worker");
     user.value(&calls.acquire("k", 1, "A"));
     user.value(&calls.fence("k", 1));

@@ -10,7 +10,7 @@ use crate::session::{Calls, Said, Session};
 /// A schema without handles: nobody sweeps it but who is told to.
 fn with_calls(play: impl FnOnce(&PostgresArena, &Calls<'_>)) {
     let arena = PostgresArena::new();
-    play(&arena, &Calls(&arena.schema));
+    play(&arena, &Calls(arena.schema));
 }
 
 fn json_of(text: &str) -> Value {
@@ -31,7 +31,7 @@ fn token_of(answer: &str) -> u64 {
 #[test]
 fn r01_a_release_after_the_reclaim_leaves_the_newcomer_alone() {
     with_calls(|arena, calls| {
-        let (a, b) = (Session::new(), Session::new());
+        let (a, b) = (Session::new(arena), Session::new(arena));
         let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
         arena.pass(30_000);
         b.value("BEGIN");
@@ -47,7 +47,7 @@ fn r01_a_release_after_the_reclaim_leaves_the_newcomer_alone() {
 #[test]
 fn r02_of_two_that_reclaim_one_wins_and_the_other_sees_the_winner() {
     with_calls(|arena, calls| {
-        let (a, b, c) = (Session::new(), Session::new(), Session::new());
+        let (a, b, c) = (Session::new(arena), Session::new(arena), Session::new(arena));
         a.value(&calls.acquire("k", 1, "A"));
         arena.pass(30_000);
         b.value("BEGIN");
@@ -62,8 +62,8 @@ fn r02_of_two_that_reclaim_one_wins_and_the_other_sees_the_winner() {
 
 #[test]
 fn r02_of_two_that_take_a_new_key_one_wins() {
-    with_calls(|_, calls| {
-        let (a, b) = (Session::new(), Session::new());
+    with_calls(|arena, calls| {
+        let (a, b) = (Session::new(arena), Session::new(arena));
         a.value("BEGIN");
         a.value(&calls.acquire("new", 1, "A"));
         let losing = b.run_blocked_by(&a, &calls.acquire("new", 2, "B"));
@@ -75,8 +75,8 @@ fn r02_of_two_that_take_a_new_key_one_wins() {
 
 #[test]
 fn r02_a_new_key_whose_first_taker_rolls_back_goes_to_the_second_under_its_first_token() {
-    with_calls(|_, calls| {
-        let (a, b) = (Session::new(), Session::new());
+    with_calls(|arena, calls| {
+        let (a, b) = (Session::new(arena), Session::new(arena));
         a.value("BEGIN");
         a.value(&calls.acquire("new", 1, "A"));
         let waiting = b.run_blocked_by(&a, &calls.acquire("new", 2, "B"));
@@ -89,7 +89,7 @@ fn r02_a_new_key_whose_first_taker_rolls_back_goes_to_the_second_under_its_first
 #[test]
 fn r03_a_sweep_waits_for_the_renewal_and_leaves_the_lease() {
     with_calls(|arena, calls| {
-        let (a, sweeper) = (Session::new(), Session::new());
+        let (a, sweeper) = (Session::new(arena), Session::new(arena));
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         arena.pass(29_999);
         a.value("BEGIN");
@@ -106,8 +106,8 @@ fn r03_a_sweep_waits_for_the_renewal_and_leaves_the_lease() {
 
 #[test]
 fn r04_r11_a_renewal_that_waits_for_a_revocation_is_refused() {
-    with_calls(|_, calls| {
-        let (a, p) = (Session::new(), Session::new());
+    with_calls(|arena, calls| {
+        let (a, p) = (Session::new(arena), Session::new(arena));
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         p.value("BEGIN");
         p.value(&calls.revoke("k"));
@@ -124,7 +124,7 @@ fn r04_r11_a_renewal_that_waits_for_a_revocation_is_refused() {
 #[test]
 fn r05_a_sweep_leaves_a_key_that_somebody_is_taking() {
     with_calls(|arena, calls| {
-        let (a, b, sweeper) = (Session::new(), Session::new(), Session::new());
+        let (a, b, sweeper) = (Session::new(arena), Session::new(arena), Session::new(arena));
         a.value(&calls.acquire("k", 1, "A"));
         arena.pass(30_000);
         b.value("BEGIN");
@@ -139,7 +139,7 @@ fn r05_a_sweep_leaves_a_key_that_somebody_is_taking() {
 #[test]
 fn r08_a_late_renewal_steals_nothing_back() {
     with_calls(|arena, calls| {
-        let (a, b) = (Session::new(), Session::new());
+        let (a, b) = (Session::new(arena), Session::new(arena));
         let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
         arena.pass(30_000);
         b.value("BEGIN");
@@ -154,8 +154,8 @@ fn r08_a_late_renewal_steals_nothing_back() {
 
 #[test]
 fn r12_a_heartbeat_that_waits_for_the_release_revives_nothing() {
-    with_calls(|_, calls| {
-        let (a, heart) = (Session::new(), Session::new());
+    with_calls(|arena, calls| {
+        let (a, heart) = (Session::new(arena), Session::new(arena));
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         a.value("BEGIN");
         a.value(&calls.release("k", 1, token));
@@ -169,8 +169,8 @@ fn r12_a_heartbeat_that_waits_for_the_release_revives_nothing() {
 
 #[test]
 fn r13_the_same_hold_id_sent_twice_gets_one_lease() {
-    with_calls(|_, calls| {
-        let (first, second) = (Session::new(), Session::new());
+    with_calls(|arena, calls| {
+        let (first, second) = (Session::new(arena), Session::new(arena));
         first.value("BEGIN");
         let token = token_of(&first.value(&calls.acquire("k", 1, "A")));
         let again = second.run_blocked_by(&first, &calls.acquire_again("k", 1, "A"));
@@ -182,10 +182,46 @@ fn r13_the_same_hold_id_sent_twice_gets_one_lease() {
 }
 
 #[test]
+fn r10_a_reused_name_adopts_nothing() {
+    with_calls(|arena, calls| {
+        let (before, after) = (Session::new(arena), Session::new(arena));
+        let old = token_of(&before.value(&calls.acquire("k", 1, "W")));
+        let refused = said(after.run(&calls.acquire("k", 2, "W")));
+        assert_eq!(refused["Err"]["Refused"]["refusal"]["Held"]["token"], old);
+        assert_eq!(after.value(&calls.renew("k", 2, old)), "0", "another hold id renews nothing");
+    });
+}
+
+#[test]
+fn r19_one_whose_own_time_is_up_is_not_granted_what_comes_free() {
+    with_calls(|arena, calls| {
+        let (a, b) = (Session::new(arena), Session::new(arena));
+        let schema = arena.schema;
+        let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        let party = b.value(&format!("SELECT {schema}.party_lives(NULL)"));
+        let waiting = calls.acquire("k", 2, "B").replace(
+            "NULL, 0, 0, 0::smallint, NULL, NULL, NULL",
+            &format!("NULL, 1000, 0, 0::smallint, NULL, NULL, {party}"),
+        );
+        let waiter = json_of(&b.value(&waiting))["Waiting"]["id"].as_u64().unwrap();
+        arena.pass(1_000);
+        // The release is under way when the one in line looks.
+        a.value("BEGIN");
+        a.value(&calls.release("k", 1, token));
+        let looking = b.run_blocked_by(&a, &format!("SELECT {schema}.lease_look({waiter}, 60000)"));
+        a.value("COMMIT");
+        let (b, answer) = looking.end();
+        let told = said(answer);
+        assert!(told["Ok"].is_null(), "{told}");
+        assert_eq!(b.value(&calls.holder("k")), "");
+    });
+}
+
+#[test]
 fn r14_one_whose_process_has_died_is_passed_over() {
     with_calls(|arena, calls| {
-        let (a, dead, b) = (Session::new(), Session::new(), Session::new());
-        let schema = &arena.schema;
+        let (a, dead, b) = (Session::new(arena), Session::new(arena), Session::new(arena));
+        let schema = arena.schema;
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         let party = |session: &Session| session.value(&format!("SELECT {schema}.party_lives(NULL)"));
         let wait = |session: &Session, hold: u8, owner: &str| {
@@ -210,8 +246,8 @@ fn r14_one_whose_process_has_died_is_passed_over() {
 #[test]
 fn a_waiter_for_two_keys_that_come_free_at_once_is_granted_one() {
     with_calls(|arena, calls| {
-        let (a, b, waiter) = (Session::new(), Session::new(), Session::new());
-        let schema = &arena.schema;
+        let (a, b, waiter) = (Session::new(arena), Session::new(arena), Session::new(arena));
+        let schema = arena.schema;
         let one = token_of(&a.value(&calls.acquire("one", 1, "A")));
         let two = token_of(&b.value(&calls.acquire("two", 2, "B")));
         let party = waiter.value(&format!("SELECT {schema}.party_lives(NULL)"));
@@ -240,7 +276,8 @@ fn a_waiter_for_two_keys_that_come_free_at_once_is_granted_one() {
 #[test]
 fn r28_two_claimers_and_a_sweep_make_one_holder_and_one_token() {
     with_calls(|arena, calls| {
-        let (a, b, c, sweeper) = (Session::new(), Session::new(), Session::new(), Session::new());
+        let (a, b, c, sweeper) =
+            (Session::new(arena), Session::new(arena), Session::new(arena), Session::new(arena));
         let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
         arena.pass(30_000);
         sweeper.value("BEGIN");
@@ -259,7 +296,7 @@ fn r28_two_claimers_and_a_sweep_make_one_holder_and_one_token() {
 #[test]
 fn r32_the_recorded_ttl_counts_not_a_contenders() {
     with_calls(|arena, calls| {
-        let (a, b) = (Session::new(), Session::new());
+        let (a, b) = (Session::new(arena), Session::new(arena));
         a.value(&calls.acquire("k", 1, "A"));
         arena.pass(29_999);
         let shorter = calls.acquire("k", 2, "B").replace("30000", "100");
@@ -270,7 +307,7 @@ fn r32_the_recorded_ttl_counts_not_a_contenders() {
 #[test]
 fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
     with_calls(|arena, calls| {
-        let (a, b, sweeper) = (Session::new(), Session::new(), Session::new());
+        let (a, b, sweeper) = (Session::new(arena), Session::new(arena), Session::new(arena));
         for hold in 1..=5 {
             let token = token_of(&a.value(&calls.acquire("k", hold, "A")));
             a.value(&calls.release("k", hold, token));
@@ -289,7 +326,7 @@ fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
 #[test]
 fn events_that_are_committed_late_are_not_skipped() {
     with_calls(|arena, calls| {
-        let (early, late) = (Session::new(), Session::new());
+        let (early, late) = (Session::new(arena), Session::new(arena));
         let store = arena.store();
         let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
         let read = |after| {

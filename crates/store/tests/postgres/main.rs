@@ -11,20 +11,23 @@ mod faults;
 mod fences;
 mod interleaved;
 mod job_alike;
+mod job_handles;
 mod job_races;
 mod jobs;
 mod lost_answer;
+mod pooler;
 mod python;
 mod restored;
 mod schema;
 mod secure;
 mod session;
+mod template;
 
 use std::sync::OnceLock;
 
 use cluster::{Cluster, Durable};
 
-/// One server for all tests of this binary: each has a schema of its own in it.
+/// One server for all tests of this binary: each has a database or a schema of its own in it.
 fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| Cluster::start(Durable::No))

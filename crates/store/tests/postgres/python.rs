@@ -10,12 +10,12 @@ const SCRIPT: &str = r#"
 import sys
 import psycopg
 
-port, schema, token = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as connection:
+port, database, token = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=database) as connection:
     try:
         with connection.transaction():
-            connection.execute(f"SELECT {schema}.fence(%s, %s)", ("reports/daily", token))
-            connection.execute(f"INSERT INTO {schema}.written VALUES (%s)", (token,))
+            connection.execute("SELECT fencehold.fence(%s, %s)", ("reports/daily", token))
+            connection.execute("INSERT INTO fencehold.written VALUES (%s)", (token,))
         print("written")
     except psycopg.Error as error:
         print(error.sqlstate, error.diag.message_primary)
@@ -32,13 +32,13 @@ fn python() -> PathBuf {
 #[test]
 fn a_stale_token_is_refused_with_its_sqlstate_and_nothing_is_written() {
     let arena = PostgresArena::new();
-    let (schema, calls, session) = (&arena.schema, Calls(&arena.schema), Session::new());
+    let (schema, calls, session) = (arena.schema, Calls(arena.schema), Session::new(&arena));
     session.value(&format!("CREATE TABLE {schema}.written (token bigint)"));
     session.value(&calls.acquire("reports/daily", 1, "A"));
-    let port = crate::cluster().url(schema).hosts[0].1;
+    let (port, database) = (arena.url().hosts[0].1, &arena.database.name);
     let write = |token: u64| {
         let ran = Command::new(python())
-            .args(["-c", SCRIPT, &port.to_string(), schema, &token.to_string()])
+            .args(["-c", SCRIPT, &port.to_string(), database, &token.to_string()])
             .output()
             .unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -56,13 +56,13 @@ const ENQUEUES: &str = r#"
 import sys
 import psycopg
 
-port, schema, fate = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as connection:
+port, database, fate = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=database) as connection:
     try:
         with connection.transaction():
-            connection.execute(f"INSERT INTO {schema}.customer VALUES (%s)", (fate,))
+            connection.execute("INSERT INTO fencehold.customer VALUES (%s)", (fate,))
             connection.execute(
-                f"SELECT {schema}.enqueue('mail', 'welcome', %s, unique_key => %s)", (f'{{"to": "{fate}"}}', fate))
+                "SELECT fencehold.enqueue('mail', 'welcome', %s, unique_key => %s)", (f'{{"to": "{fate}"}}', fate))
             if fate == "rolled-back":
                 raise RuntimeError("no")
         print("committed")
@@ -73,12 +73,12 @@ with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postg
 #[test]
 fn what_python_enqueues_in_its_own_transaction_is_there_if_that_commits() {
     let arena = PostgresArena::new();
-    let (schema, session) = (&arena.schema, Session::new());
+    let (schema, session) = (arena.schema, Session::new(&arena));
     session.value(&format!("CREATE TABLE {schema}.customer (name text)"));
-    let port = crate::cluster().url(schema).hosts[0].1;
+    let (port, database) = (arena.url().hosts[0].1, &arena.database.name);
     for (fate, said) in [("rolled-back", "rolled back"), ("ada", "committed")] {
         let ran = Command::new(python())
-            .args(["-c", ENQUEUES, &port.to_string(), schema, fate])
+            .args(["-c", ENQUEUES, &port.to_string(), database, fate])
             .output()
             .unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

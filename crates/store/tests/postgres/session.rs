@@ -3,6 +3,7 @@
 
 use std::thread::{self, JoinHandle};
 
+use crate::arena::PostgresArena;
 use crate::cluster::Admin;
 
 /// How often something that must come is looked for.
@@ -24,8 +25,8 @@ pub(crate) struct Step {
 }
 
 impl Session {
-    pub(crate) fn new() -> Self {
-        let admin = crate::cluster().admin();
+    pub(crate) fn new(arena: &PostgresArena) -> Self {
+        let admin = crate::cluster().admin_in(&arena.database.name);
         let pid = admin.value("SELECT pg_backend_pid()");
         Session { admin, pid }
     }
@@ -54,6 +55,16 @@ impl Session {
         });
         assert!(seen, "never blocked: {sql}");
         step
+    }
+
+    /// Returns when somebody, who need not be a session of the test's, waits for this one.
+    pub(crate) fn wait_until_in_the_way(&self) {
+        let watch = crate::cluster().admin();
+        let sql = format!(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[])",
+            self.pid
+        );
+        assert!((0..LOOKS_MAX).any(|_| watch.value(&sql) == "t"), "nobody waits for this session");
     }
 
     fn start(self, sql: &str) -> Step {

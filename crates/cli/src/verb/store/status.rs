@@ -1,6 +1,14 @@
 //! `fencehold store status`: who serves it, and how much there is.
 
+use std::sync::Arc;
+
+use fencehold_store::clock::SystemClock;
+use fencehold_store::postgres::PostgresStore;
+use fencehold_store::{Call, LeaseStore as _, StoreStatus, StoreUrl};
+use serde::Serialize;
+
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
 
@@ -15,14 +23,50 @@ Examples:
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {}
 
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: StoreStatus,
+    /// Of a database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Schema>,
+}
+
+#[derive(Serialize)]
+struct Schema {
+    name: String,
+    found: i32,
+    known: i32,
+}
+
+impl Schema {
+    /// As it stands, before whoever uses it brings it up to date.
+    async fn found(context: &Context) -> Result<Option<Self>, Failure> {
+        let place = context.place()?;
+        let StoreUrl::Postgres(url) = &place.url else { return Ok(None) };
+        let explain = |error| Failure::of_store(error, &place.url.to_string());
+        let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
+        let version = store.schema_version(&Call::new(context.namespace.clone())).await;
+        store.close().await;
+        let version = version.map_err(explain)?;
+        Ok(Some(Schema { name: url.schema.clone(), found: version.found, known: version.known }))
+    }
+}
+
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let schema = Schema::found(context).await?;
         let store = context.open()?;
         store
             .closing(async |store| {
                 let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;
-                context.output.one(&status, |palette| {
+                let shown = Shown { status, schema };
+                context.output.one(&shown, |palette| {
+                    let Shown { status, schema } = &shown;
                     let mut lines = vec![("store", store.name.clone())];
+                    lines.extend(schema.as_ref().map(|Schema { name, found, known }| {
+                        ("schema", format!("{name}, version {found} of {known}"))
+                    }));
                     lines.extend(
                         status.owner_pid.map(|pid| ("served by", format!("process {pid}{}", us(pid)))),
                     );
@@ -30,6 +74,7 @@ impl Args {
                     lines.push(("keys", status.keys.to_string()));
                     lines.push(("held", status.held.to_string()));
                     lines.push(("in line", status.waiters.to_string()));
+                    lines.push(("jobs", status.jobs.to_string()));
                     lines.push(("last event", status.last_event.to_string()));
                     if status.set_aside > 0 {
                         lines.push(("set aside", format!("{} rows that cannot be read", status.set_aside)));

@@ -175,6 +175,14 @@ async fn draw(
     Ok(rows.iter().map(|row| Token::new(from_sql(row.get(0)))).collect())
 }
 
+/// A call that leaves rows locked while the rules decide, with a bound on how long: one who is stopped there, or has vanished, keeps
+/// nobody from them for long.
+pub(super) fn locking(call: &str) -> String {
+    format!(
+        "SELECT o.* FROM fencehold.job_idle_limit() LEFT JOIN fencehold.{call} AS o ON true WHERE o IS DISTINCT FROM NULL"
+    )
+}
+
 /// All that a decision may look at, locked. The inner error: what is kept cannot be read.
 async fn load(
     core: &Core,
@@ -188,7 +196,7 @@ async fn load(
     let namespace = about.namespace.as_str();
     let rows = client
         .query_typed(
-            &core.sql("SELECT * FROM fencehold.job_load($1, $2, $3, $4, $5, $6)"),
+            &core.sql(&locking("job_load($1, $2, $3, $4, $5, $6)")),
             &[
                 (&ids, Type::UUID_ARRAY),
                 (&namespace, Type::TEXT),

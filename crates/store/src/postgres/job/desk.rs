@@ -6,7 +6,7 @@ use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Refusal, ScheduleName};
 use tokio_postgres::types::Type;
 
-use super::decide::{About, Decided, decide_in, read};
+use super::decide::{About, Decided, decide_in, locking, read};
 use super::row::ScheduleRow;
 use crate::engine::{JobAnswer, JobAsk, Replay, unique_digest};
 use crate::error::StoreError;
@@ -108,7 +108,7 @@ impl Core {
         let decided = self
             .run(errand, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
-                let sql = self.sql("SELECT * FROM fencehold.job_schedule_hold($1, $2)");
+                let sql = self.sql(&locking("job_schedule_hold($1, $2)"));
                 let rows = transaction
                     .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
                     .await?;

@@ -198,15 +198,6 @@ impl Core {
         }
     }
 
-    /// How many jobs have not come to their end.
-    pub(in crate::postgres) async fn live_jobs(&self, errand: &mut Errand) -> Result<u64, StoreError> {
-        self.run(errand, Repeat::Safe, async |client| {
-            let rows = client.query_typed(&self.sql("SELECT fencehold.job_live()"), &[]).await?;
-            Ok(rows.first().map_or(0, |row| from_sql(row.get(0))))
-        })
-        .await
-    }
-
     pub(super) async fn queue_views(
         &self,
         errand: &mut Errand,

@@ -13,7 +13,7 @@ use fencehold_core::limits::FINISHED_KEPT_MS;
 use futures_util::future::select;
 use tokio_postgres::types::Type;
 
-use super::decide::{About, Decided, decide_in, read};
+use super::decide::{About, Decided, decide_in, locking, read};
 use super::row::{Bits, ScheduleRow, to_sql};
 use crate::error::StoreError;
 use crate::postgres::errand::{Errand, pause};
@@ -63,7 +63,7 @@ impl Core {
         let decided = self
             .run(errand, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
-                let sql = self.sql("SELECT * FROM fencehold.job_run_out($1)");
+                let sql = self.sql(&locking("job_run_out($1)"));
                 let rows = transaction.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
                 let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Bits>(0).0);
                 let ids: Vec<JobId> = rows.iter().map(id).collect();
@@ -71,10 +71,11 @@ impl Core {
                 if !ids.is_empty() {
                     let about = About::jobs(&Namespace::default(), ids.clone());
                     let act = |replay: &mut crate::engine::Replay| replay.expire(&ids);
-                    if let Decided::Damaged(why) =
-                        decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await?
-                    {
-                        return Ok(Err(why));
+                    match decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await? {
+                        Decided::Kept(()) => {}
+                        // Rolled back, all of it: the next sweep decides again.
+                        Decided::Again => return Ok(Ok(0)),
+                        Decided::Damaged(why) => return Ok(Err(why)),
                     }
                 }
                 transaction.commit().await?;
@@ -98,7 +99,7 @@ impl Core {
         let fired = self
             .run(errand, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
-                let sql = self.sql("SELECT * FROM fencehold.job_schedules_due($1)");
+                let sql = self.sql(&locking("job_schedules_due($1)"));
                 let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
                 let read_one = |row: &tokio_postgres::Row| read::<ScheduleRow>("schedule", row.get(0));
                 // One that cannot be read stays as it is: a newer program may understand it.
@@ -110,7 +111,12 @@ impl Core {
                 let count = due.len();
                 if count > 0 {
                     let about = About::jobs(&Namespace::default(), Vec::new());
-                    decide_in(self, &transaction, &about, LOCK_MS, due, crate::engine::Replay::fire).await?;
+                    let fire = crate::engine::Replay::fire;
+                    let decided = decide_in(self, &transaction, &about, LOCK_MS, due, fire).await?;
+                    if !matches!(decided, Decided::Kept(())) {
+                        // Rolled back, all of it: the next sweep decides again.
+                        return Ok(0);
+                    }
                 }
                 transaction.commit().await?;
                 Ok(count)

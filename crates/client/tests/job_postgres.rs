@@ -1,0 +1,216 @@
+//! The end of a job and its effects in a transaction of the handler's own, through the library: both happen, or neither.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+#[path = "../../store/tests/postgres/cluster.rs"]
+mod cluster;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use cluster::{Cluster, Durable, fresh_name};
+use fencehold::job::{Backoff, EffectState, JobState, Retry};
+use fencehold::{Fencehold, Job, JobError, JobId};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_postgres::{Client, NoTls, Transaction};
+
+/// Longer than anything takes, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const QUEUE: &str = "q";
+
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| Cluster::start(Durable::No))
+}
+
+/// A store in a schema of its own, with a table beside it that jobs write to.
+#[derive(Clone)]
+struct Shop {
+    schema: String,
+    port: u16,
+    runtime: Handle,
+    fh: Fencehold,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let cluster = tokio::task::spawn_blocking(cluster).await.unwrap();
+        let schema = fresh_name();
+        let fh = Fencehold::connect(&cluster.url_text(&schema)).await.unwrap();
+        let port = cluster.url(&schema).hosts[0].1;
+        let shop = Shop { schema, port, runtime: Handle::current(), fh };
+        let client = shop.client().await;
+        client
+            .batch_execute(&format!("CREATE TABLE {} (what text)", shop.table()))
+            .await
+            .unwrap();
+        shop
+    }
+
+    fn table(&self) -> String {
+        format!("sold_in_{}", self.schema)
+    }
+
+    /// A connection of the handler's own. A handler runs on a thread without a reactor, so it is made elsewhere.
+    async fn client(&self) -> Client {
+        let config = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port);
+        let connecting = self.runtime.spawn(async move {
+            let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client
+        });
+        connecting.await.unwrap()
+    }
+
+    async fn sell(&self, transaction: &Transaction<'_>, what: &str) -> Result<(), JobError> {
+        let sql = format!("INSERT INTO {} VALUES ($1)", self.table());
+        transaction.execute(&sql, &[&what]).await?;
+        Ok(())
+    }
+
+    async fn sold(&self) -> Vec<String> {
+        let sql = format!("SELECT what FROM {} ORDER BY what", self.table());
+        let rows = self.client().await.query(&sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// A job that is tried again at once.
+    async fn enqueue(&self, kind: &str) -> JobId {
+        let again = Retry::new(Backoff::Fixed, 1, 1);
+        self.fh.queue(QUEUE).job(kind, &()).retry(again).enqueue().await.unwrap().id
+    }
+}
+
+#[tokio::test]
+async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
+    let shop = Shop::open().await;
+    let of_handler = shop.clone();
+    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
+        let shop = of_handler.clone();
+        async move {
+            let mut client = shop.client().await;
+            let mut transaction = client.transaction().await?;
+            shop.sell(&transaction, "a chair").await?;
+            job.complete_in_schema(&shop.schema, &mut transaction, &7).await?;
+            transaction.commit().await?;
+            // Said again, and too late to change anything.
+            Ok(8)
+        }
+    });
+    let worker = worker.start().unwrap();
+    let id = shop.enqueue("sell").await;
+    assert_eq!(shop.fh.jobs().wait::<u32>(id, PATIENCE).await, Ok(7));
+    worker.drain().await.unwrap();
+    assert_eq!(shop.sold().await, ["a chair"]);
+    let detail = shop.fh.jobs().get(id).await.unwrap();
+    assert_eq!((detail.job.state, detail.attempts.len()), (JobState::Completed, 1));
+}
+
+/// The first attempt rolls back, the second loses its connection before the commit, the third comes through.
+#[tokio::test]
+async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies() {
+    let shop = Shop::open().await;
+    let of_handler = shop.clone();
+    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
+        let shop = of_handler.clone();
+        async move {
+            let mut client = shop.client().await;
+            let mut transaction = client.transaction().await?;
+            shop.sell(&transaction, &format!("by attempt {}", job.attempt())).await?;
+            job.complete_in_schema(&shop.schema, &mut transaction, &job.attempt()).await?;
+            match job.attempt() {
+                1 => {
+                    transaction.rollback().await?;
+                    return Err(JobError::new("changed its mind"));
+                }
+                2 => {
+                    let pid: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+                    let kill = "SELECT pg_terminate_backend($1, 10000)";
+                    shop.client().await.query(kill, &[&pid]).await?;
+                }
+                _ => {}
+            }
+            transaction.commit().await?;
+            Ok(job.attempt())
+        }
+    });
+    let worker = worker.start().unwrap();
+    let id = shop.enqueue("sell").await;
+    assert_eq!(shop.fh.jobs().wait::<u32>(id, PATIENCE).await, Ok(3));
+    worker.drain().await.unwrap();
+    assert_eq!(shop.sold().await, ["by attempt 3"]);
+    assert_eq!(shop.fh.jobs().get(id).await.unwrap().job.failures, 2);
+}
+
+#[tokio::test]
+async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
+    let shop = Shop::open().await;
+    let of_handler = shop.clone();
+    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
+        let shop = of_handler.clone();
+        async move {
+            let mut client = shop.client().await;
+            let mut transaction = client.transaction().await?;
+            let effect = async |transaction: &mut Transaction<'_>| {
+                shop.sell(transaction, &format!("by attempt {}", job.attempt())).await?;
+                Ok(format!("receipt {}", job.attempt()))
+            };
+            let receipt = job.once_in_schema(&shop.schema, &mut transaction, "sell", effect).await?;
+            match job.attempt() {
+                // What is rolled back was not recorded.
+                1 => transaction.rollback().await?,
+                _ => transaction.commit().await?,
+            }
+            if job.attempt() <= 2 { Err(JobError::new("no route to host")) } else { Ok(receipt) }
+        }
+    });
+    let worker = worker.start().unwrap();
+    let id = shop.enqueue("sell").await;
+    assert_eq!(shop.fh.jobs().wait::<String>(id, PATIENCE).await.as_deref(), Ok("receipt 2"));
+    worker.drain().await.unwrap();
+    assert_eq!(shop.sold().await, ["by attempt 2"]);
+    let detail = shop.fh.jobs().get(id).await.unwrap();
+    let [effect] = &detail.effects[..] else { panic!("{:?}", detail.effects) };
+    assert!(matches!(effect.state, EffectState::Done), "{effect:?}");
+}
+
+#[tokio::test]
+async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
+    let shop = Shop::open().await;
+    let of_handler = shop.clone();
+    let (told, mut refusals) = mpsc::unbounded_channel();
+    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
+        let (shop, told) = (of_handler.clone(), told.clone());
+        // It goes on although its handler is dropped when the claim is lost: as one would that has not heard of it.
+        let stale = shop.runtime.clone().spawn(async move {
+            shop.fh.jobs().cancel_now(job.id(), None).await.unwrap();
+            let mut client = shop.client().await;
+            let mut transaction = client.transaction().await.unwrap();
+            shop.sell(&transaction, "a chair").await.unwrap();
+            let refused = job.complete_in_schema(&shop.schema, &mut transaction, &()).await.unwrap_err();
+            told.send(refused.to_string()).unwrap();
+            drop(transaction);
+            let mut transaction = client.transaction().await.unwrap();
+            let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
+            let refused = job
+                .once_in_schema(&shop.schema, &mut transaction, "sell", effect)
+                .await
+                .unwrap_err();
+            told.send(refused.to_string()).unwrap();
+        });
+        async move {
+            stale.await?;
+            Ok(())
+        }
+    });
+    let worker = worker.start().unwrap();
+    let id = shop.enqueue("sell").await;
+    for _ in 0..2 {
+        let refused = tokio::time::timeout(PATIENCE, refusals.recv()).await.unwrap().unwrap();
+        assert!(refused.contains("token 1 is stale; the newest is 2"), "{refused}");
+    }
+    worker.drain().await.unwrap();
+    assert!(shop.sold().await.is_empty());
+    let detail = shop.fh.jobs().get(id).await.unwrap();
+    assert_eq!((detail.job.state, detail.effects.len()), (JobState::Cancelled, 0));
+}

@@ -1,0 +1,296 @@
+//! Races between a user's own transaction and what others ask of a handle: the transaction is open, the handle is seen to wait for
+//! it, and then it ends this way or that.
+
+use std::thread;
+
+use fencehold_core::job::{EffectName, JobId, Queue, Refusal, Reported, State};
+use fencehold_core::ledger::{EffectState, OnDoubt};
+use fencehold_core::limits::FINISHED_KEPT_MS;
+use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, ClaimedJob, LedgerAct, LedgerAnswer, LedgerEntry,
+    Report, Word,
+};
+use fencehold_store::{Call, LeaseStore};
+
+use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
+use crate::session::Session;
+
+fn call() -> Call {
+    Call::new(Namespace::default()).with_patience_ms(60_000)
+}
+
+fn hold((bits, _): (&str, &str)) -> HoldId {
+    let byte = u8::from_str_radix(&bits[..2], 16).unwrap();
+    HoldId::from_random([byte; 16])
+}
+
+fn attempt(who: (&str, &str), token: u64) -> AttemptRef {
+    AttemptRef { job: JOB.parse().unwrap(), hold: hold(who), token: Token::new(token) }
+}
+
+fn report(store: &dyn LeaseStore, who: (&str, &str), token: u64, word: Word) -> Result<Reported, Refusal> {
+    let report = Report { attempt: attempt(who, token), word };
+    block_on(store.jobs().unwrap().report(&call(), vec![report])).unwrap().remove(0)
+}
+
+fn failed() -> Word {
+    Word::Fail { error: "no answer".to_owned(), retry_in_ms: None, for_good: false }
+}
+
+fn cancel(store: &dyn LeaseStore, now: bool) -> Result<State, Refusal> {
+    let id: JobId = JOB.parse().unwrap();
+    let request = ActRequest {
+        on: ActOn::Jobs(vec![id]),
+        action: Action::Cancel { reason: Some(Reason::new("the customer left").unwrap()), now },
+        by: Owner::new("P").unwrap(),
+        dry_run: false,
+    };
+    block_on(store.jobs().unwrap().act(&call(), request))
+        .unwrap()
+        .items
+        .remove(0)
+        .outcome
+}
+
+/// What a handle is told that asks while `work` has its transaction open, and is seen to wait for it.
+fn meanwhile<T: Send>(work: &Session, ask: impl FnOnce() -> T + Send, end: impl FnOnce()) -> T {
+    thread::scope(|scope| {
+        let asking = scope.spawn(ask);
+        work.wait_until_in_the_way();
+        end();
+        asking.join().unwrap()
+    })
+}
+
+/// A claim under way whose holder has completed it in a transaction that is not committed yet.
+fn completing(stage: &Stage) -> Session {
+    let work = stage.session();
+    run(&work, &claim(A));
+    run(&work, "BEGIN");
+    run(&work, &complete(A, 1));
+    work
+}
+
+/// How many claims a sweep picks that have run out.
+fn picked(sweep: &Session) -> String {
+    run(sweep, "SELECT count(*) FROM job_run_out(256)").unwrap()
+}
+
+/// What a sweep does about jobs that have finished long ago.
+fn forget(sweep: &Session) {
+    run(sweep, &format!("SELECT job_tidy({FINISHED_KEPT_MS}, 256)"));
+}
+
+/// R07: the claim has run out and a sweep has it in hand, but has not decided: the completion waits, and is accepted as late.
+#[test]
+fn r07_a_completion_that_waits_for_a_sweep_which_decides_nothing_is_accepted() {
+    let stage = Stage::new();
+    let (work, sweep) = (stage.session(), stage.session());
+    run(&work, &claim(A));
+    stage.arena.pass(30_000);
+    run(&sweep, "BEGIN");
+    assert_eq!(picked(&sweep), "1");
+    let completing = work.run_blocked_by(&sweep, &complete(A, 1));
+    run(&sweep, "ROLLBACK");
+    first(completing.end().1).unwrap();
+    assert_eq!(stage.state(), "3");
+}
+
+/// R16: the completion is not answered yet, and the client reports a failure: it waits, and the first end stands.
+#[test]
+fn r16_a_failure_waits_for_the_completion_and_changes_nothing() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let work = completing(&stage);
+    let told = meanwhile(&work, || report(&*store, A, 1, failed()), || drop(run(&work, "COMMIT")));
+    assert_eq!(told, Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(stage.state(), "3");
+}
+
+/// R16: the same, and the completion never happened: then the failure is what happened.
+#[test]
+fn r16_a_failure_after_a_completion_that_was_rolled_back_counts() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let work = completing(&stage);
+    let told = meanwhile(&work, || report(&*store, A, 1, failed()), || drop(run(&work, "ROLLBACK")));
+    assert_eq!(told.map(|reported| reported.state), Ok(State::Scheduled));
+    let said = first(work.run(&complete(A, 1))).unwrap_err();
+    assert!(said.starts_with("FH002 "), "{said}");
+}
+
+/// R33: somebody calls the job off while it is being completed: one end, and both are told which.
+#[test]
+fn r33_who_cancels_waits_for_the_completion_and_is_told_of_it() {
+    for now in [false, true] {
+        let stage = Stage::new();
+        let store = stage.arena.store();
+        let work = completing(&stage);
+        let told = meanwhile(&work, || cancel(&*store, now), || drop(run(&work, "COMMIT")));
+        assert_eq!(told, Err(Refusal::Finished { state: State::Completed }));
+        assert_eq!(stage.state(), "3");
+    }
+}
+
+/// R33: the same, and the transaction is rolled back: the job is cancelled, and its holder is told.
+#[test]
+fn r33_a_cancellation_goes_on_when_the_completion_was_rolled_back() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let work = completing(&stage);
+    let told = meanwhile(&work, || cancel(&*store, true), || drop(run(&work, "ROLLBACK")));
+    assert_eq!(told, Ok(State::Cancelled));
+    let said = first(work.run(&complete(A, 1))).unwrap_err();
+    assert!(said.starts_with("FH001 "), "{said}");
+    assert_eq!(stage.state(), "5");
+}
+
+/// R33: a sweep finds the claim run out while its holder completes it: it passes it over, and the completion stands as a late one.
+#[test]
+fn r33_a_sweep_leaves_a_job_that_is_being_completed() {
+    let stage = Stage::new();
+    let work = completing(&stage);
+    stage.arena.pass(30_000);
+    let sweep = stage.session();
+    assert_eq!(picked(&sweep), "0", "passed over");
+    run(&work, "COMMIT");
+    assert_eq!(picked(&sweep), "0", "it has come to its end");
+    assert_eq!(stage.state(), "3");
+}
+
+/// R33: a finished job is forgotten by a sweep while somebody looks into it in a transaction: it is gone only afterwards.
+#[test]
+fn r33_a_job_that_somebody_has_under_a_fence_is_not_forgotten() {
+    let stage = Stage::new();
+    let (work, user) = (stage.session(), stage.session());
+    run(&work, &claim(A));
+    run(&work, &complete(A, 1));
+    run(&user, "BEGIN");
+    // What `complete` locks when it is said again.
+    run(&user, &complete(A, 1));
+    stage.arena.pass(FINISHED_KEPT_MS);
+    forget(&work);
+    assert_eq!(stage.state(), "3", "passed over");
+    run(&user, "COMMIT");
+    forget(&work);
+    assert_eq!(run(&user, "SELECT count(*) FROM job_body").as_deref(), Some("0"), "forgotten");
+}
+
+/// R17: an effect and its record are one transaction, and the session dies before it commits: neither is there, and the next
+/// attempt has both, once.
+#[test]
+fn r17_an_effect_in_the_transaction_of_its_record_dies_with_it() {
+    let stage = Stage::new();
+    let first_holder = stage.session();
+    run(&first_holder, "CREATE TABLE charged (token bigint)");
+    run(&first_holder, &claim(A));
+    let charge = |session: &Session, who: (&str, &str), token: u64| {
+        run(session, "BEGIN");
+        run(session, &format!("INSERT INTO charged VALUES ({token})"));
+        run(session, &format!("SELECT once('{JOB}', '{}', {token}, 'charge', '{token}')", who.0))
+    };
+    assert_eq!(charge(&first_holder, A, 1).as_deref(), Some("1"));
+    stage
+        .watch
+        .run(&format!("SELECT pg_terminate_backend({}, 10000)", first_holder.pid));
+    stage.take_over();
+    let second = stage.session();
+    assert_eq!(run(&second, &claim(B)).as_deref(), Some("2"));
+    assert_eq!(charge(&second, B, 2).as_deref(), Some("2"), "nothing was recorded before");
+    run(&second, "COMMIT");
+    assert_eq!(run(&second, "SELECT string_agg(token::text, ',') FROM charged").as_deref(), Some("2"));
+    // Said again after its answer was lost: the first record stands.
+    assert_eq!(
+        run(&second, &format!("SELECT once('{JOB}', '{}', 2, 'charge', '9')", B.0)).as_deref(),
+        Some("2")
+    );
+}
+
+/// R17: the effect is elsewhere; its intent was recorded, and the holder is gone before it could say what came of it. The next
+/// attempt runs it again under the same name, or the job stops for a person: as the intent says.
+#[test]
+fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
+    for (policy, answer, state) in
+        [(OnDoubt::RunAgain, LedgerAnswer::Go, "2"), (OnDoubt::Ask, LedgerAnswer::InDoubt, "7")]
+    {
+        let stage = Stage::new();
+        let store = stage.arena.store();
+        let announce = |who, token| {
+            let act = LedgerAct::Begin { effect: EffectName::new("charge").unwrap(), policy };
+            let entry = LedgerEntry { attempt: attempt(who, token), act };
+            block_on(store.jobs().unwrap().ledger(&call(), vec![entry])).unwrap().remove(0)
+        };
+        claim_by_handle(&*store, A);
+        assert_eq!(announce(A, 1), Ok(LedgerAnswer::Go));
+        // All of its connections end at once, and it never comes back.
+        stage.watch.run(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+             WHERE application_name = 'fencehold' AND datname = current_database()",
+        );
+        stage.take_over();
+        let claimed = claim_by_handle(&*store, B);
+        assert_eq!(claimed.effects[0].state, EffectState::Intended(policy));
+        assert_eq!(announce(B, 2), Ok(answer));
+        assert_eq!(stage.state(), state);
+    }
+}
+
+fn claim_by_handle(store: &dyn LeaseStore, who: (&str, &str)) -> ClaimedJob {
+    let request = ClaimRequest {
+        queues: vec![(Queue::new("q").unwrap(), 1)],
+        limit: 1,
+        hold: hold(who),
+        owner: Owner::new(who.1).unwrap(),
+        ttl_ms: 30_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    block_on(store.jobs().unwrap().claim(&call(), request)).unwrap().jobs.remove(0)
+}
+
+/// A decision that stalls between its steps, with a job locked, is ended by the server; and every decision of a handle, also that of a
+/// sweep, is under that bound.
+#[test]
+fn whoever_stalls_while_it_decides_about_a_job_is_in_nobodys_way_for_long() {
+    let stage = Stage::new();
+    let (stalls, work) = (stage.session(), stage.session());
+    run(&work, &claim(A));
+    run(&stalls, "BEGIN; SET LOCAL fencehold.decision_idle_ms = 200; SELECT job_idle_limit()");
+    run(
+        &stalls,
+        &format!("SELECT count(*) FROM job_load(ARRAY['{JOB}']::uuid[], 'default', NULL, NULL, false, 1000)"),
+    );
+    run(&work, &complete(A, 1));
+    assert_eq!(stage.state(), "3");
+
+    let limits = |stage: &Stage| {
+        let schema = stage.arena.schema;
+        stage.watch.run(&format!(
+            "CREATE TABLE {schema}.seen (idle_limit text);
+             CREATE FUNCTION {schema}.see() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN
+                 INSERT INTO {schema}.seen VALUES (current_setting('idle_in_transaction_session_timeout'));
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER see BEFORE INSERT OR UPDATE ON {schema}.job_past FOR EACH ROW EXECUTE FUNCTION {schema}.see();"
+        ));
+    };
+    let seen = |stage: &Stage| {
+        let schema = stage.arena.schema;
+        stage
+            .watch
+            .value(&format!("SELECT string_agg(DISTINCT idle_limit, ',') FROM {schema}.seen"))
+    };
+    let stage = Stage::new();
+    limits(&stage);
+    run(&stage.session(), &claim(A));
+    report(&*stage.arena.store(), A, 1, failed()).unwrap();
+    assert_eq!(seen(&stage), "5s", "a failure that is reported");
+    let stage = Stage::new();
+    limits(&stage);
+    run(&stage.session(), &claim(A));
+    stage.take_over();
+    assert_eq!(seen(&stage), "5s", "a claim that has run out");
+}

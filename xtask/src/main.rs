@@ -23,7 +23,8 @@ use std::process::ExitCode;
 
 use stage::{
     ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS,
-    PEERS_HTTP, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS, Stage, TESTS,
+    PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS,
+    Stage, TESTS,
 };
 
 struct Command {
@@ -60,13 +61,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "peers",
-        about: "our benchmarks beside Debian's redis-server, beanstalkd and etcd-server",
-        stages: &[PEERS, PEERS_HTTP],
-    },
-    Command {
-        name: "peers-http",
-        about: "the part of it that goes through a server, beside etcd-server",
-        stages: &[PEERS_HTTP],
+        about: "our benchmarks beside redis-server, beanstalkd, etcd-server and other queues on PostgreSQL",
+        stages: &[PEERS, PEERS_HTTP, PEERS_POSTGRES],
     },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];

@@ -49,19 +49,18 @@ impl Hub {
     /// Has a word sent with the next call. Does not wait.
     pub(crate) fn say(self: &Arc<Self>, spoken: Spoken) {
         let mut inbox = lock(&self.words.inbox);
-        let same_note = |other: &Spoken| {
-            matches!(other.report.word, Word::Progress { .. })
-                && other.report.attempt == spoken.report.attempt
-        };
-        // Of progress only the newest is of interest, unless something was said in between.
-        let last_of_attempt = inbox
-            .waiting
-            .iter_mut()
-            .rev()
-            .find(|other| other.report.attempt == spoken.report.attempt);
-        match last_of_attempt.filter(|other| same_note(other)) {
-            Some(older) if matches!(spoken.report.word, Word::Progress { .. }) => *older = spoken,
-            _ => inbox.waiting.push_back(spoken),
+        let is_progress = |spoken: &Spoken| matches!(spoken.report.word, Word::Progress { .. });
+        // Of progress only the newest is of interest, unless something was said in between. Nobody looks through thousands
+        // of completions for another one's sake.
+        let last_of_attempt = is_progress(&spoken)
+            .then(|| {
+                let mut others = inbox.waiting.iter_mut().rev();
+                others.find(|other| other.report.attempt == spoken.report.attempt)
+            })
+            .flatten();
+        match last_of_attempt.filter(|other| is_progress(other)) {
+            Some(older) => *older = spoken,
+            None => inbox.waiting.push_back(spoken),
         }
         if !std::mem::replace(&mut inbox.sending, true) {
             drop(inbox);

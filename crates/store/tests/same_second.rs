@@ -1,7 +1,10 @@
 //! Very many jobs that are scheduled for the same second: all become ready, in their order, and hold up nobody who asks meanwhile.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::print_stderr, reason = "how long it took is for whoever runs it at length")]
-#![allow(clippy::disallowed_methods, reason = "how long a caller waits while others become ready is real time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "how long a caller waits while others become ready is real time"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -26,13 +26,18 @@ pub(super) fn jobs(subject: &Subject) -> Result<&dyn JobStore, StoreError> {
     subject.store.jobs().ok_or_else(unsupported)
 }
 
-/// A job with a payload of the usual length.
-pub(super) fn new_job() -> Result<NewJob, StoreError> {
+/// An id that nobody else in this run has, and its number.
+pub(super) fn new_id() -> (JobId, u64) {
     let nth = fresh();
     let mut bits = [0; 10];
     bits[..8].copy_from_slice(&nth.to_be_bytes());
     bits[8..].copy_from_slice(&std::process::id().to_be_bytes()[2..]);
-    let id = JobId::from_random(SystemClock.now().wall_ms, bits);
+    (JobId::from_random(SystemClock.now().wall_ms, bits), nth)
+}
+
+/// A job with a payload of the usual length.
+pub(super) fn new_job() -> Result<NewJob, StoreError> {
+    let (id, nth) = new_id();
     let payload = format!("{{\"nth\":\"{nth:0width$}\"}}", width = PAYLOAD_BYTES - 10);
     Ok(NewJob::new(id, queue()?, Kind::new("bench")?, payload))
 }

@@ -12,7 +12,9 @@ mod life;
 mod load;
 mod log;
 pub(crate) mod named;
+pub(crate) mod peers;
 mod percentile;
+pub(crate) mod queue;
 mod redis;
 mod scale;
 

@@ -24,7 +24,7 @@ pub(super) fn resident_bytes_of(process: &str) -> u64 {
 }
 
 /// Takes many keys, many at a time.
-async fn fill(subject: &Subject, many: usize, ttl_ms: u64) -> Result<Vec<HoldRef>, StoreError> {
+pub(super) async fn fill(subject: &Subject, many: usize, ttl_ms: u64) -> Result<Vec<HoldRef>, StoreError> {
     const CLIENTS: usize = 512;
     let mut running = JoinSet::new();
     for client in 0..CLIENTS {

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fencehold_core::limits::BATCH_MAX;
+
 #[cfg(all(feature = "remote", feature = "server"))]
 use crate::bench::http;
-use crate::bench::{Failed, Line, job, lease, named};
+use crate::bench::{Failed, Line, job, lease, named, peers, queue};
 use crate::context::Context;
 use crate::duration::parse_ms;
 use crate::exit::Exit;
@@ -24,6 +26,7 @@ Examples:
   # A store that runs already, and what each thing costs there in requests
   fencehold bench lease --store etcd://etcd-1,etcd-2,etcd-3 --clients 1,8
   fencehold bench job --store http://127.0.0.1:7117
+  fencehold bench job --store 'postgres://app@db/app?connections=64' --jobs 100000
   # A quick look
   fencehold bench lease --time 1s --held 0 --ending 0
   fencehold bench job --time 1s --stored 0
@@ -94,6 +97,12 @@ struct JobArgs {
     /// Beside a private beanstalkd, too
     #[arg(long)]
     peers: bool,
+    /// How many jobs to work off on the store that --store names
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    jobs: usize,
+    /// Beside the queues of this program (`bench/peers`), too, on the database that `DATABASE_URL` names
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Option<PathBuf>,
 }
 
 #[cfg(all(feature = "remote", feature = "server"))]
@@ -119,7 +128,7 @@ struct HttpArgs {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let mut lines = Vec::new();
-        let show = |line: Line| {
+        let mut show = |line: Line| {
             note(&format!("measured: {}", line.what));
             lines.push(line);
         };
@@ -133,7 +142,11 @@ impl Args {
             }
             What::Job(args) if context.store_named().is_some() => {
                 let store = context.open()?;
-                let measured = named::measure_jobs(store.leases.clone(), time(args.time), show).await;
+                let mut measured =
+                    named::measure_jobs(store.leases.clone(), time(args.time), &mut show).await;
+                if measured.is_ok() {
+                    measured = queue::measure(store.leases.clone(), &args.named_plan(), show).await;
+                }
                 store.leases.close().await;
                 measured
             }
@@ -172,7 +185,12 @@ impl LeaseArgs {
 
     fn named_plan(self) -> Result<named::Plan, Failure> {
         self.check()?;
-        Ok(named::Plan { clients: self.clients, time: time(self.time), batch: 100 })
+        Ok(named::Plan {
+            clients: self.clients,
+            time: time(self.time),
+            batch: 100,
+            held: self.held.min(BATCH_MAX),
+        })
     }
 
     fn plan(self) -> Result<lease::Plan, Failure> {
@@ -189,6 +207,11 @@ impl LeaseArgs {
 }
 
 impl JobArgs {
+    fn named_plan(self) -> queue::Plan {
+        let peers = self.beside.map(|program| peers::Peers { program });
+        queue::Plan { jobs: self.jobs.max(3), time: time(self.time), peers }
+    }
+
     fn plan(self) -> job::Plan {
         job::Plan {
             directory: self.dir,

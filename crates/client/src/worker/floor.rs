@@ -172,10 +172,10 @@ impl Floor {
         self.reached(Stage::Draining).await;
     }
 
-    /// How many more jobs are wanted.
+    /// How many more jobs are wanted: none as long as half of what was claimed ahead still lies on the shelf.
     pub(super) fn room(&self, slots: usize) -> usize {
         let ahead = lock(&self.pace).ahead();
-        let here = self.tally.read(|tally, _| tally.shelved + tally.running);
-        (slots + ahead).saturating_sub(here)
+        let (shelved, running) = self.tally.read(|tally, _| (tally.shelved, tally.running));
+        if shelved > ahead / 2 { 0 } else { (slots + ahead).saturating_sub(shelved + running) }
     }
 }

@@ -1,12 +1,18 @@
 //! How many jobs are worth claiming ahead.
 //!
 //! A job that lies on a shelf is one that nobody else can run. So only as many are claimed ahead as the slots will have
-//! begun by the time that the next claim is answered: many where jobs are short, none where they are long.
+//! begun by the time that the next two claims are answered: many where jobs are short, none where they are long. More are asked for
+//! when half of them are gone, so that a claim is worth its trip and the other half bridges it.
 
-/// The share of a new sample in the running means: an eighth.
-const SHARE: u64 = 8;
+/// The share of a new sample in the running means: an eighth. Of the work, a thirty-second: there are many more samples, and most of
+/// short work are 0, for the clock counts whole milliseconds.
+const SHARE_OF_TRIP: u64 = 8;
+const SHARE_OF_WORK: u64 = 32;
 /// Means are kept in this part of a millisecond.
 const PARTS: u64 = 1_024;
+/// Nothing is taken to be shorter than this: about 16 µs.
+const WORK_MIN: u64 = PARTS / 64;
+const TRIP_MIN: u64 = PARTS / 2;
 
 /// The pace of the work and of the store, as running means.
 #[derive(Debug)]
@@ -27,12 +33,17 @@ impl Pace {
     /// A job took so long, from the start of its handler to its end.
     pub(super) fn saw_work(&mut self, work_ms: u64) {
         self.stalled = false;
-        self.work = Some(self.work.map_or(parts(work_ms), |mean| mixed(mean, work_ms)));
+        // The first is not believed to be nothing.
+        let first = parts(work_ms).max(PARTS / 2);
+        self.work = Some(
+            self.work
+                .map_or(first, |mean| mixed(mean, work_ms, SHARE_OF_WORK).max(WORK_MIN)),
+        );
     }
 
     /// A claim that did not have to wait for jobs was answered after so long.
     pub(super) fn saw_trip(&mut self, trip_ms: u64) {
-        self.trip = mixed(self.trip, trip_ms);
+        self.trip = mixed(self.trip, trip_ms, SHARE_OF_TRIP).max(TRIP_MIN);
     }
 
     /// A job has lain on the shelf for too long.
@@ -45,19 +56,18 @@ impl Pace {
         let Some(work) = self.work.filter(|_| !self.stalled) else { return 0 };
         let slots = u64::try_from(self.slots).unwrap_or(u64::MAX);
         // To the nearest: running means never quite get there.
-        let begun = slots.saturating_mul(self.trip).saturating_add(work / 2) / work.max(1);
+        let begun = slots.saturating_mul(self.trip).saturating_mul(2).saturating_add(work / 2) / work.max(1);
         usize::try_from(begun).unwrap_or(usize::MAX).min(self.most)
     }
 }
 
-/// At least a little: the clock counts whole milliseconds.
 fn parts(ms: u64) -> u64 {
-    ms.saturating_mul(PARTS).max(PARTS / 2)
+    ms.saturating_mul(PARTS)
 }
 
-fn mixed(mean: u64, sample_ms: u64) -> u64 {
-    let sample = parts(sample_ms).min(u64::MAX / SHARE);
-    (mean.min(u64::MAX / SHARE) * (SHARE - 1) + sample) / SHARE
+fn mixed(mean: u64, sample_ms: u64, share: u64) -> u64 {
+    let sample = parts(sample_ms).min(u64::MAX / share);
+    (mean.min(u64::MAX / share) * (share - 1) + sample) / share
 }
 
 #[cfg(test)]
@@ -66,22 +76,27 @@ mod tests {
 
     #[test]
     fn short_jobs_are_claimed_ahead_and_long_ones_are_not() {
-        let mut pace = Pace::new(8, 16);
+        let mut pace = Pace::new(8, 100);
         assert_eq!(pace.ahead(), 0, "nothing is known yet");
-        for _ in 0..100 {
+        for _ in 0..200 {
             pace.saw_work(1);
             pace.saw_trip(2);
         }
-        assert_eq!(pace.ahead(), 16);
-        for _ in 0..100 {
+        assert_eq!(pace.ahead(), 32, "as much as the slots take up in two trips");
+        for _ in 0..200 {
             pace.saw_work(1_000);
         }
         assert_eq!(pace.ahead(), 0);
-        for _ in 0..100 {
-            pace.saw_work(0);
-            pace.saw_trip(0);
+        for nth in 0..1_000 {
+            // A quarter of a millisecond, by a clock of whole ones.
+            pace.saw_work(u64::from(nth % 4 == 0));
+            pace.saw_trip(1);
         }
-        assert_eq!(pace.ahead(), 8, "as much as the slots take up in one trip");
+        assert!((55..=75).contains(&pace.ahead()), "{}", pace.ahead());
+        for _ in 0..1_000 {
+            pace.saw_work(0);
+        }
+        assert_eq!(pace.ahead(), 100, "as many as may be");
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! The program of `bench/peers`: other queues on the same PostgreSQL, started once for each figure.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Failed;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    pub(crate) program: PathBuf,
+}
+
+/// What a peer made of its jobs, a second.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Worked {
+    pub(super) bulk: f64,
+    pub(super) process: f64,
+}
+
+#[derive(Deserialize)]
+struct Single {
+    single: f64,
+}
+
+impl Peers {
+    pub(super) fn process(
+        &self,
+        peer: &str,
+        jobs: usize,
+        concurrency: usize,
+        batch: usize,
+    ) -> Result<Worked, Failed> {
+        let words = ["process", &jobs.to_string(), &concurrency.to_string(), &batch.to_string()];
+        self.ask(peer, &words)
+    }
+
+    pub(super) fn single(&self, peer: &str, clients: usize, time: Duration) -> Result<f64, Failed> {
+        let words = ["single", &clients.to_string(), &time.as_secs_f64().to_string()];
+        self.ask(peer, &words).map(|Single { single }| single)
+    }
+
+    fn ask<T: for<'de> Deserialize<'de>>(&self, peer: &str, words: &[&str]) -> Result<T, Failed> {
+        let answer = Command::new(&self.program)
+            .arg(peer)
+            .args(words)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
+        if !answer.status.success() {
+            return Err(format!("{peer} {}: {}", words.join(" "), answer.status).into());
+        }
+        Ok(serde_json::from_slice(&answer.stdout)?)
+    }
+
+    /// Another session holds a snapshot, until this is dropped.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, Failed> {
+        let mut child = Command::new(&self.program)
+            .arg("snapshot")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
+        let mut said = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut said)?;
+        }
+        let snapshot = Snapshot(child);
+        if said.trim() == "held" { Ok(snapshot) } else { Err("no snapshot could be held".into()) }
+    }
+}
+
+pub(super) struct Snapshot(Child);
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}

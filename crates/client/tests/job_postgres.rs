@@ -125,8 +125,9 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
                 }
                 2 => {
                     let pid: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
-                    let kill = "SELECT pg_terminate_backend($1, 10000)";
-                    shop.client().await.query(kill, &[&pid]).await?;
+                    let meant = format!("pid = {pid}");
+                    let ending = move || cluster().admin().end_sessions(&meant);
+                    shop.runtime.spawn_blocking(ending).await?;
                 }
                 _ => {}
             }

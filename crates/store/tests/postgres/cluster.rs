@@ -169,6 +169,20 @@ impl Admin {
         self.try_run(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
+    /// Ends the sessions that are meant, and returns when they have gone.
+    pub fn end_sessions(&self, which: &str) {
+        let meant = format!("SELECT array_agg(pid)::text FROM pg_stat_activity WHERE {which}");
+        let pids = self.value(&meant);
+        if pids.is_empty() {
+            return;
+        }
+        self.run(&format!("SELECT pg_terminate_backend(pid) FROM unnest('{pids}'::int[]) AS pid"));
+        let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY('{pids}'::int[])");
+        while self.value(&left) != "0" {
+            thread::yield_now();
+        }
+    }
+
     /// The one value of one row.
     pub fn value(&self, sql: &str) -> String {
         self.run(sql)[0][0].clone().unwrap_or_default()

@@ -192,9 +192,7 @@ fn r17_an_effect_in_the_transaction_of_its_record_dies_with_it() {
         run(session, &format!("SELECT once('{JOB}', '{}', {token}, 'charge', '{token}')", who.0))
     };
     assert_eq!(charge(&first_holder, A, 1).as_deref(), Some("1"));
-    stage
-        .watch
-        .run(&format!("SELECT pg_terminate_backend({}, 10000)", first_holder.pid));
+    stage.watch.end_sessions(&format!("pid = {}", first_holder.pid));
     stage.take_over();
     let second = stage.session();
     assert_eq!(run(&second, &claim(B)).as_deref(), Some("2"));
@@ -225,10 +223,9 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
         claim_by_handle(&*store, A);
         assert_eq!(announce(A, 1), Ok(LedgerAnswer::Go));
         // All of its connections end at once, and it never comes back.
-        stage.watch.run(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-             WHERE application_name = 'fencehold' AND datname = current_database()",
-        );
+        stage
+            .watch
+            .end_sessions("application_name = 'fencehold' AND datname = current_database()");
         stage.take_over();
         let claimed = claim_by_handle(&*store, B);
         assert_eq!(claimed.effects[0].state, EffectState::Intended(policy));

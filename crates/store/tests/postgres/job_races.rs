@@ -241,7 +241,7 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
             run(&worker, step);
         }
         // Its connection is gone, and with it all that was not committed.
-        stage.watch.run(&format!("SELECT pg_terminate_backend({}, 10000)", worker.pid));
+        stage.watch.end_sessions(&format!("pid = {}", worker.pid));
         assert_eq!(stage.state(), "2", "nobody has completed it");
         stage.take_over();
     }

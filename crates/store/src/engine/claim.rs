@@ -62,7 +62,6 @@ impl Claim {
 /// What was granted and not taken: to whom, and the question that gives it back.
 #[derive(Clone, Debug)]
 pub(crate) struct Unclaimed {
-    #[cfg_attr(not(feature = "file"), expect(dead_code, reason = "only where questions meet on their way"))]
     pub(crate) hold: HoldId,
     pub(crate) ask: Ask,
 }

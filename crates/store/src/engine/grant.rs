@@ -238,6 +238,7 @@ impl Engine {
                 self.pass_on(now, slot);
             }
             Granted::Jobs(given) => self.abandon_jobs(now, given, archive),
+            Granted::Again(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use fencehold_core::Namespace;
+use fencehold_core::{HoldHash, Namespace};
 use futures_channel::oneshot;
 
 use super::ask::{Answer, Ask};
@@ -44,6 +44,8 @@ pub(super) struct Caller {
     pub(super) first: bool,
     /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
     pub(super) give_up_ms: u64,
+    /// It only gives back what this call was granted under this hold, unless somebody else was told of that since.
+    pub(super) gives_back: Option<(Ticket, HoldHash)>,
 }
 
 /// The way to ask a running engine.
@@ -106,7 +108,7 @@ impl Handle {
         give_up_ms: u64,
         reply: Reply,
     ) -> Option<Ticket> {
-        self.post(namespace, ask, Caller { reply, first: false, give_up_ms })
+        self.post(namespace, ask, Caller { reply, first: false, give_up_ms, gives_back: None })
     }
 
     fn post(&self, namespace: Namespace, ask: Ask, caller: Caller) -> Option<Ticket> {
@@ -127,8 +129,16 @@ impl Handle {
     }
 
     /// Gives back what nobody is there to take.
+    #[cfg(feature = "file")]
     pub(crate) fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
         self.send(namespace, unclaimed.ask, u64::MAX, Box::new(|_| true));
+    }
+
+    /// Gives back what the call with this ticket was granted and is not there to take.
+    fn give_back_of(&self, ticket: Ticket, namespace: Namespace, unclaimed: Unclaimed) {
+        let gives_back = Some((ticket, unclaimed.hold.hash()));
+        let caller = Caller { reply: Box::new(|_| true), first: false, give_up_ms: u64::MAX, gives_back };
+        self.post(namespace, unclaimed.ask, caller);
     }
 
     /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
@@ -136,7 +146,7 @@ impl Handle {
         let (sender, receiver) = oneshot::channel();
         let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
         let first = claim.is_some_and(|claim| claim.first);
-        let ticket = self.post(namespace.clone(), ask, Caller { reply, first, give_up_ms });
+        let ticket = self.post(namespace.clone(), ask, Caller { reply, first, give_up_ms, gives_back: None });
         Asked { handle: self.clone(), namespace, claim, ticket, receiver }
     }
 }
@@ -170,7 +180,7 @@ impl Drop for Asked {
         match self.receiver.try_recv() {
             Ok(Some(answer)) => {
                 if let Some(unclaimed) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
-                    self.handle.give_back(self.namespace.clone(), unclaimed);
+                    self.handle.give_back_of(ticket, self.namespace.clone(), unclaimed);
                 }
             }
             Ok(None) | Err(_) => self.handle.cancel(ticket),

@@ -13,6 +13,7 @@ mod handle;
 mod inbox;
 mod jobs;
 mod keep;
+mod retold;
 mod state;
 mod step;
 mod table;

@@ -98,6 +98,8 @@ pub(crate) enum Granted {
     Lease { slot: u32, hash: HoldHash, fresh: bool },
     /// Claims of jobs.
     Jobs(Vec<(u32, By)>),
+    /// Claims of jobs that this hold was given before.
+    Again(HoldHash),
 }
 
 impl Engine {

@@ -12,6 +12,7 @@ use hashbrown::{HashMap, HashSet};
 use super::ask::Answer;
 use super::handle::{Caller, Handle, Message, Pong, Taker};
 use super::keep::{Changes, Keep, KeepError};
+use super::retold::Retold;
 use super::state::{self, Answered, Engine, Granted};
 use super::waiters::Ticket;
 use crate::clock::Clock;
@@ -61,6 +62,7 @@ impl Writer {
             callers: HashMap::new(),
             recent: 0,
             expected: 0,
+            retold: Retold::default(),
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let end = work.run();
@@ -99,6 +101,7 @@ struct Work<K> {
     recent: usize,
     /// How many the next batch can have, if everybody who was just answered comes back at once.
     expected: usize,
+    retold: Retold,
 }
 
 /// What one batch has come to, beside what the engine decided.
@@ -181,6 +184,8 @@ impl<K: Keep> Work<K> {
 
     fn take(&mut self, now: Stamp, message: Message, gathered: &mut Gathered) {
         match message {
+            Message::Ask { caller: Caller { gives_back: Some((ticket, hash)), .. }, .. }
+                if self.retold.to_another_than(ticket, hash) => {}
             Message::Ask { ticket, namespace, ask, caller } => {
                 self.callers.insert(ticket, caller);
                 self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
@@ -288,14 +293,19 @@ impl<K: Keep> Work<K> {
         // All are read before the first one goes: whoever it wakes has company, and one call of the scheduler wakes many.
         let mut said = Vec::with_capacity(answers.len());
         for Answered { ticket, result, granted } in answers {
-            said.push((self.callers.remove(&ticket), self.said(now, result)?, granted));
+            said.push((ticket, self.callers.remove(&ticket), self.said(now, result)?, granted));
         }
-        for (caller, result, granted) in said {
+        for (ticket, caller, result, granted) in said {
             let first = caller.as_ref().is_some_and(|caller| caller.first);
             let arrived = caller.is_some_and(|caller| (caller.reply)(result));
             match granted {
+                Some(Granted::Lease { hash, fresh: false, .. } | Granted::Again(hash)) if arrived => {
+                    delivered.insert(*hash.as_bytes());
+                    self.retold.note(hash, ticket);
+                }
                 Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
                 Some(Granted::Lease { fresh, .. }) if !fresh && !first => {}
+                Some(Granted::Again(_)) => {}
                 Some(Granted::Jobs(_)) if arrived => {}
                 Some(granted) => abandoned.push(granted),
                 None => {}
@@ -303,8 +313,8 @@ impl<K: Keep> Work<K> {
         }
         // The same hold id may have been answered twice in this batch: one arrival is enough.
         abandoned.retain(|granted| match granted {
-            Granted::Lease { hash, .. } => !delivered.contains(hash.as_bytes()),
-            Granted::Jobs(_) => true,
+            Granted::Lease { hash, .. } | Granted::Again(hash) => !delivered.contains(hash.as_bytes()),
+            Granted::Jobs(given) => given.iter().all(|(_, by)| !delivered.contains(by.hash.as_bytes())),
         });
         Ok(abandoned)
     }

@@ -64,7 +64,7 @@ impl Engine {
             // The same claim again gets the jobs that it still has, with the time that remains, and nothing in their stead.
             let live = held.into_iter().filter(|at| self.jobs.is_live(*at, now));
             let jobs = live.filter_map(|at| self.picked(now, at)).collect();
-            return self.look(ticket, Look::Claimed { jobs, waited_ms: 0 });
+            return self.look_again(ticket, hash, Look::Claimed { jobs, waited_ms: 0 });
         }
         let mut since_ms = now.store_ms.saturating_sub(request.waited_before_ms);
         if let Some(earlier) = self.jobs.claimers.by_hash.get(&holder).copied()

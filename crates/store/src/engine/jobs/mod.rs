@@ -36,7 +36,7 @@ use std::sync::Arc;
 use fencehold_core::job::{By, Command, Decision, JobId, Outcome, Refusal, Standing, Turns, decide};
 use fencehold_core::lease::{Change as Deadline, Term};
 use fencehold_core::ledger::Effect;
-use fencehold_core::{Key, Namespace, Stamp, Token};
+use fencehold_core::{HoldHash, Key, Namespace, Stamp, Token};
 use hashbrown::HashMap;
 
 #[cfg(any(feature = "file", feature = "postgres"))]
@@ -237,6 +237,13 @@ impl Engine {
     /// An answer that is read from the archive once this batch has been kept.
     fn look(&mut self, ticket: Ticket, look: Look) {
         self.batch.answers.push(super::state::Answered::to_look(ticket, look));
+    }
+
+    /// The same, about jobs that this hold was given before.
+    fn look_again(&mut self, ticket: Ticket, hash: HoldHash, look: Look) {
+        let granted = Some(super::state::Granted::Again(hash));
+        let answered = super::state::Answered { granted, ..super::state::Answered::to_look(ticket, look) };
+        self.batch.answers.push(answered);
     }
 
     pub(super) fn namespace(&self, space: u32) -> Namespace {

@@ -86,7 +86,7 @@ impl Engine {
         match record.state_at(now) {
             State::Running if own => {
                 if let Some(job) = self.picked(now, at) {
-                    self.look(ticket, Look::Began { job });
+                    self.look_again(ticket, request.hold.hash(), Look::Began { job });
                 }
             }
             State::Running => {

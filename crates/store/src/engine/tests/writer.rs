@@ -5,15 +5,18 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use fencehold_core::Namespace;
+use fencehold_core::job::{JobId, State, UniqueKey};
 use fencehold_core::lease::How;
+use fencehold_core::ledger::OnDoubt;
 
-use super::super::jobs::{Archive, MemoryArchive};
+use super::super::jobs::{Archive, JobAnswer, JobAsk, MemoryArchive};
 use super::super::keep::{Changes, Keep, KeepError, KeepInMemory};
 use super::super::writer::BATCH_REQUESTS_MAX;
 use super::super::{Claim, Handle, Writer};
 use super::{Answer, Ask, Engine, key, request};
 use crate::clock::ManualClock;
 use crate::error::StoreError;
+use crate::job::{BeginRequest, Begun};
 use crate::lease::{AcquireRequest, HoldRef, LeaseView};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -128,6 +131,52 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
     // This may be decided in that batch too, before it is known that nobody is there.
     view(handle);
     assert_eq!(view(handle).holder, None);
+}
+
+/// R13: a call was cut off before it took its answer, and the same hold id was sent again: whoever sent it works under it.
+#[test]
+fn a_call_that_is_found_gone_after_a_repeat_was_answered_gives_nothing_back() {
+    let writer = start(KeepInMemory::default());
+    let handle = &writer.handle;
+    let claim = Claim { hold: request("k", 1).hold, first: true };
+    let cut_off = handle.ask(Namespace::default(), Ask::Acquire(request("k", 1)), Some(claim), u64::MAX);
+    take(handle, AcquireRequest { hold_age_ms: 1, ..request("k", 1) });
+    drop(cut_off);
+    assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
+}
+
+/// The same of an operation, both sendings in one batch.
+#[test]
+fn an_operation_that_one_of_two_sendings_takes_is_kept() {
+    let (arrived, at_gate) = mpsc::channel();
+    let (open, go_on) = mpsc::channel();
+    let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
+    let handle = &writer.handle;
+    let _held = send(handle, Ask::Acquire(request("k", 1)), true);
+    at_gate.recv_timeout(LONG).unwrap();
+    let AcquireRequest { hold, owner, ttl_ms, .. } = request("k", 2);
+    let id = JobId::from_random(1, [7; 10]);
+    let begin = BeginRequest {
+        id,
+        key: UniqueKey::new("pay-42").unwrap(),
+        payload: "1".into(),
+        hold,
+        owner,
+        ttl_ms,
+        window_ms: 60_000,
+        policy: OnDoubt::Ask,
+    };
+    let _gone = send(handle, Ask::Job(JobAsk::Begin(begin.clone())), false);
+    let again = send(handle, Ask::Job(JobAsk::Begin(begin)), true);
+    drop(open);
+    match again.recv_timeout(LONG).unwrap() {
+        Ok(Answer::Job(JobAnswer::Began(began))) => assert!(matches!(began.what, Begun::New(_)), "{began:?}"),
+        other => panic!("{other:?}"),
+    }
+    match send(handle, Ask::Job(JobAsk::Get(id)), true).recv_timeout(LONG).unwrap() {
+        Ok(Answer::Job(JobAnswer::Job(Some(detail)))) => assert_eq!(detail.job.state, State::Running),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Keeps a batch when it is told to, and as it is told.

@@ -171,6 +171,7 @@ wire! {
         /// Its name.
         pub name: ScheduleName,
         /// A cron line of five fields.
+        #[cfg_attr(feature = "document", schemars(length(min = 1)))]
         pub cron: String,
         /// The time zone in which it is read; an IANA name.
         #[serde(default = "utc")]

@@ -98,13 +98,14 @@ impl Pages {
     }
 
     fn headers(&mut self) -> Vec<Value> {
-        let namespace = self.generator.subschema_for::<fencehold_core::Namespace>();
+        let mut namespace: Value = self.generator.subschema_for::<fencehold_core::Namespace>().into();
+        namespace["pattern"] = "^[a-z0-9._-]+$".into();
         vec![
-            header(NAMESPACE_HEADER, "Whose world; `default` if it is missing.", namespace.into()),
+            header(NAMESPACE_HEADER, "Whose world; `default` if it is missing.", namespace),
             header(
                 PATIENCE_HEADER,
-                "For how long to bear with a store that cannot be reached.",
-                json!({ "type": "integer", "minimum": 0, "maximum": 60_000 }),
+                "For how long to bear with a store that cannot be reached; more than 60000 counts as that.",
+                json!({ "type": "integer", "minimum": 0 }),
             ),
         ]
     }

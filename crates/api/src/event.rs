@@ -23,9 +23,8 @@ wire! {
         #[serde(default = "page")]
         #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
         pub limit: usize,
-        /// How long to wait for the first one.
+        /// How long to wait for the first one; more than an hour counts as that.
         #[serde(default)]
-        #[cfg_attr(feature = "document", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
         pub wait_ms: u64,
     }
 

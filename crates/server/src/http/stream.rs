@@ -59,7 +59,11 @@ enum End {
     /// It takes nothing.
     Slow,
     /// It can be told no more, and why.
-    Told(Problem),
+    Told(Box<Problem>),
+}
+
+fn told(problem: Problem) -> End {
+    End::Told(Box::new(problem))
 }
 
 pub(super) async fn watch(
@@ -157,7 +161,7 @@ impl Stream {
                     let (items, next) = Mail::items(&batches, self.after);
                     self.tell_items(&items, next).await?;
                 }
-                Ok(Ok(Mail::End(problem))) => return Err(End::Told(Problem::clone(&problem))),
+                Ok(Ok(Mail::End(problem))) => return Err(End::Told(Box::new(Problem::clone(&problem)))),
                 Ok(Err(TooSlow)) => return Err(End::Slow),
                 Err(_) => {
                     let next = watcher.quiet_until().unwrap_or(self.after).max(self.after);
@@ -169,9 +173,7 @@ impl Stream {
 
     /// Tells what the store has next. True: there may be more.
     async fn read(&mut self) -> Result<bool, End> {
-        let page = page(&self.asked, Some(self.after), self.prefix.clone())
-            .await
-            .map_err(End::Told)?;
+        let page = page(&self.asked, Some(self.after), self.prefix.clone()).await.map_err(told)?;
         self.tell_page(&page).await?;
         Ok(page.events.len() >= PAGE_MAX)
     }
@@ -185,7 +187,7 @@ impl Stream {
     /// One message: the items of an array of events; without any it only moves the cursor.
     async fn tell_items(&mut self, items: &str, next: u64) -> Result<(), End> {
         // Nothing more is told to a token that was revoked, or has expired, since.
-        self.asked.server.still_admits(&self.who).map_err(End::Told)?;
+        self.asked.server.still_admits(&self.who).map_err(told)?;
         self.after = next;
         self.send(if items.is_empty() {
             format!("id: {next}\n\n")

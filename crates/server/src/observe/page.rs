@@ -35,12 +35,13 @@ impl Page {
         self.family(name, help, "gauge", series);
     }
 
-    /// How many values there were of which size, each multiplied by `unit` to be what the name says.
+    /// How many values there were of which size; `parts` of them are one of what the name says. (Divided, a bound is the
+    /// number that people write; multiplied by a fraction, it is not.)
     pub(crate) fn histograms(
         &mut self,
         name: &str,
         help: &str,
-        unit: f64,
+        parts: f64,
         histograms: &[(&[(&str, &str)], &Histogram)],
     ) {
         self.head(name, help, "histogram");
@@ -48,13 +49,13 @@ impl Page {
             let (buckets, sum) = histogram.read();
             let mut count = 0;
             for (end, so_far) in buckets {
-                let end = end.map_or_else(|| "+Inf".to_owned(), |end| (end as f64 * unit).to_string());
+                let end = end.map_or_else(|| "+Inf".to_owned(), |end| (end as f64 / parts).to_string());
                 let mut labels = labels.to_vec();
                 labels.push(("le", &end));
                 self.line(&format!("{name}_bucket"), &labels, so_far);
                 count = so_far;
             }
-            self.line(&format!("{name}_sum"), labels, sum as f64 * unit);
+            self.line(&format!("{name}_sum"), labels, sum as f64 / parts);
             self.line(&format!("{name}_count"), labels, count);
         }
     }
@@ -107,13 +108,13 @@ mod tests {
         let wait = Histogram::new(&[500, 1_000]);
         wait.record(700);
         page.gauges("g", "What it is.", &[(&[("queue", "a\"\\\nb")], 1.5), (&[], 2.0)]);
-        page.histograms("h_seconds", "How long.", 0.001, &[(&[("sync", "yes")], &wait)]);
+        page.histograms("h_seconds", "How long.", 1_000.0, &[(&[("sync", "yes")], &wait)]);
         assert_eq!(
             page.finish(),
             "# HELP g What it is.\n# TYPE g gauge\ng{queue=\"a\\\"\\\\\\nb\"} 1.5\ng 2\n\
              # HELP h_seconds How long.\n# TYPE h_seconds histogram\n\
              h_seconds_bucket{sync=\"yes\",le=\"0.5\"} 0\nh_seconds_bucket{sync=\"yes\",le=\"1\"} 1\n\
-             h_seconds_bucket{sync=\"yes\",le=\"+Inf\"} 1\nh_seconds_sum{sync=\"yes\"} 0.7000000000000001\n\
+             h_seconds_bucket{sync=\"yes\",le=\"+Inf\"} 1\nh_seconds_sum{sync=\"yes\"} 0.7\n\
              h_seconds_count{sync=\"yes\"} 1\n"
         );
     }

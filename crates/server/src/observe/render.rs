@@ -22,8 +22,9 @@ const QUEUES_SHOWN: usize = 100;
 const READY_LOOKED_AT: usize = 64;
 /// How long the store may take for it.
 const PATIENCE_MS: u64 = 2_000;
-const US: f64 = 1e-6;
-const MS: f64 = 1e-3;
+/// How many of each are a second.
+const US: f64 = 1e6;
+const MS: f64 = 1e3;
 
 /// The page as it is at this moment.
 pub(crate) async fn render(server: &Inner) -> String {
@@ -132,7 +133,7 @@ fn store(page: &mut Page, measures: &Measures) {
     page.histograms(
         "fencehold_renewal_slack_ratio",
         "How much of its ttl a lease, or a claim of a job, had left when it was renewed.",
-        0.01,
+        100.0,
         &[(&[("of", "lease")], &measures.slack_percent), (&[("of", "claim")], &measures.claim_slack_percent)],
     );
 }
@@ -265,7 +266,7 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
         let age_ms = oldest_ready_ms(server, jobs, call, queue).await;
         ages.push((
             [("namespace", call.namespace.to_string()), ("queue", queue.queue.to_string())],
-            age_ms as f64 * MS,
+            age_ms as f64 / MS,
         ));
         for state in [
             State::Queued,

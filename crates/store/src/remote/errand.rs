@@ -19,6 +19,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 pub(super) enum Fault {
     /// Nothing was sent.
     Unreached(String),
+    /// Nothing was sent, because its certificate was not accepted.
+    Distrusted(String),
     /// It was sent, and what came of it is not known.
     Unclear(String),
     /// The server said no.
@@ -78,7 +80,7 @@ impl Errand {
     ) -> Result<(), StoreError> {
         let mut pause = self.pause;
         let why = match fault {
-            Fault::Unreached(why) => why,
+            Fault::Unreached(why) | Fault::Distrusted(why) => why,
             Fault::Unclear(why) => {
                 self.uncertain = true;
                 why

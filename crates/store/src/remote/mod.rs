@@ -33,7 +33,7 @@ use crate::lease::{
 };
 use crate::remote_url::RemoteUrl;
 use crate::runtime::Runtime;
-use errand::Errand;
+use errand::{Errand, Fault};
 use wire::Wire;
 
 /// How long opening bears with a server that cannot be reached.
@@ -68,6 +68,13 @@ impl RemoteStore {
                 let asked = asking.wire.send::<op::Capabilities>(&call, &Nothing {});
                 match errand.limit(asked).await {
                     Ok(can) => return Ok(can),
+                    // Later it may be a mistake that is being mended; at the beginning it is one to be told.
+                    Err(Fault::Distrusted(why)) => {
+                        let place = asking.wire.place().to_owned();
+                        let why =
+                            format!("{why}; for a certificate of your own, add ?ca=FILE with its authority");
+                        return Err(StoreError::Unusable { place, why });
+                    }
                     Err(fault) => errand.bear(fault, None, true).await.map_err(looks_only)?,
                 }
             }

@@ -148,7 +148,28 @@ async fn refused(status: StatusCode, answer: Response) -> Fault {
 
 fn fault_of(error: &reqwest::Error) -> Fault {
     let why = root_of(error);
-    if error.is_connect() { Fault::Unreached(why) } else { Fault::Unclear(why) }
+    match error {
+        error if is_distrust(error) => Fault::Distrusted(why),
+        error if error.is_connect() => Fault::Unreached(why),
+        _ => Fault::Unclear(why),
+    }
+}
+
+/// Whether the server's certificate was not accepted.
+fn is_distrust(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        // An error of the system hides what it carries.
+        let carried = deeper.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let found = deeper
+            .downcast_ref::<rustls::Error>()
+            .or_else(|| carried.and_then(|carried| carried.downcast_ref::<rustls::Error>()));
+        if matches!(found, Some(rustls::Error::InvalidCertificate(_))) {
+            return true;
+        }
+        cause = deeper.source();
+    }
+    false
 }
 
 /// What is at the bottom of an error: the rest says where in the client it happened.

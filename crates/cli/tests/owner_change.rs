@@ -105,5 +105,5 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
 
     eventually("it is given back", || view().holder.is_none());
     let ending = view().endings.pop().unwrap();
-    assert_eq!((ending.token.get(), ending.how), (1, How::Released));
+    assert_eq!((ending.token.get(), ending.how), (1, How::Abandoned));
 }

@@ -22,9 +22,9 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FORMAT, LONG, PACKAGE, PEERS,
-    PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RUSTDOC, SAME_SECOND, SERVERS,
-    Stage, TESTS,
+    ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FORMAT, LONG, PACKAGE, PEERS,
+    PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND,
+    SERVERS, Stage, TESTS,
 };
 
 struct Command {
@@ -45,14 +45,19 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "long",
-        about: "what takes long: chaos, faults and floods at length, and every test twenty times",
-        stages: &[SERVERS, CHAOS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, LONG],
+        about: "what takes long: races, chaos, faults and floods at length, and every test twenty times",
+        stages: &[SERVERS, RACES, CHAOS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {
         name: "proof",
-        about: "models and simulation at length: a quarter of an hour",
-        stages: &[PROOF_LARGE],
+        about: "models, simulation and real faults at length: a good quarter of an hour",
+        stages: &[PROOF_LARGE, SERVERS, FAULTS],
+    },
+    Command {
+        name: "faults",
+        about: "kills, stops, failing and full disks, clocks that jump: at length",
+        stages: &[SERVERS, FAULTS],
     },
     Command {
         name: "bugs",

@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::Room;
+use support::{Room, serve};
 
 #[test]
 fn a_race_that_holds_shows_trace_picture_promise_and_verdict() {
@@ -41,6 +41,32 @@ fn every_race_holds_on_the_store_that_was_named_and_nothing_is_left_there() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.out.lines().count() > 20 && !said.out.contains("broken"), "{}", said.out);
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+}
+
+/// A store whose time nobody here can move: what runs out is waited for, what cannot be shown is said, nothing stays behind.
+#[cfg(all(feature = "remote", feature = "server"))]
+#[test]
+fn races_run_on_a_server_that_is_in_use_and_leave_no_job_there() {
+    let room = Room::new();
+    let (_server, address) = serve(&room, "127.0.0.1:0");
+    let url = format!("http://{address}");
+    let said = room.fencehold(&["race", "all", "--store", &url, "-o", "jsonl"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let lines: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdict = |id: &str| {
+        let line = lines.iter().find(|line| line["id"] == id).unwrap();
+        line["verdict"].as_str().unwrap().to_owned()
+    };
+    for id in ["R01", "R02", "R06", "R06-job", "R08-job", "R17", "R31", "R40"] {
+        assert_eq!(verdict(id), "held", "{id}: {}", said.out);
+    }
+    for id in ["R03", "R13", "R20", "R23-job"] {
+        assert_eq!(verdict(id), "not_applicable", "{id}: {}", said.out);
+    }
+    let left = room.fencehold(&["job", "ls", "--store", &url, "-o", "jsonl"]);
+    let undo = |line: &str| line.contains("undo-");
+    assert!(left.out.lines().all(undo), "only undo jobs, which are done, are left to be pruned: {left:?}");
 }
 
 #[test]

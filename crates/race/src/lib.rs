@@ -9,6 +9,8 @@
 
 mod actor;
 mod gate;
+#[cfg(feature = "history")]
+pub mod history;
 mod job;
 #[cfg(feature = "model")]
 pub mod model;

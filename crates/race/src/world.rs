@@ -79,6 +79,11 @@ impl World {
         }
     }
 
+    /// Whether many races can be played in it, also at once: each has names of its own there.
+    pub fn has_room_for_many(&self) -> bool {
+        self.shared
+    }
+
     /// A world in an arena: a fresh store, and power over its time.
     pub fn in_arena(arena: Arc<dyn Arena>) -> World {
         World {

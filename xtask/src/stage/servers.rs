@@ -20,6 +20,8 @@ const DEBIAN: &[(&str, &str)] = &[
     // Between tests and PostgreSQL.
     ("pgbouncer", "pgbouncer"),
     ("python3", "python3"),
+    // Has a chosen system call of a process fail.
+    ("strace", "strace"),
 ];
 
 /// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; what Python people speak to

@@ -22,6 +22,8 @@ Examples:
   fencehold race run R06 --naive
   # Every race, on a directory of its own inside DIR
   fencehold race all --store file:DIR
+  # On a store that is in use: under names of its own, and what runs out is waited for
+  fencehold race all --store postgres://localhost/app
 ";
 
 /// Arrange races against a store, and see whether its promises hold
@@ -39,7 +41,9 @@ enum What {
     List,
     /// Run one race: its trace, its picture, the verdict; the exit code is 1 if the promise is broken
     ///
-    /// Without --store it runs on memory:. On `file:DIR` it runs in a directory of its own inside DIR.
+    /// Without --store it runs on memory:. On `file:DIR` it runs in a directory of its own inside DIR. On every other
+    /// store it touches nothing of yours, and waits for what runs out; what needs power over the store's time is said
+    /// not to be applicable.
     #[command(before_help = EXAMPLES)]
     Run {
         /// Which race, as in R06
@@ -50,7 +54,9 @@ enum What {
     },
     /// Run every race; the exit code is 1 if a promise is broken
     ///
-    /// Without --store they run on memory:. On `file:DIR` each runs in a directory of its own inside DIR.
+    /// Without --store they run on memory:. On `file:DIR` each runs in a directory of its own inside DIR. On every other
+    /// store they run at once, touch nothing of yours, and wait for what runs out; what needs power over the store's time
+    /// is said not to be applicable.
     #[command(before_help = EXAMPLES)]
     All {
         #[command(flatten)]
@@ -143,7 +149,7 @@ fn one(context: &Context, id: &str, how: How) -> Outcome {
         return Err(Failure::new(Exit::Usage, format!("{id} has no naive twin"))
             .with_next("`fencehold race list` shows which races have one."));
     }
-    let report = repeated(race, &url(context)?, how)?;
+    let report = Ground::open(url(context)?)?.repeated(race, how)?;
     let output = context.output;
     match output.format {
         Format::Table | Format::Env => output.text(&told(race, &report, output.palette))?,
@@ -154,14 +160,14 @@ fn one(context: &Context, id: &str, how: How) -> Outcome {
 }
 
 fn all(context: &Context, how: How) -> Outcome {
-    let url = url(context)?;
-    let mut lines = Vec::new();
-    let mut exit = DONE;
-    for race in RACES.iter().filter(|race| !how.naive || race.naive.is_some()) {
-        let report = repeated(race, &url, how)?;
-        exit = exit.max(code(&report));
-        lines.push(Ran { trace: Vec::new(), ..ran(race, &report, how.repeat) });
-    }
+    let races: Vec<&Race> = RACES.iter().filter(|race| !how.naive || race.naive.is_some()).collect();
+    let reports = Ground::open(url(context)?)?.all(&races, how)?;
+    let exit = reports.iter().map(code).max().unwrap_or(DONE);
+    let lines: Vec<Ran> = races
+        .iter()
+        .zip(&reports)
+        .map(|(race, report)| Ran { trace: Vec::new(), ..ran(race, report, how.repeat) })
+        .collect();
     context.output.many(&lines, "there are no races", || {
         let mut table = Table::new(["race", "name", "promise at stake", "runs", "verdict"]);
         for line in &lines {
@@ -189,24 +195,64 @@ fn url(context: &Context) -> Result<StoreUrl, Failure> {
     text.parse().map_err(Failure::from)
 }
 
-/// The first run that broke the promise, or the last one.
-fn repeated(race: &Race, url: &StoreUrl, how: How) -> Result<Report, Failure> {
-    let failed = |error: WorldError| match error {
-        WorldError::BadInput(bad) => bad.into(),
-        WorldError::Store(error) => Failure::of_store(error, &url.to_string()),
-        error => Failure::new(Exit::Usage, error.to_string()),
-    };
-    let mut nth = 1;
-    loop {
+/// Where races are run.
+struct Ground {
+    url: StoreUrl,
+    /// The one world of all races, where it has room for many.
+    shared: Option<World>,
+}
+
+impl Ground {
+    fn open(url: StoreUrl) -> Result<Ground, Failure> {
+        let world = world(&url)?;
+        let shared = world.has_room_for_many().then_some(world);
+        Ok(Ground { url, shared })
+    }
+
+    /// Runs races in turn; where each has to wait for the store's own time, all at once.
+    fn all(&self, races: &[&Race], how: How) -> Result<Vec<Report>, Failure> {
+        if self.shared.is_none() {
+            return races.iter().map(|race| self.repeated(race, how)).collect();
+        }
+        std::thread::scope(|scope| {
+            let running: Vec<_> = races.iter().map(|race| scope.spawn(|| self.repeated(race, how))).collect();
+            let ended = |run: std::thread::ScopedJoinHandle<'_, _>| match run.join() {
+                Ok(report) => report,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            running.into_iter().map(ended).collect()
+        })
+    }
+
+    /// The first run that broke the promise, or the last one.
+    fn repeated(&self, race: &Race, how: How) -> Result<Report, Failure> {
+        let mut nth = 1;
+        loop {
+            let report = self.once(race, how)?;
+            if nth == how.repeat || matches!(report.verdict, Verdict::Broken(_)) {
+                return Ok(report);
+            }
+            nth += 1;
+        }
+    }
+
+    fn once(&self, race: &Race, how: How) -> Result<Report, Failure> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed)
             .map_err(|error| Failure::new(Exit::Failed, format!("there is no randomness: {error}")))?;
-        let report = play(race, &World::open(url).map_err(failed)?, how.side(), seed);
-        if nth == how.repeat || matches!(report.verdict, Verdict::Broken(_)) {
-            return Ok(report);
+        match &self.shared {
+            Some(world) => Ok(play(race, world, how.side(), seed)),
+            None => Ok(play(race, &world(&self.url)?, how.side(), seed)),
         }
-        nth += 1;
     }
+}
+
+fn world(url: &StoreUrl) -> Result<World, Failure> {
+    World::open(url).map_err(|error| match error {
+        WorldError::BadInput(bad) => bad.into(),
+        WorldError::Store(error) => Failure::of_store(error, &url.to_string()),
+        error => Failure::new(Exit::Usage, error.to_string()),
+    })
 }
 
 fn code(report: &Report) -> u8 {

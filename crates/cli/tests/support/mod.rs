@@ -206,6 +206,26 @@ impl Drop for Running {
     }
 }
 
+/// A server on the store of a room, and where it listens.
+pub fn serve(room: &Room, listen: &str) -> (Running, String) {
+    let store = room.store();
+    let mut command = room.command(["serve", "--listen", listen, "--store", &store]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "a server that starts");
+        if let Some((_, address)) =
+            line.trim_end().split_once("http://").filter(|_| line.contains("serving "))
+        {
+            break address.to_owned();
+        }
+    };
+    // To the end: a full pipe would stop it.
+    std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+    (Running::adopt(child), address)
+}
+
 /// Waits until something can be seen. The order of events is never left to this: only their arrival.
 pub fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
     let began = Instant::now();

@@ -1,0 +1,68 @@
+//! `kill -9` and SIGSTOP: of participants, of whoever owns the directory among them, and of a server.
+
+use rustix::process::Signal;
+
+use crate::is_long;
+use crate::support::{Room, serve};
+use crate::trouble::{Crew, Dose};
+
+/// What every change must stand, or what is run now and then.
+fn dose() -> Dose {
+    if is_long() {
+        Dose { participants: 6, kills: 100, stops: 20, calls: 50_000 }
+    } else {
+        Dose { participants: 6, kills: 20, stops: 4, calls: 5_000 }
+    }
+}
+
+/// Where a server is one process more in the way, fewer calls get through.
+fn dose_of_a_server() -> Dose {
+    let Dose { participants, kills, stops, calls } = dose();
+    Dose { participants: participants / 2, kills: kills / 2, stops: stops / 2, calls: calls / 5 }
+}
+
+#[test]
+fn whoever_is_killed_or_stopped_on_a_directory_every_history_can_be_true() {
+    let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
+    let mut crew = Crew::new(&room.store(), histories.path());
+    crew.suffers(dose(), |_| {});
+    println!("faults: file: {} kills and {} stops: {}", dose().kills, dose().stops, crew.ends());
+}
+
+#[test]
+fn whoever_is_killed_or_stopped_through_a_server_every_history_can_be_true() {
+    let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
+    let (mut server, address) = serve(&room, "127.0.0.1:0");
+    let mut crew = Crew::new(&format!("http://{address}"), histories.path());
+    let (mut deaths, mut stops) = (0, 0);
+    crew.suffers(dose_of_a_server(), |nth| match nth % 4 {
+        1 => {
+            // Killed, and started again where its clients look for it.
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+            (server, _) = serve(&room, &address);
+            deaths += 1;
+        }
+        3 => {
+            server.send(Signal::STOP);
+            std::thread::sleep(std::time::Duration::from_millis(1_500));
+            server.send(Signal::CONT);
+            stops += 1;
+        }
+        _ => {}
+    });
+    println!("faults: http: server killed {deaths} times, stopped {stops} times: {}", crew.ends());
+    assert!(deaths > 0 && stops > 0);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn whoever_is_killed_or_stopped_on_postgresql_every_history_can_be_true() {
+    use crate::cluster::{Cluster, Durable, fresh_schema};
+    let histories = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(Durable::No);
+    let url = cluster.url(&fresh_schema()).to_string();
+    let mut crew = Crew::new(&url, histories.path());
+    crew.suffers(dose_of_a_server(), |_| {});
+    println!("faults: postgres: {} kills: {}", dose_of_a_server().kills, crew.ends());
+}

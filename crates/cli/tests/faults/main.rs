@@ -1,0 +1,35 @@
+//! Real faults: processes that are killed and stopped, disks that fail and fill up, clocks that jump.
+//!
+//! Participants use a store at random and write down what they asked and what they were told (`participant.rs`). Then the
+//! trouble stops, everything must come to its end, and the histories are checked for what was promised: one holder,
+//! tokens that grow, an order that explains every answer, nothing acknowledged lost, no effect twice, nobody stuck.
+//!
+//! `FENCEHOLD_FAULTS=long` has more of everything.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
+#![allow(clippy::print_stdout, reason = "what was done is told")]
+#![allow(unreachable_pub, dead_code, reason = "shared with other tests")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[cfg(feature = "postgres")]
+#[path = "../../../store/tests/postgres/cluster.rs"]
+mod cluster;
+
+mod clocks;
+mod disk;
+mod kills;
+mod participant;
+mod trouble;
+
+/// Not a test of its own: the process that the others start.
+#[test]
+fn a_participant() {
+    participant::take_part_if_asked();
+}
+
+/// Whether there is time for more.
+fn is_long() -> bool {
+    std::env::var("FENCEHOLD_FAULTS").is_ok_and(|length| length == "long")
+}

@@ -1,0 +1,150 @@
+//! Participants of one store, what is done to them, and how it ends.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fencehold_race::history::{Judgement, check};
+use rustix::process::Signal;
+
+use crate::participant::{Part, Participant, Random, histories};
+use crate::support::Running;
+
+/// How much trouble there is to be.
+#[derive(Clone, Copy)]
+pub struct Dose {
+    pub participants: usize,
+    pub kills: usize,
+    /// Stops for longer than a ttl, and than an owner may be silent.
+    pub stops: usize,
+    /// At least so many calls in all.
+    pub calls: usize,
+}
+
+/// How long one who is stopped stays so: longer than a ttl and than the silence after which an owner is replaced.
+const STOPPED_FOR: Duration = Duration::from_millis(2_600);
+/// How long a participant lives before something may happen to it.
+const PACE_MS: u64 = 120;
+/// For how long trouble may go on until there were calls enough.
+const LIMIT: Duration = Duration::from_secs(500);
+
+/// The participants of one store.
+pub struct Crew<'a> {
+    url: String,
+    room: &'a Path,
+    jobs: bool,
+    random: Random,
+    started: AtomicU64,
+    /// What every participant's process is started with.
+    prepare: fn(&mut Command),
+}
+
+impl<'a> Crew<'a> {
+    pub fn new(url: &str, room: &'a Path) -> Self {
+        let seed = u64::from(std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos());
+        Crew {
+            url: url.to_owned(),
+            room,
+            jobs: true,
+            random: Random(seed),
+            started: AtomicU64::new(0),
+            prepare: |_| {},
+        }
+    }
+
+    /// On a store that keeps leases alone.
+    pub fn without_jobs(self) -> Self {
+        Crew { jobs: false, ..self }
+    }
+
+    pub fn prepared(self, prepare: fn(&mut Command)) -> Self {
+        Crew { prepare, ..self }
+    }
+
+    pub fn part(&mut self) -> Part {
+        let nth = self.started.fetch_add(1, Ordering::Relaxed);
+        Part {
+            who: format!("p{nth}"),
+            url: self.url.clone(),
+            seed: self.random.below(u64::MAX),
+            room: self.room.to_owned(),
+            calls: u64::MAX,
+            jobs: self.jobs,
+            patience_ms: 10_000,
+        }
+    }
+
+    pub fn start(&mut self) -> Running {
+        let mut command = self.part().command();
+        (self.prepare)(&mut command);
+        Running::adopt(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Has participants work while some are killed and some are stopped. `meanwhile` is called before each of these.
+    pub fn suffers(&mut self, dose: Dose, mut meanwhile: impl FnMut(usize)) {
+        let began = Instant::now();
+        let mut running: Vec<Running> = (0..dose.participants).map(|_| self.start()).collect();
+        let mut stopped: Vec<(Running, Instant)> = Vec::new();
+        let (mut kills, mut stops) = (0, 0);
+        while kills < dose.kills || stops < dose.stops || self.calls() < dose.calls {
+            assert!(began.elapsed() < LIMIT, "too few calls: {}", self.calls());
+            std::thread::sleep(Duration::from_millis(PACE_MS / 2 + self.random.below(PACE_MS)));
+            while let Some(at) = stopped.iter().position(|(_, since)| since.elapsed() >= STOPPED_FOR) {
+                let (wakes, _) = stopped.swap_remove(at);
+                wakes.send(Signal::CONT);
+                running.push(wakes);
+            }
+            meanwhile(kills + stops);
+            let at = usize::try_from(self.random.below(running.len() as u64)).unwrap();
+            if stops < dose.stops && stopped.len() < dose.participants / 2 && self.random.below(3) == 0 {
+                let sleeper = running.swap_remove(at);
+                sleeper.send(Signal::STOP);
+                stopped.push((sleeper, Instant::now()));
+                stops += 1;
+            } else if kills < dose.kills {
+                // `Running` kills with -9 when it goes.
+                drop(running.swap_remove(at));
+                kills += 1;
+                running.push(self.start());
+            }
+            if running.is_empty() {
+                running.push(self.start());
+            }
+        }
+        for (wakes, _) in stopped {
+            wakes.send(Signal::CONT);
+            running.push(wakes);
+        }
+        std::fs::write(self.room.join("stop"), "").unwrap();
+        for mut one in running {
+            let ended = one.child.wait().unwrap();
+            assert!(ended.success(), "a participant ended badly: {ended}");
+        }
+    }
+
+    /// How many calls there were so far: each has written two lines, but for those that a kill cut short.
+    fn calls(&self) -> usize {
+        histories(self.room).iter().map(|history| history.lines().count() / 2).sum()
+    }
+
+    /// The trouble is over: everything comes to its end, and what was seen is checked.
+    pub fn ends(mut self) -> Judgement {
+        let end = Participant::new(Part { who: "last".to_owned(), ..self.part() }).finishes();
+        self.judges(Some(&end))
+    }
+
+    pub fn judges(&self, end: Option<&fencehold_race::history::End>) -> Judgement {
+        let histories = histories(self.room);
+        let judgement = check(histories.iter().map(String::as_str), end);
+        if !judgement.problems.is_empty() {
+            let kept = std::env::temp_dir().join(format!("fencehold-faults-{}", std::process::id()));
+            let _ = std::fs::create_dir_all(&kept);
+            for (nth, history) in histories.iter().enumerate() {
+                let _ = std::fs::write(kept.join(format!("{nth}.jsonl")), history);
+            }
+            panic!("{judgement}\nthe histories are in {}", kept.display());
+        }
+        judgement
+    }
+}

@@ -1,0 +1,196 @@
+//! Histories of real processes, and whether they can be true.
+//!
+//! Nouns: a *participant* is a process that uses a store and writes two [`Line`]s for every call: what it asked, before
+//! the request left, and what it was told. Whoever is killed leaves a question without an answer, which may have been
+//! carried out or not. A [`Reign`](reign) is all that was seen of one token. [`End`] is what the store says when all is
+//! over.
+//!
+//! Deliberately absent: the store's own rules. What is checked is what was promised to callers: one holder, tokens that
+//! grow, an order of the calls on each key that explains every answer, nothing acknowledged lost, no effect twice.
+
+mod job;
+mod reign;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One line of a participant's history. Times are of the machine's boot clock, so those of all participants compare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Line {
+    /// Which participant.
+    pub who: String,
+    /// Its how manieth call.
+    pub nth: u64,
+    /// When, in milliseconds.
+    pub at_ms: u64,
+    /// What.
+    pub what: What,
+}
+
+impl Line {
+    /// A line.
+    pub fn new(who: impl Into<String>, nth: u64, at_ms: u64, what: What) -> Line {
+        Line { who: who.into(), nth, at_ms, what }
+    }
+}
+
+/// Half of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Before the request left.
+    Asked(Ask),
+    /// When its answer was there.
+    Told(Tell),
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "call")]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields say what they are")]
+pub enum Ask {
+    /// For a key, without waiting.
+    Acquire { key: String },
+    /// To go on holding a key.
+    Renew { key: String, token: u64 },
+    /// To give a key back.
+    Release { key: String, token: u64 },
+    /// Who holds a key.
+    Get { key: String },
+    /// To keep a job.
+    Enqueue { job: String },
+    /// For a job.
+    Claim,
+    /// To record an effect; its value is the token.
+    Record { job: String, token: u64 },
+    /// To take a job for done.
+    Complete { job: String, token: u64 },
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "answer")]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields say what they are")]
+pub enum Tell {
+    /// The key is the caller's.
+    Granted { token: u64, remaining_ms: u64 },
+    /// Somebody holds it under this token.
+    Held { token: u64 },
+    /// It goes on.
+    Renewed { remaining_ms: u64 },
+    /// Given back.
+    Released,
+    /// Nobody holds it.
+    Free,
+    /// The job is kept.
+    Enqueued,
+    /// The job is the caller's.
+    Claimed { job: String, token: u64, remaining_ms: u64 },
+    /// No job is ready.
+    Nothing,
+    /// The effect is on record with this value.
+    Recorded { value: String },
+    /// The job is done.
+    Completed,
+    /// Not carried out, for sure.
+    Refused { why: String },
+    /// Carried out or not: nobody knows.
+    Unclear { why: String },
+}
+
+/// What the store says when all is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// The newest token of every key.
+    pub keys: BTreeMap<String, u64>,
+    /// Every job: whether it is completed, and the value of its effect.
+    pub jobs: BTreeMap<String, (bool, Option<String>)>,
+}
+
+/// A call: the question, and its answer where one came.
+#[derive(Clone, Debug)]
+struct Call {
+    who: String,
+    sent_ms: u64,
+    ask: Ask,
+    /// When it was answered, and how.
+    told: Option<(u64, Tell)>,
+}
+
+impl Call {
+    fn answer(&self) -> Option<&Tell> {
+        self.told.as_ref().map(|(_, tell)| tell)
+    }
+}
+
+/// What became of a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Judgement {
+    /// How many calls there were.
+    pub calls: usize,
+    /// How many of them were never answered, or not clearly.
+    pub unclear: usize,
+    /// How many grants and claims.
+    pub grants: usize,
+    /// What cannot be true, or must not be.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} calls, {} grants, {} without a clear answer", self.calls, self.grants, self.unclear)?;
+        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+/// Checks the histories of all participants, each as JSON lines. A last line that was torn by a kill is left out.
+pub fn check<'a>(histories: impl IntoIterator<Item = &'a str>, end: Option<&End>) -> Judgement {
+    let mut judgement = Judgement::default();
+    let mut calls = Vec::new();
+    for history in histories {
+        match calls_of(history) {
+            Ok(of_one) => calls.extend(of_one),
+            Err(problem) => judgement.problems.push(problem),
+        }
+    }
+    judgement.calls = calls.len();
+    let unclear = |call: &&Call| matches!(call.answer(), None | Some(Tell::Unclear { .. }));
+    judgement.unclear = calls.iter().filter(unclear).count();
+    let granted = |call: &&Call| matches!(call.answer(), Some(Tell::Granted { .. } | Tell::Claimed { .. }));
+    judgement.grants = calls.iter().filter(granted).count();
+    judgement.problems.extend(reign::problems(&calls, end));
+    judgement.problems.extend(job::problems(&calls, end));
+    judgement
+}
+
+fn calls_of(history: &str) -> Result<Vec<Call>, String> {
+    let mut calls: BTreeMap<(String, u64), Call> = BTreeMap::new();
+    let mut lines = history.lines().peekable();
+    while let Some(text) = lines.next() {
+        let line: Line = match serde_json::from_str(text) {
+            Ok(line) => line,
+            Err(_) if lines.peek().is_none() && !history.ends_with('\n') => break,
+            Err(error) => return Err(format!("a line of a history that is none: {error}: {text}")),
+        };
+        let at = (line.who.clone(), line.nth);
+        match line.what {
+            What::Asked(ask) => {
+                calls.insert(at, Call { who: line.who, sent_ms: line.at_ms, ask, told: None });
+            }
+            What::Told(tell) => match calls.get_mut(&at) {
+                Some(call) => call.told = Some((line.at_ms, tell)),
+                None => return Err(format!("an answer without a question: {text}")),
+            },
+        }
+    }
+    Ok(calls.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! Every race, in a fresh arena each.
+
+use std::sync::Arc;
+
+use fencehold_race::{RACES, Side, Verdict, World, play};
+use fencehold_store::conformance::Arena;
+
+/// Plays every race, and gives those that the store or its arena cannot show.
+pub(crate) fn not_applicable(arena: impl Fn() -> Arc<dyn Arena>) -> Vec<&'static str> {
+    let mut lacking = Vec::new();
+    for (nth, race) in (0_u64..).zip(RACES) {
+        let report = play(race, &World::in_arena(arena()), Side::Ours, nth.to_le_bytes());
+        match report.verdict {
+            Verdict::Held => {}
+            Verdict::NotApplicable(_) => lacking.push(race.id),
+            _ => panic!("{}: {}\n{}", race.id, report.verdict, report.picture()),
+        }
+    }
+    lacking
+}

@@ -1,0 +1,16 @@
+//! Whatever lies in the database as a job is read or refused, and nothing panics.
+
+#[path = "../../../tests/support/edited.rs"]
+mod edited;
+
+use edited::{Edit, edited};
+
+use super::codec::decode_job;
+
+#[test]
+fn a_job_is_read_or_refused() {
+    let samples: &[&[u8]] = &[&[1; 60], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[1, 255, 255, 255, 255, 15]];
+    bolero::check!().with_type::<(u8, Vec<Edit>)>().for_each(|(which, edits)| {
+        let _ = decode_job(&edited(samples, *which, edits));
+    });
+}

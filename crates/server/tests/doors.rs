@@ -284,7 +284,7 @@ async fn happen(door: &Door, many: u64) {
 async fn cut_off(mut stream: TcpStream) {
     let cut = async {
         while stream.write_all(b"\r\n").await.is_ok() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(60), cut)

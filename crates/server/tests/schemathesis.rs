@@ -16,9 +16,12 @@ use clocked::Clocked;
 
 /// At least so many requests must have been made.
 const REQUESTS: u64 = 2_000;
-/// What is looked for: no failure of the server, and nothing that the document does not say.
+/// What is looked for: no failure of the server, nothing that the document does not say, and that whatever it does not
+/// allow is refused.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
-    response_schema_conformance,unsupported_method";
+    response_schema_conformance,unsupported_method,negative_data_rejection";
+/// What is left out, by name.
+const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis_hooks.py");
 
 /// Not a test of its own: the process that the other starts.
 #[test]
@@ -56,6 +59,8 @@ fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
         .args(["--phases", "coverage,fuzzing", "--max-examples", "60", "--generation-deterministic"])
         .args(["--continue-on-failure", "--suppress-health-check", "all", "--warnings", "off", "--no-color"])
         .env("NO_PROXY", "*")
+        .env("SCHEMATHESIS_HOOKS", HOOKS)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .unwrap();
     drop(done);

@@ -25,11 +25,9 @@ impl Served {
         let said = child.stderr.take().ok_or("the server has no voice")?;
         let mut lines = BufReader::new(said).lines();
         let url = lines.by_ref().find_map(|line| {
-            let (_, url) = line
-                .ok()?
-                .split_once(" at http://")
-                .map(|(_, at)| ((), format!("http://{at}")))?;
-            Some(url.trim().to_owned())
+            let line = line.ok()?;
+            let (_, address) = line.split_once(" at http://")?;
+            Some(format!("http://{}", address.trim()))
         });
         // What else it says is of no interest, but it must not be kept from saying it.
         std::thread::spawn(move || lines.for_each(drop));

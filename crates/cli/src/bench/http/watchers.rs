@@ -48,6 +48,7 @@ impl Watchers {
     }
 }
 
+#[expect(clippy::naive_bytecount, reason = "the compiler is good at it, and a crate is not worth it")]
 async fn read(mut stream: TcpStream, told: Arc<Told>) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = stream.read(&mut bytes).await {

@@ -27,7 +27,7 @@ fn a_watcher_is_told_of_its_prefix_in_the_order_in_which_watchers_came() {
     let others = watch(&mut rig, Some("b/"), 0);
     let everything = watch(&mut rig, None, 0);
     let own = watch(&mut rig, Some("a/"), 0);
-    assert_eq!(told(&mut rig), []);
+    assert!(told(&mut rig).is_empty());
     rig.send(Ask::Acquire(request("a/1", 1)));
     rig.send(Ask::Acquire(request("a/2", 2)));
     assert_eq!(told(&mut rig), [(everything, vec![1, 2], 2), (own, vec![1, 2], 2)]);
@@ -46,7 +46,7 @@ fn a_watcher_that_came_after_what_concerns_it_goes_on_waiting() {
     rig.send(Ask::Acquire(request("a/1", 1)));
     // In the same batch, and it knows the first event already.
     let watcher = watch(&mut rig, Some("a/"), 1);
-    assert_eq!(told(&mut rig), []);
+    assert!(told(&mut rig).is_empty());
     rig.send(Ask::Acquire(request("a/2", 2)));
     assert_eq!(told(&mut rig), [(watcher, vec![2], 2)]);
 }
@@ -56,7 +56,7 @@ fn whoever_watched_in_vain_goes_on_after_what_did_not_concern_it() {
     let mut rig = Rig::new();
     let watcher = watch(&mut rig, Some("b/"), 0);
     rig.send(Ask::Acquire(request("a/1", 1)));
-    assert_eq!(told(&mut rig), []);
+    assert!(told(&mut rig).is_empty());
     // Its time is up in the moment in which something happens: it will find that when it asks again.
     rig.pass(1_000);
     rig.send(Ask::Acquire(request("b/1", 2)));

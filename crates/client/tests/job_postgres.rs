@@ -7,7 +7,7 @@ mod cluster;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cluster::{Cluster, Durable, fresh_name};
+use cluster::{Cluster, Durable, fresh_schema};
 use fencehold::job::{Backoff, EffectState, JobState, Retry};
 use fencehold::{Fencehold, Job, JobError, JobId};
 use tokio::runtime::Handle;
@@ -35,7 +35,7 @@ struct Shop {
 impl Shop {
     async fn open() -> Self {
         let cluster = tokio::task::spawn_blocking(cluster).await.unwrap();
-        let schema = fresh_name();
+        let schema = fresh_schema();
         let fh = Fencehold::connect(&cluster.url_text(&schema)).await.unwrap();
         let port = cluster.url(&schema).hosts[0].1;
         let shop = Shop { schema, port, runtime: Handle::current(), fh };

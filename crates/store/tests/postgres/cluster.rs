@@ -286,7 +286,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// A name for a schema or a database that no other test of this process uses.
-pub fn fresh_name() -> String {
+pub fn fresh_schema() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }

@@ -14,7 +14,7 @@ use fencehold_store::{
     AcquireRequest, Call, HoldRef, LeaseStore as _, PostgresUrl, RevokeRequest, StoreError, StoreUrl, Which,
 };
 
-use crate::cluster::fresh_name;
+use crate::cluster::fresh_schema;
 
 /// Stands between a store and the server. Some answers do not come through: the connection breaks instead.
 struct Wire {
@@ -76,7 +76,7 @@ fn call() -> Call {
 
 #[test]
 fn a_lost_answer_is_resolved_by_the_hold_id() {
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
     let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
     let key = || Key::new("k").unwrap();
@@ -105,7 +105,7 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
 
 #[test]
 fn force_whose_answer_was_lost_is_not_used_again() {
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
     let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
     let key = || Key::new("k").unwrap();

@@ -9,7 +9,7 @@ use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError, StoreUrl};
 
-use crate::cluster::fresh_name;
+use crate::cluster::fresh_schema;
 
 fn call() -> Call {
     Call::new(Namespace::default())
@@ -29,7 +29,7 @@ fn client(program: &str, database: &str, port: u16) -> Command {
 
 #[test]
 fn a_restored_dump_gives_no_token_twice_once_it_was_advanced() {
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let url = crate::cluster().url(&schema);
     let port = url.hosts[0].1;
     let open = |url| PostgresStore::open(url, Arc::new(SystemClock)).unwrap();

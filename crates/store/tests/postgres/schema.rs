@@ -11,7 +11,7 @@ use fencehold_store::job::{AttemptRef, Report, Word};
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{Call, EventsRequest, LeaseStore as _, StoreError};
 
-use crate::cluster::fresh_name;
+use crate::cluster::fresh_schema;
 
 fn open(schema: &str) -> PostgresStore {
     PostgresStore::open(&crate::cluster().url(schema), Arc::new(SystemClock)).unwrap()
@@ -24,7 +24,7 @@ fn call() -> Call {
 #[test]
 fn twenty_that_start_at_once_make_the_schema_once() {
     const MANY: usize = 20;
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let barrier = Barrier::new(MANY);
     let done: Vec<Vec<String>> = thread::scope(|scope| {
         let migrate = || {
@@ -46,7 +46,7 @@ fn twenty_that_start_at_once_make_the_schema_once() {
 #[test]
 fn twenty_that_use_a_schema_at_once_all_find_it_made() {
     const MANY: usize = 20;
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let barrier = Barrier::new(MANY);
     thread::scope(|scope| {
         for _ in 0..MANY {
@@ -61,7 +61,7 @@ fn twenty_that_use_a_schema_at_once_all_find_it_made() {
 
 #[test]
 fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
-    let schema = fresh_name();
+    let schema = fresh_schema();
     block_on(open(&schema).migrate(&call())).unwrap();
     let admin = crate::cluster().admin();
     admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));

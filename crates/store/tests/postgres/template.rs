@@ -10,7 +10,7 @@ use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{Call, LeaseStore as _};
 
 use crate::clock::MovedClock;
-use crate::cluster::fresh_name;
+use crate::cluster::fresh_schema;
 
 /// The schema in every copy.
 pub(crate) const SCHEMA: &str = "fencehold";
@@ -30,7 +30,7 @@ impl Database {
     pub(crate) fn new() -> Self {
         static COPY: OnceLock<String> = OnceLock::new();
         let copy = COPY.get_or_init(make_template);
-        let name = fresh_name();
+        let name = fresh_schema();
         crate::cluster().admin().run(&format!("CREATE DATABASE {name} {copy}"));
         Database { name }
     }

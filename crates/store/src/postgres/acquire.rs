@@ -61,7 +61,7 @@ impl Core {
         request: AcquireRequest,
         mut reply: Reply,
     ) {
-        let (hash, first) = (request.hold.hash(), request.hold_age_ms == 0);
+        let hash = request.hold.hash();
         let mut errand = Errand::new(&self.clock, &self.place, patience_ms, request.wait_ms);
         let result = self.take(&mut errand, &namespace, &request, &mut reply).await;
         let acquired = match result {
@@ -71,7 +71,8 @@ impl Core {
                 _ => return,
             },
         };
-        if first || !acquired.grant.resumed {
+        // What was resumed is known to more than this request: its ttl ends it, if nobody is there.
+        if !acquired.grant.resumed {
             self.give_back(&namespace, &acquired.key, hash).await;
         }
     }
@@ -295,7 +296,7 @@ impl Core {
         }
     }
 
-    /// Frees a key that was granted to somebody who had already gone.
+    /// Frees a key that was granted to somebody who had already gone, unless the same request was sent again and has it.
     pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) {
         let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_abandon($1, $2, $3, $4)");

@@ -39,11 +39,7 @@ impl LeaseStore for PostgresStore {
         check_acquire(&request)?;
         let (reply, told) = oneshot::channel();
         let (namespace, patience_ms) = (call.namespace.clone(), call.patience_ms);
-        let claim = Claim {
-            namespace: namespace.clone(),
-            hash: request.hold.hash(),
-            first: request.hold_age_ms == 0,
-        };
+        let claim = Claim { namespace: namespace.clone(), hash: request.hold.hash() };
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(Box::new(move |core| {
             Box::pin(async move { core.acquire(namespace, patience_ms, request, reply).await })
@@ -125,8 +121,6 @@ impl LeaseStore for PostgresStore {
 struct Claim {
     namespace: Namespace,
     hash: HoldHash,
-    /// Whether nobody sent this hold id before this call.
-    first: bool,
 }
 
 /// What will become of an acquisition. Dropping it leaves the line, and gives back a lease that was granted but never
@@ -151,10 +145,10 @@ impl Future for Telling {
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        let Some(Claim { namespace, hash, first }) = self.claim.take() else { return };
+        let Some(Claim { namespace, hash }) = self.claim.take() else { return };
         self.told.close();
         if let Ok(Ok(acquired)) = self.told.try_recv()
-            && (first || !acquired.grant.resumed)
+            && !acquired.grant.resumed
         {
             let _ = self.orders.send(Box::new(move |core| {
                 Box::pin(async move { core.give_back(&namespace, &acquired.key, hash).await })

@@ -89,6 +89,8 @@ impl Core {
                     .await
             })
             .await?;
+        // What is renewed is renewed, whatever comes after.
+        errand.uncertain |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
         if let Some(row) = rows.first() {
             self.saw_the_clock(errand, before_ms, row.get("at_ms")).await?;
         }

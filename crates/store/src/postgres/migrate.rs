@@ -27,6 +27,10 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (14, "job events", include_str!("migrations/0014_job_events.sql")),
     (15, "job lives", include_str!("migrations/0015_job_lives.sql")),
     (20, "job idle", include_str!("migrations/0020_job_idle.sql")),
+    (30, "lease repairs", include_str!("migrations/0030_lease_repairs.sql")),
+    (31, "job repairs", include_str!("migrations/0031_job_repairs.sql")),
+    (32, "job claims", include_str!("migrations/0032_job_claims.sql")),
+    (33, "job keys", include_str!("migrations/0033_job_keys.sql")),
 ];
 
 /// The newest schema that this program knows.
@@ -77,10 +81,11 @@ async fn carry_out(client: &mut Client, schema: &str) -> Result<Vec<&'static str
     // Held to the end of the transaction: whoever comes second finds the work done.
     let lock = "SELECT pg_advisory_xact_lock(1179142477, hashtext($1))";
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await.map_err(fault)?;
-    // A statement of its own: one that has waited for the lock still sees what was there when it began.
-    let find = "SELECT to_regnamespace($1)::text";
-    let rows = transaction.query_typed(find, &[(&schema, Type::TEXT)]).await.map_err(fault)?;
-    if rows.first().and_then(|row| row.get::<_, Option<String>>(0)).is_none() {
+    // A statement of its own, and the table itself: what waited for the lock still sees what was there when it began, and
+    // what the server remembers of names it looked up is older yet.
+    let there = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1";
+    let rows = transaction.query_typed(there, &[(&schema, Type::TEXT)]).await.map_err(fault)?;
+    if rows.is_empty() {
         transaction
             .batch_execute(&format!("CREATE SCHEMA {schema}"))
             .await

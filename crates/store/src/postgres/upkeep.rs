@@ -40,11 +40,12 @@ impl Core {
     }
 
     async fn keep_up_once(&self, errand: &mut Errand, round: u32) -> Result<(), StoreError> {
-        // The clock first: what it has jumped over must not be taken for over.
-        let now = self.sql("SELECT fencehold.now_ms()");
+        // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
+        // pooler nobody connects anew for that.
+        let now = self.sql("SELECT fencehold.lease_timeline(), fencehold.now_ms()");
         let before_ms = self.clock.now().store_ms;
         let said_ms = self
-            .run(errand, Repeat::Safe, async |client| client.query_typed(&now, &[]).await?[0].try_get(0))
+            .run(errand, Repeat::Safe, async |client| client.query_typed(&now, &[]).await?[0].try_get(1))
             .await?;
         self.saw_the_clock(errand, before_ms, said_ms).await?;
         if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {

@@ -110,7 +110,7 @@ pub(crate) fn complete(who: (&str, &str), token: u64) -> String {
     format!("SELECT complete('{JOB}', '{}', {token}, '{{\"by\": \"{}\"}}')", who.0, who.1)
 }
 
-fn renew(who: (&str, &str), token: u64) -> String {
+pub(crate) fn renew(who: (&str, &str), token: u64) -> String {
     format!(
         "SELECT remaining_ms FROM job_renew('default', ARRAY['{JOB}']::uuid[], ARRAY[{}], ARRAY[{token}]::bigint[])",
         hash(who)

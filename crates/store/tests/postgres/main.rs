@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod alike;
+mod another_server;
 mod arena;
 mod clock;
 mod clock_set;
@@ -9,18 +10,24 @@ mod cluster;
 mod dropped;
 mod faults;
 mod fences;
+mod given_back;
+mod half_done;
 mod interleaved;
 mod job_alike;
 mod job_handles;
 mod job_races;
 mod jobs;
 mod lost_answer;
+mod marks;
+mod newcomers;
 mod pooler;
 mod python;
+mod queue_modes;
 mod restored;
 mod schema;
 mod secure;
 mod session;
+mod sweeps;
 mod template;
 
 use std::sync::OnceLock;

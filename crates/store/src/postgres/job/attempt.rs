@@ -43,6 +43,7 @@ impl Core {
                 Ok(rows.iter().map(told).collect::<HashMap<u64, u64>>())
             })
             .await?;
+        errand.uncertain |= !kept.is_empty();
         let renewal = |token, remaining_ms| JobRenewal {
             token,
             remaining_ms,
@@ -94,6 +95,7 @@ impl Core {
             })
             .collect();
         let done = self.complete(errand, call, plain.iter().map(|nth| &reports[*nth])).await?;
+        errand.uncertain |= !done.is_empty();
         let completed = |late: bool| Reported { state: State::Completed, again_in_ms: None, late };
         let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
         for nth in plain {
@@ -197,22 +199,27 @@ impl Core {
             if let Refusal::OtherJob { token, job } = refusal
                 && job.is_none()
             {
-                *job = self.job_under(errand, *token).await?;
+                *job = self.job_under(errand, call, *token).await;
             }
         }
         Ok(answer)
     }
 
-    /// The job that is worked on under a token.
-    async fn job_under(&self, errand: &mut Errand, token: Token) -> Result<Option<JobId>, StoreError> {
-        let token = to_sql(token.get());
-        self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("SELECT fencehold.job_under($1)");
-            let rows = client.query_typed(&sql, &[(&token, Type::INT8)]).await?;
-            let found: Option<Bits> = rows.first().and_then(|row| row.get(0));
-            Ok(found.map(|id| JobId::from_bytes(id.0)))
-        })
-        .await
+    /// The job of the caller's namespace that is worked on under a token. Only for the words of a refusal, which is an answer
+    /// without it too.
+    async fn job_under(&self, errand: &mut Errand, call: &Call, token: Token) -> Option<JobId> {
+        let (namespace, token) = (call.namespace.as_str(), to_sql(token.get()));
+        let found = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT fencehold.job_under($1, $2)");
+                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                    [(&namespace, Type::TEXT), (&token, Type::INT8)];
+                let rows = client.query_typed(&sql, &asked).await?;
+                let found: Option<Bits> = rows.first().and_then(|row| row.get(0));
+                Ok(found.map(|id| JobId::from_bytes(id.0)))
+            })
+            .await;
+        found.ok().flatten()
     }
 }
 

@@ -3,7 +3,7 @@
 //! The line is a table that every process sees, first come first served. Only whoever is first in it is told of a job, and
 //! when it has taken what it wants, the next one is. What is handed over and never picked up goes back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use fencehold_core::job::{By, JobId, Terms};
@@ -13,8 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::decide::{About, read};
+use super::decide::{About, Decided, decide_in, read};
 use super::row::{Bits, Extra, Json, from_sql, terms_of, to_sql};
+use crate::engine::Replay;
 use crate::error::StoreError;
 use crate::job::{ClaimRequest, Claimed, ClaimedJob};
 use crate::lease::Call;
@@ -112,9 +113,7 @@ impl Drop for Handed {
         let _ = self.orders.send(Box::new(move |core| {
             Box::pin(async move {
                 let mut errand = Errand::new(&core.clock, &core.place, call.patience_ms, 0);
-                let about = About::jobs(&call.namespace, given.iter().map(|(id, _)| *id).collect());
-                let back = core.decide(&mut errand, Repeat::Safe, &about, |replay| replay.abandon(&given)).await;
-                if let Err(why) = back {
+                if let Err(why) = core.hand_back(&mut errand, &call, &given).await {
                     tracing::warn!(%why, "jobs that nobody picked up could not be given back; their claims will run out");
                 }
             })
@@ -147,6 +146,43 @@ impl Core {
         };
         // Whoever has gone drops what it was handed, and so it goes back.
         let _ = reply.send(answer);
+    }
+
+    /// Gives jobs back that were claimed for somebody who had gone, unless the same claim was sent again and has them.
+    async fn hand_back(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        given: &[(JobId, By)],
+    ) -> Result<(), StoreError> {
+        let ids: Vec<Bits> = given.iter().map(|(id, _)| (*id).into()).collect();
+        let tokens: Vec<i64> = given.iter().map(|(_, by)| to_sql(by.token.get())).collect();
+        let lock_ms = Core::lock_ms(errand);
+        let decided = self
+            .run(errand, Repeat::Safe, async |client| {
+                let transaction = client.transaction().await?;
+                let sql = self.sql("SELECT * FROM fencehold.job_unheard($1, $2)");
+                let rows = transaction
+                    .query_typed(&sql, &[(&ids, Type::UUID_ARRAY), (&tokens, Type::INT8_ARRAY)])
+                    .await?;
+                let unheard: Vec<JobId> =
+                    rows.iter().map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0)).collect();
+                let given: Vec<(JobId, By)> =
+                    given.iter().filter(|(id, _)| unheard.contains(id)).copied().collect();
+                let about = About::jobs(&call.namespace, unheard);
+                let act = |replay: &mut Replay| replay.abandon(&given);
+                let decided = decide_in(self, &transaction, &about, lock_ms, VecDeque::new(), act).await?;
+                if matches!(decided, Decided::Kept(())) {
+                    transaction.commit().await?;
+                }
+                Ok(decided)
+            })
+            .await?;
+        match decided {
+            // Somebody came in between, and it was rolled back: their claims run out by themselves.
+            Decided::Kept(()) | Decided::Again => Ok(()),
+            Decided::Damaged(why) => Err(StoreError::Unusable { place: self.place.clone(), why }),
+        }
     }
 
     /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
@@ -384,8 +420,13 @@ impl Core {
             .note_turns(namespace, &request.queues, given, &clocks);
         if !urgent.is_empty() {
             let about = About::jobs(&call.namespace, urgent.clone());
-            self.decide(errand, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent))
-                .await?;
+            let withdrawn = self
+                .decide(errand, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent))
+                .await;
+            if let Err(why) = withdrawn {
+                // The jobs are claimed, whatever becomes of this: their asker gets them.
+                tracing::debug!(%why, "a request for room that nobody needs any more could not be withdrawn");
+            }
         }
         Ok(taken)
     }

@@ -27,11 +27,20 @@ pub(super) struct About {
     pub(super) queues: Vec<Queue>,
     /// Whether what holders left behind must be read: checkpoints, progress, results.
     pub(super) notes: bool,
+    /// Whether what a queue does is decided.
+    pub(super) sets_queue: bool,
 }
 
 impl About {
     pub(super) fn jobs(namespace: &Namespace, jobs: Vec<JobId>) -> Self {
-        About { namespace: namespace.clone(), jobs, keys: Vec::new(), queues: Vec::new(), notes: false }
+        About {
+            namespace: namespace.clone(),
+            jobs,
+            keys: Vec::new(),
+            queues: Vec::new(),
+            notes: false,
+            sets_queue: false,
+        }
     }
 
     pub(super) fn with_notes(self) -> Self {
@@ -132,7 +141,7 @@ pub(super) async fn decide_in<T>(
         brought.tokens.clone_from(&tokens);
         brought.schedules = schedules.iter().cloned().collect();
         let newest = brought.newest;
-        let loaded = Loaded { uniques: brought.uniques.clone(), queues: brought.queues.clone() };
+        let loaded = Loaded::of(&brought, about.sets_queue);
         let mut replay = Replay::new(brought);
         let answer = act(&mut replay);
         let Replayed { changes, events, missed, consumed } = replay.into_replayed();

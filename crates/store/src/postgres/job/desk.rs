@@ -67,8 +67,13 @@ impl Core {
         order: QueueOrder,
     ) -> Result<QueueView, StoreError> {
         let queue = order.queue.clone();
-        let about = About { queues: vec![queue.clone()], ..About::jobs(&call.namespace, Vec::new()) };
+        let about = About {
+            queues: vec![queue.clone()],
+            sets_queue: true,
+            ..About::jobs(&call.namespace, Vec::new())
+        };
         self.by_the_rules(errand, call, &about, JobAsk::SetQueue(order)).await?;
+        errand.uncertain = true;
         let mut views = self.queue_views(errand, call, Some(&queue)).await?;
         views.pop().ok_or_else(crate::asking::misfit)
     }

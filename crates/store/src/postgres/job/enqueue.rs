@@ -47,6 +47,8 @@ impl Core {
                     }
                 })
                 .await?;
+            // From here on 'nothing was done' would not be true.
+            errand.uncertain |= !made.is_empty();
             for nth in made {
                 let nth = good[usize::try_from(nth - 1).unwrap_or(0)];
                 answers[nth] = Some(Ok(Enqueued { id: jobs[nth].id, existed: false }));
@@ -56,7 +58,7 @@ impl Core {
             .iter()
             .any(|nth| answers[*nth].is_some() && jobs[*nth].yield_within_ms.is_some())
         {
-            self.make_room(errand).await?;
+            self.make_room_or_leave_it(errand).await;
         }
         // What an earlier sending of this call had made is there now, and is found to be.
         let left: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();

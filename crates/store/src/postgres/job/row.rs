@@ -1,6 +1,6 @@
 //! Jobs as they travel to the database and back: what is loaded as JSON, what is kept as JSON, and 128 bits as a `uuid`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fencehold_core::job::{
@@ -8,7 +8,7 @@ use fencehold_core::job::{
     UniqueKey,
 };
 use fencehold_core::lease::Notice;
-use fencehold_core::ledger::Effect;
+use fencehold_core::ledger::{Effect, EffectState};
 use fencehold_core::limits::TRAIL_MAX;
 use fencehold_core::{Event, HoldHash, Namespace, Owner, Stamp, Token};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-use crate::engine::{About, Body, BroughtJob, JobChange, KeptJob, KeptSchedule, KeptUnique, Note};
+use crate::engine::{About, Body, Brought, BroughtJob, JobChange, KeptJob, KeptSchedule, KeptUnique, Note};
 use crate::job::{QueueMode, ScheduleSpec, UndoOf};
 
 /// 128 bits, as a `uuid` of the database: a job's id, a hash, a digest.
@@ -391,14 +391,22 @@ fn hex_of(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) uniques: Vec<KeptUnique>,
-    pub(super) queues: Vec<(Namespace, Queue, QueueMode)>,
+    /// How effects stood, by the place of their job and by name.
+    pub(super) effects: HashMap<(u64, String), EffectState>,
+    /// Whether it was decided what a queue does. Whatever else puts jobs into queues must not set one back that it never
+    /// looked at.
+    pub(super) sets_queue: bool,
 }
 
 impl Loaded {
-    fn has(&self, namespace: &Namespace, name: &Queue, mode: QueueMode) -> bool {
-        self.queues
-            .iter()
-            .any(|(of, queue, found)| of == namespace && queue == name && *found == mode)
+    pub(super) fn of(brought: &Brought, sets_queue: bool) -> Self {
+        let effects = brought.jobs.iter().flat_map(|job| {
+            let arrival = job.kept.arrival;
+            job.effects
+                .iter()
+                .map(move |effect| ((arrival, effect.name.to_string()), effect.state))
+        });
+        Loaded { uniques: brought.uniques.clone(), effects: effects.collect(), sets_queue }
     }
 }
 
@@ -411,6 +419,16 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
             last.insert(job.arrival, job);
         }
     }
+    // Of an effect that changes more than once, only the first change goes by what was there before.
+    let mut seen: HashSet<(u64, String)> = HashSet::new();
+    let mut with_was = |arrival: u64, name: String, mut change: Value| {
+        let at = (arrival, name);
+        let was = loaded.effects.get(&at).copied();
+        if seen.insert(at) {
+            change["was"] = json!(was);
+        }
+        change
+    };
     let mut kept: Vec<Value> = Vec::with_capacity(changes.len() + events.len());
     for change in changes {
         kept.extend(match change {
@@ -429,17 +447,18 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
                 "what": "note", "arrival": arrival, "note": u8::from(*what == Note::Progress), "hex": hex_of(bytes),
             })),
             JobChange::Effect { arrival, effect } => {
-                Some(json!({"what": "effect", "arrival": arrival, "effect": effect}))
+                let change = json!({"what": "effect", "arrival": arrival, "effect": effect});
+                Some(with_was(*arrival, effect.name.to_string(), change))
             }
             JobChange::NoEffect { arrival, effect } => {
-                Some(json!({"what": "no_effect", "arrival": arrival, "name": effect}))
+                let change = json!({"what": "no_effect", "arrival": arrival, "name": effect});
+                Some(with_was(*arrival, effect.to_string(), change))
             }
             JobChange::Unique(unique) => Some(unique_row(unique, &loaded.uniques)),
             JobChange::NoUnique { namespace, key } => {
                 Some(json!({"what": "no_unique", "namespace": namespace, "key": Bits(*key).text()}))
             }
-            // What a queue does is kept when somebody says so: others, who only looked, must not set it back.
-            JobChange::Queue(queue) => (!loaded.has(&queue.namespace, &queue.name, queue.mode)).then(|| {
+            JobChange::Queue(queue) => loaded.sets_queue.then(|| {
                 json!({
                     "what": "queue", "namespace": queue.namespace, "name": queue.name, "mode": mode_tag(queue.mode),
                 })

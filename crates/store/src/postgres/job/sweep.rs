@@ -15,6 +15,7 @@ use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::row::{Bits, ScheduleRow, to_sql};
+use crate::engine::Replay;
 use crate::error::StoreError;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Repeat};
@@ -70,7 +71,7 @@ impl Core {
                 let count = ids.len();
                 if !ids.is_empty() {
                     let about = About::jobs(&Namespace::default(), ids.clone());
-                    let act = |replay: &mut crate::engine::Replay| replay.expire(&ids);
+                    let act = |replay: &mut Replay| replay.expire(&ids);
                     match decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await? {
                         Decided::Kept(()) => {}
                         // Rolled back, all of it: the next sweep decides again.
@@ -95,10 +96,11 @@ impl Core {
         .await
     }
 
+    /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
     async fn fire_schedules(&self, errand: &mut Errand) -> Result<usize, StoreError> {
         let fired = self
             .run(errand, Repeat::Safe, async |client| {
-                let transaction = client.transaction().await?;
+                let mut transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_schedules_due($1)"));
                 let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
                 let read_one = |row: &tokio_postgres::Row| read::<ScheduleRow>("schedule", row.get(0));
@@ -108,25 +110,42 @@ impl Core {
                     .filter_map(|row| read_one(row).ok())
                     .map(ScheduleRow::kept)
                     .collect();
-                let count = due.len();
-                if count > 0 {
-                    let about = About::jobs(&Namespace::default(), Vec::new());
-                    let fire = crate::engine::Replay::fire;
-                    let decided = decide_in(self, &transaction, &about, LOCK_MS, due, fire).await?;
-                    if !matches!(decided, Decided::Kept(())) {
-                        // Rolled back, all of it: the next sweep decides again.
-                        return Ok(0);
-                    }
+                let about = About::jobs(&Namespace::default(), Vec::new());
+                let mut fired = 0;
+                for schedule in due {
+                    let name = schedule.spec.name.clone();
+                    let one = transaction.transaction().await?;
+                    let alone = VecDeque::from([schedule]);
+                    let why = match decide_in(self, &one, &about, LOCK_MS, alone, Replay::fire).await {
+                        Ok(Decided::Kept(())) => {
+                            one.commit().await?;
+                            fired += 1;
+                            continue;
+                        }
+                        Ok(Decided::Again) => "others changed the same jobs".to_owned(),
+                        Ok(Decided::Damaged(why)) => why,
+                        Err(error) if error.as_db_error().is_some() => error.to_string(),
+                        Err(error) => return Err(error),
+                    };
+                    one.rollback().await?;
+                    tracing::warn!(schedule = %name, why, "a schedule could not fire; it is tried again");
                 }
                 transaction.commit().await?;
-                Ok(count)
+                Ok(fired)
             })
             .await?;
         Ok(fired)
     }
 
+    /// The same for somebody whose own question was answered already: the sweep asks again.
+    pub(super) async fn make_room_or_leave_it(&self, errand: &mut Errand) {
+        if let Err(why) = self.make_room(errand).await {
+            tracing::debug!(%why, "nobody could be asked for room; the sweep does it");
+        }
+    }
+
     /// Has the first jobs of their queues ask for room, where they may.
-    pub(super) async fn make_room(&self, errand: &mut Errand) -> Result<(), StoreError> {
+    async fn make_room(&self, errand: &mut Errand) -> Result<(), StoreError> {
         let asking = self
             .run(errand, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_room($1)");

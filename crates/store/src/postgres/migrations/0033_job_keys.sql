@@ -1,0 +1,161 @@
+-- Unique keys: repairs. There is no key without its job, and no job is forgotten before its key is free.
+
+-- Puts jobs into their queues, and returns the numbers (from 1) of those that are new. One whose id is being enqueued at the same
+-- moment by somebody else is a unique violation: tried again, it is found.
+CREATE OR REPLACE FUNCTION job_enqueue(
+    p_namespace text, p_ids uuid[], p_queues text[], p_priorities smallint[], p_kinds text[], p_payloads text[],
+    p_terms jsonb[], p_extras jsonb[], p_at_ms bigint[], p_after_ms bigint[], p_urgent boolean[],
+    p_keys uuid[], p_digests uuid[], p_windows bigint[]
+) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_now     bigint;
+    v_won     uuid[];
+    v_lane    integer;
+    v_mode    smallint;
+    v_due     bigint;
+    v_arrival bigint;
+BEGIN
+    IF cardinality(p_ids) = 1 AND p_keys IS NULL THEN
+        -- The same as below for the usual one, without what it takes to do it for many.
+        SELECT l.lane, q.mode INTO v_lane, v_mode FROM job_queue q JOIN job_lane l ON l.queue = q.number
+            WHERE q.namespace = p_namespace AND q.name = p_queues[1] AND l.priority = p_priorities[1];
+        IF v_mode <> 2 THEN
+            v_now := now_ms();
+            INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload, terms, extra)
+                VALUES (nextval('job_arrival'), p_ids[1], v_lane, v_now, p_kinds[1], p_payloads[1], p_terms[1], p_extras[1])
+                ON CONFLICT (id) DO NOTHING RETURNING arrival INTO v_arrival;
+            IF v_arrival IS NULL THEN
+                RETURN;
+            END IF;
+            v_due := coalesce(p_at_ms[1], v_now + p_after_ms[1], 0);
+            IF v_due <= v_now THEN
+                INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+                    VALUES (v_lane, v_arrival, octet_length(p_payloads[1]), false, false, p_urgent[1]);
+            ELSE
+                INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
+                    VALUES (v_arrival, v_lane, v_due, octet_length(p_payloads[1]), false, p_urgent[1]);
+            END IF;
+            INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, kinds, flags)
+                SELECT e, v_now, p_namespace, 1, array[e], p_ids, p_queues, p_kinds, array[v_due > v_now]
+                FROM nextval('event_seq') AS e;
+            IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = p_queues[1]) THEN
+                PERFORM job_stir(p_namespace, p_queues);
+            END IF;
+            RETURN NEXT 1::bigint;
+            RETURN;
+        END IF;
+    END IF;
+    IF EXISTS (
+        SELECT FROM unnest(p_queues, p_priorities) AS n(name, priority)
+        LEFT JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name
+        LEFT JOIN job_lane l ON l.queue = q.number AND l.priority = n.priority
+        WHERE l.lane IS NULL
+    ) THEN
+        INSERT INTO job_queue (namespace, name)
+            SELECT DISTINCT p_namespace, n.name FROM unnest(p_queues) AS n(name)
+            WHERE (SELECT count(*) FROM job_queue) < 100000
+            ORDER BY 2
+            ON CONFLICT DO NOTHING;
+        INSERT INTO job_lane (queue, priority)
+            SELECT DISTINCT q.number, n.priority FROM unnest(p_queues, p_priorities) AS n(name, priority)
+            JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name
+            ORDER BY 1, 2
+            ON CONFLICT DO NOTHING;
+    END IF;
+    -- As `next_event` has it: first the number of the transaction, then those of its events.
+    PERFORM pg_current_xact_id();
+    v_now := now_ms();
+    IF p_keys IS NOT NULL THEN
+        -- A job with a unique key is made only by whoever got the key; of two in one call, by the first.
+        WITH won AS (
+            INSERT INTO job_unique AS u (namespace, key, job, payload, until_ms)
+                SELECT DISTINCT ON (n.key) p_namespace, n.key, n.id, n.digest, v_now + n.span
+                FROM unnest(p_ids, p_queues, p_keys, p_digests, p_windows)
+                    WITH ORDINALITY AS n(id, name, key, digest, span, nth)
+                JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name AND q.mode <> 2
+                WHERE n.key IS NOT NULL AND NOT EXISTS (SELECT FROM job_body b WHERE b.id = n.id)
+                ORDER BY n.key, n.nth
+                ON CONFLICT (namespace, key) DO UPDATE SET job = excluded.job, payload = excluded.payload,
+                    until_ms = excluded.until_ms
+                    WHERE u.until_ms <= v_now AND job_is_over(u.job)
+                RETURNING job
+        )
+        SELECT coalesce(array_agg(job), '{}') INTO v_won FROM won;
+    END IF;
+    RETURN QUERY
+    WITH fresh AS (
+        -- The same id twice in one call: the first is the one.
+        SELECT DISTINCT ON (n.id) n.*, l.lane, coalesce(n.at_ms, v_now + n.after_ms, 0) AS due_ms
+        FROM unnest(p_ids, p_queues, p_priorities, p_kinds, p_payloads, p_terms, p_extras, p_at_ms, p_after_ms, p_urgent, p_keys)
+            WITH ORDINALITY AS n(id, name, priority, kind, payload, terms, extra, at_ms, after_ms, urgent, key, nth)
+        JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name
+        JOIN job_lane l ON l.queue = q.number AND l.priority = n.priority
+        -- Whoever got its key is made, whatever has become of the queue since: a key without its job would be in everybody's way.
+        WHERE CASE WHEN n.key IS NOT NULL THEN n.id = ANY(v_won)
+            ELSE q.mode <> 2 AND NOT EXISTS (SELECT FROM job_body b WHERE b.id = n.id) END
+        ORDER BY n.id, n.nth
+    ), new AS MATERIALIZED (
+        SELECT f.*, nextval('job_arrival') AS arrival FROM (SELECT * FROM fresh ORDER BY nth) f
+    ), body AS (
+        INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload, terms, extra)
+            SELECT n.arrival, n.id, n.lane, v_now, n.kind, n.payload, n.terms, n.extra FROM new n
+    ), ready AS (
+        INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+            SELECT n.lane, n.arrival, octet_length(n.payload), false, false, n.urgent FROM new n WHERE n.due_ms <= v_now
+    ), later AS (
+        INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
+            SELECT n.arrival, n.lane, n.due_ms, octet_length(n.payload), false, n.urgent FROM new n WHERE n.due_ms > v_now
+    ), told AS (
+        INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, kinds, flags)
+            SELECT max(e.seq), v_now, p_namespace, 1, array_agg(e.seq), array_agg(e.id), job_same(array_agg(e.name)),
+                job_same(array_agg(e.kind)), CASE WHEN bool_or(e.later) THEN array_agg(e.later) END
+            FROM (SELECT nextval('event_seq') AS seq, n.id, n.name, n.kind, n.due_ms > v_now AS later FROM new n OFFSET 0) e
+            HAVING count(*) > 0
+    )
+    SELECT n.nth FROM new n;
+    PERFORM job_stir(p_namespace, p_queues);
+END $$;
+
+-- What needs no rules: whoever waits is told of jobs whose time has come; finished ones whose time is over are forgotten, and
+-- keys and lines that nobody has any more. True: there is more of it.
+CREATE OR REPLACE FUNCTION job_tidy(p_kept_ms bigint, p_most integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now    bigint := now_ms();
+    v_old    bigint[];
+    v_lanes  integer[];
+    v_space  record;
+    v_last   bigint;
+BEGIN
+    SELECT array_agg(l.lane) INTO v_lanes FROM job_lane l
+        WHERE EXISTS (SELECT FROM job_scheduled s WHERE s.lane = l.lane AND s.due_ms <= v_now);
+    FOR v_space IN
+        SELECT q.namespace, array_agg(q.name) AS names FROM job_lane l JOIN job_queue q ON q.number = l.queue
+        WHERE l.lane = ANY(v_lanes) GROUP BY q.namespace
+    LOOP
+        -- They are moved by the claim that takes them.
+        PERFORM job_stir(v_space.namespace, v_space.names);
+    END LOOP;
+    SELECT array_agg(s.arrival) INTO v_old FROM (
+        SELECT o.arrival FROM job_settled o WHERE NOT o.keeps AND o.since_ms <= v_now - p_kept_ms
+            -- While its unique key is taken, whoever sends the same again is told of this job.
+            AND NOT EXISTS (
+                SELECT FROM job_body b JOIN job_unique u ON u.job = b.id AND u.until_ms > v_now WHERE b.arrival = o.arrival)
+        ORDER BY o.since_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s;
+    IF v_old IS NOT NULL THEN
+        PERFORM job_tell_end(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)));
+        PERFORM job_forget(v_old);
+    END IF;
+    -- Some time after they have come free: whoever asks for one before that takes it over.
+    DELETE FROM job_unique u WHERE (u.namespace, u.key) IN (
+        SELECT o.namespace, o.key FROM job_unique o WHERE o.until_ms <= v_now - 3600000 AND job_is_over(o.job)
+        ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED);
+    DELETE FROM job_waiter w WHERE w.beat < clock_timestamp() - interval '1 minute';
+    DELETE FROM job_awaited a WHERE a.until < clock_timestamp();
+    SELECT max(last_seq) INTO v_last FROM job_event;
+    DELETE FROM job_event e WHERE e.last_seq <= v_last - limit_events();
+    -- As long as a word is said again and again, and some more.
+    DELETE FROM job_dropped d WHERE d.at_ms < v_now - 120000 OR d.at_ms > v_now + 120000;
+    RETURN coalesce(cardinality(v_old), 0) >= p_most;
+END $$;

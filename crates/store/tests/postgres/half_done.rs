@@ -1,0 +1,72 @@
+//! Calls of several statements, the first of which was carried out: what the caller is told is true of all of them.
+
+use fencehold_core::job::{JobId, Kind, Queue, Terms};
+use fencehold_core::{HoldId, Namespace, Owner};
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::{ClaimRequest, NewJob};
+use fencehold_store::{Call, StoreError};
+
+use crate::job_races::{A, JOB, Stage, claim, run};
+
+fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+fn new_job(id: &str) -> NewJob {
+    NewJob::new(JobId::parse(id).unwrap(), Queue::new("q").unwrap(), Kind::new("work").unwrap(), "{}")
+}
+
+#[test]
+fn an_enqueue_that_was_carried_out_in_part_is_not_said_to_have_done_nothing() {
+    let stage = Stage::new();
+    let other = stage.session();
+    run(&other, "BEGIN");
+    // The job that is there already is in somebody's hands, and so whether it is the same cannot be told.
+    run(&other, "SELECT FROM job_ready FOR UPDATE");
+    let jobs = vec![new_job("019a7afd-1e00-7000-8000-0000000000a1"), new_job(JOB)];
+    let store = stage.arena.store();
+    match block_on(store.jobs().unwrap().enqueue(&call().with_patience_ms(300), jobs)) {
+        Err(StoreError::Unknown { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    run(&other, "COMMIT");
+    assert_eq!(run(&other, "SELECT count(*) FROM job_body").as_deref(), Some("2"), "one was made");
+}
+
+#[test]
+fn a_claimed_job_reaches_its_asker_although_nobody_can_be_told_that_its_room_is_not_needed() {
+    let stage = Stage::new();
+    let other = stage.session();
+    assert_eq!(run(&other, &claim(A)).as_deref(), Some("1"));
+    let store = stage.arena.store();
+    let urgent = NewJob {
+        terms: Terms { priority: 5, ..Terms::default() },
+        yield_within_ms: Some(10_000),
+        ..new_job("019a7afd-1e00-7000-8000-0000000000a1")
+    };
+    block_on(store.jobs().unwrap().enqueue(&call(), vec![urgent.clone()])).unwrap();
+    assert_eq!(run(&other, "SELECT count(*) FROM job_running WHERE asked IS NOT NULL").as_deref(), Some("1"));
+    run(&other, "BEGIN");
+    run(&other, "SELECT FROM job_running FOR UPDATE");
+    let request = ClaimRequest {
+        queues: vec![(Queue::new("q").unwrap(), 1)],
+        limit: 1,
+        hold: HoldId::from_random([9; 16]),
+        owner: Owner::new("B").unwrap(),
+        ttl_ms: 30_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    let claimed = block_on(store.jobs().unwrap().claim(&call().with_patience_ms(300), request)).unwrap();
+    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [urgent.id]);
+}
+
+/// A refusal names the job that a token is of only within the caller's own namespace.
+#[test]
+fn a_token_of_another_namespace_names_no_job() {
+    let stage = Stage::new();
+    let session = stage.session();
+    run(&session, &claim(A));
+    assert_eq!(run(&session, "SELECT job_under('default', 1)").as_deref(), Some(JOB));
+    assert_eq!(run(&session, "SELECT job_under('other', 1)"), None);
+}

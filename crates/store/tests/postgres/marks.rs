@@ -1,0 +1,57 @@
+//! Marks of resources, and effects that users' transactions record, when several come at once.
+
+use std::thread;
+
+use crate::job_races::{A, JOB, Stage, claim, first, run};
+
+/// How often the server is asked whether a session waits.
+const LOOKS_MAX: usize = 20_000;
+
+#[test]
+fn two_transactions_of_a_new_holder_guard_a_resource_without_waiting_for_each_other_in_a_circle() {
+    let stage = Stage::new();
+    let (before, one, two) = (stage.session(), stage.session(), stage.session());
+    run(&before, "SELECT raise('r', 1)");
+    run(&before, "BEGIN");
+    run(&before, "SELECT guard('r', 1)");
+    // Both wait for the transaction of the holder before, and not for each other once it has ended.
+    thread::scope(|scope| {
+        let guarding = [&one, &two].map(|session| scope.spawn(|| first(session.run("SELECT guard('r', 2)"))));
+        for session in [&one, &two] {
+            let waits = format!("SELECT cardinality(pg_blocking_pids({})) > 0", session.pid);
+            assert!((0..LOOKS_MAX).any(|_| stage.watch.value(&waits) == "t"), "it never waited");
+        }
+        run(&before, "COMMIT");
+        for step in guarding {
+            step.join().unwrap().unwrap();
+        }
+    });
+    let said = first(before.run("SELECT guard('r', 1)")).unwrap_err();
+    assert!(said.starts_with("FH001 "), "{said}");
+}
+
+/// P8: the rules and a user's transaction record the same effect: one of them is first, and the other decides again.
+#[test]
+fn what_a_users_transaction_has_recorded_is_not_written_over_by_the_rules() {
+    let stage = Stage::new();
+    let (user, rules) = (stage.session(), stage.session());
+    run(&user, &claim(A));
+    let arrival = run(&user, &format!("SELECT arrival FROM job_body WHERE id = '{JOB}'")).unwrap();
+    let keep = |name: &str, nth: u64, was: &str| {
+        format!(
+            "SELECT job_keep('[{{\"what\": \"effect\", \"arrival\": {arrival}, \"was\": {was}, \"effect\": {{\"name\": \"{name}\",
+             \"nth\": {nth}, \"token\": 1, \"at_wall_ms\": 0, \"state\": \"done\", \"value\": \"8\", \"undo\": null, \"undo_job\": null}}}}]')"
+        )
+    };
+    run(&user, "BEGIN");
+    run(&user, &format!("SELECT once('{JOB}', '{}', 1, 'charge', '7')", A.0));
+    let rules = rules.run_blocked_by(&user, &keep("charge", 0, "null"));
+    run(&user, "COMMIT");
+    let (rules, said) = rules.end();
+    assert_eq!(first(said).unwrap().as_deref(), Some("f"), "it must be decided again");
+    assert_eq!(run(&rules, &keep("other", 0, "null")).as_deref(), Some("f"), "its number is taken");
+    let value = "SELECT effect->>'value' FROM job_effect";
+    assert_eq!(run(&rules, value).as_deref(), Some("7"));
+    assert_eq!(run(&rules, &keep("charge", 0, "\"done\"")).as_deref(), Some("t"), "decided on what is there");
+    assert_eq!(run(&rules, value).as_deref(), Some("8"));
+}

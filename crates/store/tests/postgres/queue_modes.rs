@@ -1,0 +1,104 @@
+//! What a queue does is what somebody said, whatever is put into it; and schedules fire whatever becomes of others.
+
+use std::thread;
+
+use fencehold_core::job::{JobId, Kind, Queue, ScheduleName, Terms};
+use fencehold_core::{Namespace, Owner};
+use fencehold_store::Call;
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::{QueueMode, QueueOrder, ScheduleSpec};
+
+use crate::job_races::{Stage, first, run};
+
+const LOOKS_MAX: usize = 20_000;
+
+fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+fn schedule(name: &str) -> ScheduleSpec {
+    ScheduleSpec {
+        name: ScheduleName::new(name).unwrap(),
+        cron: "0 * * * *".to_owned(),
+        zone: "UTC".to_owned(),
+        queue: Queue::new("reports").unwrap(),
+        kind: Kind::new(name).unwrap(),
+        payload: "{}".into(),
+        terms: Terms::default(),
+        labels: Vec::new(),
+        by: Owner::new("P").unwrap(),
+    }
+}
+
+/// Sets schedules, and gives the moment at which they are due.
+fn set(stage: &Stage, names: &[&str]) -> u64 {
+    let store = stage.arena.store();
+    let views = names
+        .iter()
+        .map(|name| block_on(store.jobs().unwrap().set_schedule(&call(), schedule(name))).unwrap());
+    views.last().unwrap().next_wall_ms.unwrap()
+}
+
+fn fire(stage: &Stage, due_ms: u64, kind: &str) {
+    let now_ms: u64 = stage
+        .arena
+        .value(&format!("SELECT {}.now_ms()", stage.arena.schema))
+        .parse()
+        .unwrap();
+    stage.arena.pass(due_ms - now_ms);
+    let made = format!("SELECT count(*) FROM {}.job_body WHERE kind = '{kind}'", stage.arena.schema);
+    let fired = (0..LOOKS_MAX).any(|_| {
+        thread::yield_now();
+        stage.watch.value(&made) == "1"
+    });
+    assert!(fired, "{kind} never fired");
+}
+
+#[test]
+fn a_schedule_that_fires_into_a_paused_or_draining_queue_leaves_it_so() {
+    for (mode, kept) in [(QueueMode::Paused, "1"), (QueueMode::Draining, "2")] {
+        let stage = Stage::new();
+        let due_ms = set(&stage, &["hourly"]);
+        let (queue, by) = (Queue::new("reports").unwrap(), Owner::new("P").unwrap());
+        let store = stage.arena.store();
+        block_on(store.jobs().unwrap().set_queue(&call(), QueueOrder { queue, mode, by })).unwrap();
+        fire(&stage, due_ms, "hourly");
+        let mode = format!("SELECT mode FROM {}.job_queue WHERE name = 'reports'", stage.arena.schema);
+        assert_eq!(stage.watch.value(&mode), kept);
+    }
+}
+
+#[test]
+fn a_schedule_whose_job_id_is_taken_elsewhere_keeps_no_other_from_firing() {
+    let stage = Stage::new();
+    let due_ms = set(&stage, &["first", "second"]);
+    let taken = JobId::due(due_ms, "default/first");
+    run(
+        &stage.session(),
+        &format!("SELECT enqueue('q', 'work', '{{}}', namespace => 'other', id => '{taken}')"),
+    );
+    fire(&stage, due_ms, "second");
+}
+
+#[test]
+fn whoever_gets_a_unique_key_makes_its_job_although_the_queue_is_drained_meanwhile() {
+    let stage = Stage::new();
+    let (early, late, operator) = (stage.session(), stage.session(), stage.session());
+    let enqueue = |nth: u8| {
+        format!(
+            "SELECT job_enqueue('default', ARRAY['019a7afd-1e00-7000-8000-0000000000a{nth}']::uuid[], ARRAY['q'], ARRAY[0]::smallint[],
+                ARRAY['work'], ARRAY['{{}}'], ARRAY[NULL]::jsonb[], ARRAY['{{\"unique\": \"u\"}}']::jsonb[], ARRAY[NULL]::bigint[],
+                ARRAY[NULL]::bigint[], ARRAY[false], ARRAY['019a7afd-1e00-7000-8000-000000000001']::uuid[],
+                ARRAY['019a7afd-1e00-7000-8000-000000000002']::uuid[], ARRAY[60000]::bigint[])"
+        )
+    };
+    run(&early, "BEGIN");
+    run(&early, &enqueue(1));
+    let late = late.run_blocked_by(&early, &enqueue(2));
+    run(&operator, "UPDATE job_queue SET mode = 2 WHERE name = 'q'");
+    run(&early, "ROLLBACK");
+    first(late.end().1).unwrap();
+    let keys = run(&operator, "SELECT count(*) FROM job_unique");
+    let jobs = run(&operator, "SELECT count(*) FROM job_unique u JOIN job_body b ON b.id = u.job");
+    assert_eq!((keys.as_deref(), jobs.as_deref()), (Some("1"), Some("1")), "no key without its job");
+}

@@ -40,7 +40,7 @@ impl Jobs {
 
     /// Waits for a job to come to its end, and gives its result.
     ///
-    /// [`Error::JobFailed`]: it ended without one. [`Error::NotDone`]: the time was up.
+    /// [`Error::JobFailed`]: it ended without one, or waits for a person. [`Error::NotDone`]: the time was up.
     pub async fn wait<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
         let detail = self.wait_for(id, limit).await?;
         match detail.job.state {
@@ -48,7 +48,7 @@ impl Jobs {
                 let result = detail.result.as_deref().unwrap_or(json::NOTHING);
                 Ok(json::read("result", result)?)
             }
-            state if state.is_final() => {
+            state if state.is_settled() => {
                 let error = detail.attempts.last().and_then(|attempt| attempt.error.as_deref());
                 Err(Error::JobFailed { job: id, state, error: error.map(str::to_owned) })
             }
@@ -56,7 +56,7 @@ impl Jobs {
         }
     }
 
-    /// Everything about one job once it has come to its end, or as it stands when the time is up.
+    /// Everything about one job once it has come to its end or waits for a person, or as it stands when the time is up.
     pub async fn wait_for(&self, id: JobId, limit: Duration) -> Result<JobDetail, Error> {
         let hub = self.fencehold.hub();
         let until_ms = hub.now_ms().saturating_add(ms(limit));
@@ -69,7 +69,7 @@ impl Jobs {
             })
             .await?;
             let detail = found.ok_or(Error::NoSuchJob { job: id })?;
-            if detail.job.state.is_final() || hub.now_ms() >= until_ms {
+            if detail.job.state.is_settled() || hub.now_ms() >= until_ms {
                 return Ok(detail);
             }
         }

@@ -25,10 +25,11 @@ fn pay(job: Job, cents: u64) -> Result<String, JobError> {
 fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     let fh = Fencehold::connect("memory:").unwrap();
     let worker = fh
-        .as_async()
         .worker()
         .queue("orders", 1)
-        .handle_blocking("pay", pay)
+        .concurrency(2)
+        .owner("till-7")
+        .handle("pay", pay)
         .start()
         .unwrap();
     let orders = fh.queue("orders");
@@ -37,12 +38,13 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     assert_eq!(receipt, format!("990 under {id}/charge"));
     let detail = fh.jobs().get(id).unwrap();
     assert_eq!((detail.job.state, detail.effects.len()), (JobState::Completed, 1));
+    assert_eq!(detail.attempts[0].owner.as_str(), "till-7");
     let many = orders.enqueue_many((0..3_u64).map(|cents| orders.job("pay", &cents))).unwrap();
     for enqueued in many {
         fh.jobs().wait::<String>(enqueued.unwrap().id, LIMIT).unwrap();
     }
     assert_eq!((orders.counts().unwrap().completed, fh.jobs().counts().unwrap().completed), (4, 4));
-    assert_eq!(fh.wait(worker.drain()).unwrap().finished, 4);
+    assert_eq!(worker.drain().unwrap().finished, 4);
     fh.close();
 }
 

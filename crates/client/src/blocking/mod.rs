@@ -20,6 +20,7 @@ mod fence;
 mod job;
 mod lease;
 mod queue;
+mod worker;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub use fence::FencedFile;
 pub use job::{Job, Once};
 pub use lease::{Lease, LeaseBuilder, LeaseWatch};
 pub use queue::{JobBuilder, JobQueue, Jobs, Operations};
+pub use worker::{RunningWorker, Worker};
 
 use crate::advice::Advice;
 use crate::bell::block_on;
@@ -91,6 +93,11 @@ impl Fencehold {
     /// Operations of request handlers. See [`crate::Fencehold::operations`].
     pub fn operations(&self) -> Operations {
         Operations::new(self.inner.operations())
+    }
+
+    /// A worker: takes jobs out of queues and has handlers run them. See [`crate::Fencehold::worker`].
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.inner.worker())
     }
 
     /// What ttl would suit. See [`crate::Fencehold::advice`].

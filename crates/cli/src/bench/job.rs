@@ -15,7 +15,7 @@ use super::home::{Home, open_store, open_store_with};
 use super::life::{self, PAYLOAD_BYTES};
 use super::load::Subject;
 use super::percentile::Latencies;
-use super::{Failed, Line, log, scale};
+use super::{Failed, Line, log, processor, scale};
 
 /// How many clients the bars are about.
 const CLIENTS: usize = 64;
@@ -66,27 +66,36 @@ async fn beside_a_log(
     // The first calls make the database; they are nobody's everyday.
     life::lives(&subject, 1, plan.time / 10).await?;
     let one = life::lives(&subject, 1, plan.time).await?;
-    let log = log::lives(&home.0, CLIENTS, plan.time).await?;
-    let many = life::lives(&subject, CLIENTS, plan.time).await?;
+    let (log, log_cpu_us) = processor::each(log::lives(&home.0, CLIENTS, plan.time)).await?;
+    let (many, cpu_us) = processor::each(life::lives(&subject, CLIENTS, plan.time)).await?;
     subject.store.close().await;
     disk.sample(plan.time / 4)?;
     let options = FileOptions::default().without_gathering();
     let subject = Subject::new(open_store_with(&home.0.join("ungathered"), options)?);
     life::lives(&subject, 1, plan.time / 10).await?;
-    let ungathered = life::lives(&subject, CLIENTS, plan.time).await?;
+    let (ungathered, ungathered_cpu_us) = processor::each(life::lives(&subject, CLIENTS, plan.time)).await?;
     subject.store.close().await;
 
-    show(Line::new("plain log: three appends, each synced", CLIENTS).measured(&log));
+    show(
+        Line::new("plain log: three appends, each synced", CLIENTS)
+            .measured(&log)
+            .cpu(log_cpu_us),
+    );
     show(Line::new("enqueue + claim + complete", 1).measured(&one));
     let to_log = many.per_second() / log.per_second();
     show(
         Line::new("enqueue + claim + complete", CLIENTS)
             .measured(&many)
+            .cpu(cpu_us)
             .ratio("plain log", to_log)
             .bar("at least 0.3", to_log >= 0.3),
     );
     let to_ungathered = many.per_second() / ungathered.per_second();
-    show(Line::new("the same without gathering", CLIENTS).measured(&ungathered));
+    show(
+        Line::new("the same without gathering", CLIENTS)
+            .measured(&ungathered)
+            .cpu(ungathered_cpu_us),
+    );
     show(
         Line::new("gathering", CLIENTS)
             .ratio("without gathering", to_ungathered)

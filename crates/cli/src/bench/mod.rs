@@ -14,6 +14,7 @@ mod log;
 pub(crate) mod named;
 pub(crate) mod peers;
 mod percentile;
+mod processor;
 pub(crate) mod queue;
 mod redis;
 mod scale;
@@ -35,6 +36,8 @@ pub(crate) struct Line {
     /// Latency of one call, in microseconds: median, 99th percentile.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
+    /// Processor time that each takes in this process, in microseconds; 0 where it was not measured.
+    pub(crate) cpu_us: f64,
     /// What it is compared with, and the ratio.
     pub(crate) against: String,
     pub(crate) ratio: Option<f64>,
@@ -51,6 +54,7 @@ impl Line {
             per_second: 0.0,
             p50_us: 0.0,
             p99_us: 0.0,
+            cpu_us: 0.0,
             against: String::new(),
             ratio: None,
             bar: String::new(),
@@ -63,6 +67,10 @@ impl Line {
         self.p50_us = measured.latencies.at(50.0);
         self.p99_us = measured.latencies.at(99.0);
         self
+    }
+
+    fn cpu(self, cpu_us: f64) -> Self {
+        Line { cpu_us, ..self }
     }
 
     fn ratio(mut self, against: impl Into<String>, ratio: f64) -> Self {

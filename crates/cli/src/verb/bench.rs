@@ -237,8 +237,18 @@ impl HttpArgs {
 }
 
 fn table(lines: &[Line]) -> Table {
-    let mut table =
-        Table::new(["what", "clients", "per second", "p50", "p99", "ratio", "against", "bar", ""]);
+    let mut table = Table::new([
+        "what",
+        "clients",
+        "per second",
+        "p50",
+        "p99",
+        "cpu each",
+        "ratio",
+        "against",
+        "bar",
+        "",
+    ]);
     for line in lines {
         let rate = (line.per_second > 0.0).then(|| format!("{:.0}", line.per_second));
         let time = |us: f64| {
@@ -255,6 +265,7 @@ fn table(lines: &[Line]) -> Table {
             or_dash(rate),
             or_dash(time(line.p50_us)),
             or_dash(time(line.p99_us)),
+            or_dash(time(line.cpu_us)),
             or_dash(line.ratio.map(|ratio| format!("{ratio:.2}"))),
             Cell::from(&line.against),
             Cell::from(&line.bar),

@@ -1,6 +1,7 @@
 //! `fencehold job wait`: until a job has come to its end.
 
 use fencehold_core::job::{JobId, Refusal, State};
+use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_store::job::{JobDetail, WaitRequest};
 
 use super::get::Document;
@@ -20,9 +21,6 @@ Examples:
 const MORE: &str = "\
 Prints the result of a completed job. Exit code 1: it failed, was cancelled, or a person must look; 75: it has not \
 come to its end in time.";
-
-/// How long one request waits at most: a store waits for the end of a job, and one that waits for a person has none.
-const ASK_MS: u64 = 2_000;
 
 /// Wait for a job to come to its end, and print its result
 #[derive(Debug, clap::Args)]
@@ -50,14 +48,13 @@ impl Args {
             let request = WaitRequest { id: self.job, wait_ms };
             let found = store.ask(async |jobs, call| jobs.wait_for(call, request).await).await?;
             let detail = found.ok_or_else(|| Failure::refused_job(self.job, Refusal::Unknown))?;
-            let stuck = matches!(detail.job.state, State::Quarantined | State::Indeterminate);
-            if detail.job.state.is_final() || stuck {
+            if detail.job.state.is_settled() {
                 break detail;
             }
             let waited_ms = boot_ms().saturating_sub(began_ms);
             wait_ms = self
                 .timeout
-                .map_or(ASK_MS, |timeout_ms| timeout_ms.saturating_sub(waited_ms).min(ASK_MS));
+                .map_or(WAIT_MS_MAX, |timeout_ms| timeout_ms.saturating_sub(waited_ms).min(WAIT_MS_MAX));
             if wait_ms == 0 {
                 return Err(self.too_long(&detail));
             }

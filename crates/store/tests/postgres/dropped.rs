@@ -10,7 +10,7 @@ use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, Wai
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{Call, CompletedJobs, JobStore as _};
 
-use crate::cluster::fresh_name;
+use crate::cluster::fresh_schema;
 
 const COMPLETE: Word = Word::Complete { result: None };
 
@@ -19,7 +19,7 @@ fn call() -> Call {
 }
 
 fn store() -> PostgresStore {
-    store_in(&fresh_name())
+    store_in(&fresh_schema())
 }
 
 fn store_in(schema: &str) -> PostgresStore {
@@ -96,7 +96,7 @@ fn a_job_of_which_there_is_more_to_tell_is_kept() {
 
 #[test]
 fn whoever_waits_for_the_end_of_a_job_is_told_how_it_ended() {
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let store = Arc::new(store_in(&schema));
     let attempt = begun(&store, job(1));
     let (waiting, id) = (Arc::clone(&store), attempt.job);

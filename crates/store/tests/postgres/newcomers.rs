@@ -9,7 +9,7 @@ use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{AcquireRequest, Call, LeaseStore as _, StoreError, StoreUrl};
 
-use crate::cluster::fresh_name;
+use crate::cluster::fresh_schema;
 
 fn call() -> Call {
     Call::new(Namespace::default()).with_patience_ms(60_000)
@@ -19,7 +19,7 @@ fn call() -> Call {
 #[test]
 fn twenty_whose_first_call_is_an_ordinary_one_find_the_schema_made() {
     const MANY: usize = 20;
-    let (schema, barrier) = (fresh_name(), Barrier::new(MANY));
+    let (schema, barrier) = (fresh_schema(), Barrier::new(MANY));
     thread::scope(|scope| {
         for _ in 0..MANY {
             scope.spawn(|| {
@@ -34,7 +34,7 @@ fn twenty_whose_first_call_is_an_ordinary_one_find_the_schema_made() {
 
 #[test]
 fn one_who_may_only_look_can_look_and_is_refused_the_rest() {
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let open = |text: &str| {
         let StoreUrl::Postgres(url) = text.parse().unwrap() else { panic!("{text}") };
         PostgresStore::open(&url, Arc::new(SystemClock)).unwrap()

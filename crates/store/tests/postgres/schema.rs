@@ -78,7 +78,7 @@ fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
 fn jobs_that_are_under_way_go_on_when_an_older_schema_is_brought_up_to_date() {
     const OLD: u32 = 13;
     const ID: &str = "00000000-0000-7000-8000-000000000001";
-    let schema = fresh_name();
+    let schema = fresh_schema();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/migrations");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

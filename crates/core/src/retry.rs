@@ -23,7 +23,7 @@ pub fn full_jitter_ms(base_ms: u64, cap_ms: u64, attempt: u32, random: u64) -> u
 }
 
 /// How the delay grows from one failure to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -38,7 +38,7 @@ pub enum Backoff {
 
 /// When a job that failed is tried again. Written `exponential:1s..1h`, `linear:5s..10m` or `fixed:10s`, each
 /// with an optional jitter: `exponential:1s..1h~20%` takes off up to a fifth of every delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Retry {

@@ -14,11 +14,12 @@ use fencehold_store::conformance::{ClockArena, check, exercise};
 use fencehold_store::file::FileStore;
 use fencehold_store::{MemoryStore, StoreUrl};
 
-use crate::model::{lease, takeover};
+use crate::model::{job, lease, takeover};
+use crate::sim::Under;
 use crate::{RACES, Side, Verdict, World, play, sim};
 
 /// The layers that run here, cheapest first.
-const LAYERS: [&str; 4] = ["race", "sim", "model", "conformance"];
+const LAYERS: [&str; 5] = ["race", "sim", "sqlite", "model", "conformance"];
 /// How long a layer may take: one that hangs has noticed something too.
 const LAYER_SECONDS: &str = "240";
 /// Tests that are run as tests, against what no other layer has noticed.
@@ -79,7 +80,8 @@ fn fails(bug: Bug, command: &mut Command) -> bool {
 pub fn layer(name: &str) -> Option<bool> {
     match name {
         "race" => Some(races_hold()),
-        "sim" => Some(sim::run(0, 400).broken.is_none()),
+        "sim" => Some(sim::run(0, 600, Under::Drawn).broken.is_none()),
+        "sqlite" => Some(sim::run(0, 60, Under::Sqlite).broken.is_none()),
         "model" => Some(models_hold()),
         "conformance" => Some(conformance_holds()),
         _ => None,
@@ -116,7 +118,19 @@ fn models_hold() -> bool {
         commit_checks: true,
         answer_checks: true,
     };
-    lease::run(leases, 250_000).as_it_should_be() && takeover::run(owners, 100_000).as_it_should_be()
+    let jobs = job::Bounds {
+        workers: 2,
+        claims: 2,
+        ticks: 3,
+        doubled: 0,
+        cancels: 1,
+        crashes: 0,
+        proof: true,
+        asks: false,
+    };
+    lease::run(leases, 250_000).as_it_should_be()
+        && job::run(jobs, 250_000).as_it_should_be()
+        && takeover::run(owners, 100_000).as_it_should_be()
 }
 
 /// Every case on `memory:`, and those that need a restart on `file:`. A case that fails panics.

@@ -2,7 +2,7 @@
 #![cfg(feature = "model")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-use fencehold_race::model::{lease, takeover};
+use fencehold_race::model::{job, lease, takeover};
 
 /// Few enough for a build without optimisation.
 const STATES: usize = 40_000;
@@ -18,6 +18,17 @@ const LEASES: lease::Bounds = lease::Bounds {
     restarts: 0,
     crashes: 0,
     fence: true,
+};
+
+const JOBS: job::Bounds = job::Bounds {
+    workers: 2,
+    claims: 2,
+    ticks: 3,
+    doubled: 0,
+    cancels: 1,
+    crashes: 0,
+    proof: true,
+    asks: false,
 };
 
 const OWNERS: takeover::Bounds = takeover::Bounds {
@@ -40,6 +51,18 @@ fn without_a_fence_the_stale_write_is_found() {
     let outcome =
         lease::run(lease::Bounds { fence: false, revocations: 0, ..LEASES }, STATES_TO_A_STALE_WRITE);
     assert!(outcome.as_it_should_be() && outcome.broken.len() == 1, "{outcome}");
+}
+
+#[test]
+fn the_job_protocol_keeps_its_promises() {
+    let outcome = job::run(JOBS, STATES);
+    assert!(outcome.as_it_should_be(), "{outcome}");
+}
+
+#[test]
+fn without_a_proof_the_stale_word_and_the_doubled_effect_are_found() {
+    let outcome = job::run(job::Bounds { proof: false, cancels: 0, ..JOBS }, STATES_TO_A_STALE_WRITE);
+    assert!(outcome.as_it_should_be() && outcome.broken.len() == 2, "{outcome}");
 }
 
 #[test]

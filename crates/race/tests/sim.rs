@@ -2,21 +2,29 @@
 #![cfg(feature = "sim")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-use fencehold_race::sim;
+use fencehold_race::sim::{self, Under};
 
 #[test]
 fn no_seed_breaks_a_promise_and_no_trouble_is_missing() {
-    let summary = sim::run(0, 200);
+    let summary = sim::run(0, 400, Under::Drawn);
     assert_eq!(summary.broken, None, "{summary}");
-    assert_eq!(summary.missing(), [""; 0], "{summary}");
-    assert!(summary.operations() > 200 * 200, "{summary}");
+    assert_eq!(summary.missing(Under::Drawn), [""; 0], "{summary}");
+    assert!(summary.operations() > 400 * 200, "{summary}");
+}
+
+#[test]
+fn no_seed_breaks_a_promise_on_sqlite_itself() {
+    let summary = sim::run(1_000, 30, Under::Sqlite);
+    assert_eq!(summary.broken, None, "{summary}");
 }
 
 #[test]
 fn one_seed_tells_one_story_byte_for_byte() {
-    for seed in [1, 7, 4_711] {
-        let (story, outcome) = sim::replay(seed);
+    for (seed, under) in
+        [(1, Under::Drawn), (7, Under::Drawn), (4_711, Under::Drawn), (1, Under::Sqlite), (12, Under::Sqlite)]
+    {
+        let (story, outcome) = sim::replay(seed, under);
         assert!(story.lines().count() > 400, "seed {seed} tells {} lines", story.lines().count());
-        assert_eq!((story, outcome), sim::replay(seed));
+        assert_eq!((story, outcome), sim::replay(seed, under));
     }
 }

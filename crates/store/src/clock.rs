@@ -21,6 +21,11 @@ pub trait Clock: fmt::Debug + Send + Sync {
 
     /// Registers what to call whenever the clock is moved by hand.
     fn on_move(&self, nudge: Box<dyn Fn() + Send + Sync>);
+
+    /// Which boot it counts from; `None`: the machine's own.
+    fn boot(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The machine's own clocks: the boot-time clock decides, the wall clock is for people.

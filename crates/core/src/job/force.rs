@@ -22,7 +22,7 @@ impl Case<'_> {
         let live = matches!(self.standing.term, Term::Live { .. });
         match &self.record.claim {
             Some(claim) if live && !now => {
-                if claim.cancel.is_some() {
+                if claim.cancel.is_some() || seeded!(CancelForgotten) {
                     return answer(Ok(Outcome::Cancelled { state }));
                 }
                 let mut record = self.record.clone();
@@ -66,7 +66,9 @@ impl Case<'_> {
             self.standing.now,
             Some(format!("cancelled by {}{why}", cancel.by).into()),
         );
-        record.token = consumed;
+        if !seeded!(ForcedJobSpeaks) {
+            record.token = consumed;
+        }
         self.cancelled(record, cancel)
     }
 

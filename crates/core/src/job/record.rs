@@ -94,7 +94,7 @@ impl std::str::FromStr for State {
 }
 
 /// What a scheduled job waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Due {
     /// Nothing.
     #[default]
@@ -117,7 +117,7 @@ impl Due {
 }
 
 /// On which terms a job is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// Its rank: higher is claimed first.
     pub priority: i16,
@@ -156,7 +156,7 @@ impl Terms {
 }
 
 /// All that changes about a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// How it stands. A scheduled job whose time has come counts as queued, whether or not anybody has noticed.
     pub state: State,
@@ -183,7 +183,7 @@ pub struct Record {
 }
 
 /// What is kept of a job elsewhere, so that nobody looks where there is nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Notes {
     /// A checkpoint.
     pub checkpoint: bool,
@@ -196,7 +196,7 @@ pub struct Notes {
 }
 
 /// How far the effects of a failed or cancelled job have been undone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -213,7 +213,7 @@ pub enum Undo {
 }
 
 /// A live claim. Its token is the record's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// Recognises the holder's hold id.
     pub hash: HoldHash,
@@ -230,7 +230,7 @@ pub struct Claim {
 }
 
 /// A request to call a running job off.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cancel {
     /// Who.
     pub by: Owner,
@@ -239,7 +239,7 @@ pub struct Cancel {
 }
 
 /// The attempts of a job that ended, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Trail {
     /// At most [`TRAIL_MAX`].
     pub attempts: Vec<Attempt>,
@@ -248,7 +248,7 @@ pub struct Trail {
 }
 
 /// One attempt that ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its token.
     pub token: Token,

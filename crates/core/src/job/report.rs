@@ -152,7 +152,7 @@ impl Case<'_> {
                 record.crashes = record.crashes.saturating_add(1);
                 let (state, due) = if called_off {
                     (State::Cancelled, Due::Now)
-                } else if record.crashes >= record.terms.max_crashes {
+                } else if record.crashes >= record.terms.max_crashes && !seeded!(PoisonGoesOn) {
                     (State::Quarantined, Due::Now)
                 } else {
                     // From the end of the claim, not from when it was noticed: a slow sweep puts nothing off.

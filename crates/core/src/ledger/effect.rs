@@ -8,7 +8,7 @@ use crate::job::{EffectName, JobId, Kind, Queue};
 use crate::token::Token;
 
 /// One named side effect of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Effect {
     /// Its name within the job.
     pub name: EffectName,
@@ -29,7 +29,7 @@ pub struct Effect {
 }
 
 /// How an effect stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -59,7 +59,7 @@ impl fmt::Display for EffectState {
 }
 
 /// What an attempt does that finds an intent without an outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -72,7 +72,7 @@ pub enum OnDoubt {
 }
 
 /// The job that undoes an effect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UndoWith {
     /// Its kind.
     pub kind: Kind,
@@ -137,6 +137,9 @@ pub fn begin(
                 let state = EffectState::Intended(policy);
                 Begun::Go(Effect { token, at_wall_ms: wall_ms, state, ..found.clone() })
             }
+            _ if seeded!(RecordedEffectBegins) => {
+                Begun::Go(Effect { state: EffectState::Intended(policy), value: None, ..found.clone() })
+            }
             _ => Begun::Recorded(found.clone()),
         },
     }
@@ -152,6 +155,7 @@ pub fn record(
 ) -> Result<Effect, Effect> {
     if let Some(found) = found
         && !matches!(found.state, EffectState::Intended(_))
+        && !seeded!(EffectRecordedTwice)
     {
         return Err(found.clone());
     }

@@ -12,7 +12,7 @@ pub fn next_to_undo(effects: &[Effect]) -> Option<&Effect> {
     effects
         .iter()
         .filter(|effect| effect.state == EffectState::Done && effect.undo.is_some())
-        .max_by_key(|effect| effect.nth)
+        .max_by_key(|effect| if seeded!(UndoneInOrder) { u16::MAX - effect.nth } else { effect.nth })
 }
 
 /// Whether nothing that can be undone is left.

@@ -8,13 +8,14 @@
 
 use std::process::ExitCode;
 
+use fencehold_race::sim::Under;
 use fencehold_race::{model, sim};
 
 const USAGE: &str = "\
-proof model [--large]            every state of the models, within bounds
-proof sim run [--seeds N]        the engine under N seeds of trouble (1000)
-proof sim replay SEED            the story of one seed
-proof bugs [NAME...]             turns each seeded mistake on and shows what notices it (feature `bugs`)
+proof model [--large]                   every state of the models, within bounds
+proof sim run [--seeds N] [--sqlite]    the engine under N seeds of trouble (1000); all of them on SQLite
+proof sim replay SEED [--sqlite]        the story of one seed
+proof bugs [NAME...]                    turns each seeded mistake on and shows what notices it (feature `bugs`)
 ";
 
 fn main() -> ExitCode {
@@ -23,9 +24,13 @@ fn main() -> ExitCode {
     let went_well = match words.as_slice() {
         ["model"] => Some(model::suite::run(model::suite::SMALL)),
         ["model", "--large"] => Some(model::suite::run(model::suite::LARGE)),
-        ["sim", "run"] => Some(simulate(1_000)),
-        ["sim", "run", "--seeds", seeds] => seeds.parse().ok().map(simulate),
-        ["sim", "replay", seed] => seed.parse().ok().map(replay),
+        ["sim", "run"] => Some(simulate(1_000, Under::Drawn)),
+        ["sim", "run", "--seeds", seeds] => seeds.parse().ok().map(|seeds| simulate(seeds, Under::Drawn)),
+        ["sim", "run", "--seeds", seeds, "--sqlite"] => {
+            seeds.parse().ok().map(|seeds| simulate(seeds, Under::Sqlite))
+        }
+        ["sim", "replay", seed] => seed.parse().ok().map(|seed| replay(seed, Under::Drawn)),
+        ["sim", "replay", seed, "--sqlite"] => seed.parse().ok().map(|seed| replay(seed, Under::Sqlite)),
         #[cfg(feature = "bugs")]
         ["bugs", names @ ..] => Some(fencehold_race::seeded::run(names)),
         #[cfg(feature = "bugs")]
@@ -42,18 +47,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn simulate(seeds: u64) -> bool {
-    let summary = sim::run(0, seeds);
+fn simulate(seeds: u64, under: Under) -> bool {
+    let summary = sim::run(0, seeds, under);
     print!("{summary}");
-    let missing = summary.missing();
+    let missing = summary.missing(under);
     if summary.broken.is_none() && !missing.is_empty() {
         println!("never happened: {}; more seeds are needed", missing.join(", "));
     }
     summary.broken.is_none() && missing.is_empty()
 }
 
-fn replay(seed: u64) -> bool {
-    let (story, outcome) = sim::replay(seed);
+fn replay(seed: u64, under: Under) -> bool {
+    let (story, outcome) = sim::replay(seed, under);
     print!("{story}");
     match outcome {
         Ok(()) => println!("seed {seed}: every promise held"),

@@ -1,12 +1,14 @@
 //! Exhaustive models: every order of every step, within bounds.
 //!
-//! Two of them. [`lease`] runs the product's own rules, `fencehold_core::lease::decide`, between clients that crash,
+//! Three of them. [`lease`] runs the product's own rules, `fencehold_core::lease::decide`, between clients that crash,
 //! stall and repeat themselves, a network that loses and doubles, a sweeper, an operator and a store that restarts.
-//! [`takeover`] is the ownership of a `file:` directory by epoch. Each keeps its own account of what was promised (the
+//! [`job`] does the same for the claims, the ledger and the end of one job. [`takeover`] is the ownership of a `file:`
+//! directory by epoch. Each keeps its own account of what was promised (the
 //! ledger) and never asks the rules whether they are right.
 //!
 //! A check is worth what it can find: each model also runs with a safeguard taken away, and must then find the damage.
 
+pub mod job;
 pub mod lease;
 pub mod suite;
 pub mod takeover;

@@ -2,12 +2,13 @@
 
 #![allow(clippy::print_stdout, reason = "a tool for the terminal: what it prints is what it is for")]
 
-use super::{Outcome, lease, takeover};
+use super::{Outcome, job, lease, takeover};
 
 /// A set of models.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite {
     leases: &'static [lease::Bounds],
+    jobs: &'static [job::Bounds],
     takeovers: &'static [takeover::Bounds],
     states_max: usize,
 }
@@ -21,6 +22,17 @@ const TWO: lease::Bounds = lease::Bounds {
     restarts: 0,
     crashes: 0,
     fence: true,
+};
+
+const WORKERS: job::Bounds = job::Bounds {
+    workers: 2,
+    claims: 2,
+    ticks: 3,
+    doubled: 0,
+    cancels: 0,
+    crashes: 0,
+    proof: true,
+    asks: false,
 };
 
 const OWNERS: takeover::Bounds = takeover::Bounds {
@@ -39,6 +51,11 @@ pub const SMALL: Suite = Suite {
         lease::Bounds { restarts: 1, crashes: 1, ..TWO },
         lease::Bounds { doubled: 1, ..TWO },
         lease::Bounds { fence: false, ..TWO },
+    ],
+    jobs: &[
+        job::Bounds { cancels: 1, ..WORKERS },
+        job::Bounds { doubled: 1, crashes: 1, asks: true, ..WORKERS },
+        job::Bounds { proof: false, ..WORKERS },
     ],
     takeovers: &[
         OWNERS,
@@ -60,6 +77,12 @@ pub const LARGE: Suite = Suite {
         lease::Bounds { fence: false, ..SHORT },
         TWO,
     ],
+    jobs: &[
+        job::Bounds { cancels: 2, ..WORKERS },
+        job::Bounds { doubled: 1, crashes: 1, ..WORKERS },
+        job::Bounds { claims: 3, asks: true, ..WORKERS },
+        job::Bounds { proof: false, ..WORKERS },
+    ],
     takeovers: &[
         takeover::Bounds { processes: 4, requests: 5, takeovers: 5, deaths: 2, ..OWNERS },
         takeover::Bounds { commit_checks: false, ..OWNERS },
@@ -79,6 +102,9 @@ pub fn run(suite: Suite) -> bool {
     };
     for bounds in suite.leases {
         look(lease::run(*bounds, suite.states_max));
+    }
+    for bounds in suite.jobs {
+        look(job::run(*bounds, suite.states_max));
     }
     for bounds in suite.takeovers {
         look(takeover::run(*bounds, suite.states_max));

@@ -31,12 +31,17 @@ impl World {
             About::Nothing => self.begins(at),
             About::Asking { .. } => self.asks_again(at),
             About::Holding(_) => self.keeps(at),
+            About::Claiming { .. } => self.claims_again(at),
+            About::Working(_) => self.works(at),
         };
         self.wakes_in(at, after_ms);
     }
 
     /// Begins something: mostly an acquisition.
     pub(super) fn begins(&mut self, at: usize) -> u64 {
+        if self.chance.per_mille(self.mix.jobs) {
+            return self.begins_with_jobs(at);
+        }
         let key = self.chance.one_of(&(0..self.keys.len()).collect::<Vec<_>>());
         let key = self.keys[key].clone();
         let name = self.owners[at].name.clone();
@@ -195,14 +200,14 @@ impl World {
                     *about = About::Nothing;
                 }
             }
-            _ => {}
+            (question, answer) => self.told_of_jobs(caller, question, answer),
         }
         Ok(())
     }
 
     /// Nobody else believes in the key at this moment, unless force came between.
     pub(super) fn only_believer(&self, at: usize, new: &Held) -> Result<(), String> {
-        let forced = |held: &Held| self.store.auditor.was_forced(held.key.as_str(), held.token.get());
+        let forced = |held: &Held| self.store.accounts.was_forced(held.key.as_str(), held.token.get());
         if self.now_ms >= new.believes_until_ms || forced(new) {
             return Ok(());
         }

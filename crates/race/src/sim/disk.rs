@@ -18,6 +18,8 @@ pub(super) struct Disk {
     pub(super) next: Meets,
     /// The disk failed under an owner, and the next one knows.
     pub(super) marked: bool,
+    /// The power went in the middle of a write.
+    pub(super) power_is_gone: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,21 +28,34 @@ pub(super) enum Meets {
     Nothing,
     SyncFails,
     Full,
+    WriteFails,
+    PowerGoes,
 }
 
-/// The batch may or may not be on the disk: nobody may be told what it says.
-pub(super) struct Failed {
-    /// Whether it is there after all, which only the simulation knows.
-    pub(super) landed: bool,
+/// What became of a batch that was to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Yes,
+    /// Nobody may be told what it says, and it is not there.
+    No,
+    /// Nobody may be told what it says, and it is there after all, which only the simulation knows.
+    Landed,
+    /// Nobody may be told what it says, and nobody knows whether it is there.
+    Unknown,
 }
 
 impl Disk {
     /// Keeps a batch, as durably as it asks.
-    pub(super) fn keep(&mut self, batch: &Batch, chance: &mut Chance) -> Result<(), Failed> {
+    pub(super) fn keep(&mut self, batch: &Batch, chance: &mut Chance) -> Kept {
         match std::mem::take(&mut self.next) {
-            Meets::Full => {
+            Meets::Full | Meets::WriteFails => {
                 self.marked = true;
-                return Err(Failed { landed: false });
+                return Kept::No;
+            }
+            Meets::PowerGoes => {
+                self.unsynced.push((batch.record(), batch.pieces()));
+                self.power_is_gone = true;
+                return Kept::Unknown;
             }
             Meets::SyncFails if batch.is_durable() => {
                 self.marked = true;
@@ -48,7 +63,7 @@ impl Disk {
                 if landed {
                     self.unsynced.push((batch.record(), batch.pieces()));
                 }
-                return Err(Failed { landed });
+                return if landed { Kept::Landed } else { Kept::No };
             }
             // A batch that waits for no sync meets it later.
             Meets::SyncFails => self.next = Meets::SyncFails,
@@ -58,7 +73,7 @@ impl Disk {
         if batch.is_durable() {
             self.sync();
         }
-        Ok(())
+        Kept::Yes
     }
 
     pub(super) fn sync(&mut self) {
@@ -79,6 +94,7 @@ impl Disk {
         }
         self.unsynced.truncate(whole);
         self.next = Meets::Nothing;
+        self.power_is_gone = false;
         written - whole
     }
 

@@ -65,6 +65,19 @@ impl History {
                     }
                 }
             }
+            // Which of its sendings was answered cannot be told, but the claim was live when it was.
+            (Question::Claim(_), Ok(Reply::Claimed(claimed))) => {
+                for job in &claimed.jobs {
+                    self.reign(&format!("job/{}", job.id), job.token.get()).seen.push(call);
+                }
+            }
+            (Question::RenewClaims(attempts), Ok(Reply::RenewedClaims(renewed))) => {
+                for (attempt, answer) in attempts.iter().zip(&renewed.answers) {
+                    if answer.is_ok() {
+                        self.reign(&format!("job/{}", attempt.job), attempt.token.get()).seen.push(call);
+                    }
+                }
+            }
             (Question::Get(key), Ok(Reply::Lease(Some(view)))) if view.holder.is_some() => {
                 self.reign(key.as_str(), view.token.get()).seen.push(call);
             }

@@ -8,6 +8,11 @@ use super::chance::Chance;
 pub(super) struct Mix {
     pub(super) owners: usize,
     pub(super) keys: usize,
+    pub(super) queues: usize,
+    /// How much of what owners begin is about jobs, in a thousand.
+    pub(super) jobs: u64,
+    /// What the store keeps its batches in.
+    pub(super) ground: Ground,
     pub(super) ttls_ms: Vec<u64>,
     /// How many decisions there are before the troubles stop.
     pub(super) operations: u64,
@@ -22,6 +27,20 @@ pub(super) struct Mix {
     pub(super) skew: u64,
 }
 
+/// What the store keeps its batches in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// A log with checksums, as a simulated disk gives it.
+    Log,
+    /// SQLite itself, on a simulated disk.
+    Sqlite,
+}
+
+/// One seed in so many has SQLite itself under it: it costs much more than the others.
+const SQLITE_ONE_IN: u64 = 64;
+/// Every seed has at least so many kinds of trouble.
+const FAULTS_MIN: usize = 3;
+
 /// What can go wrong, apart from messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
@@ -30,20 +49,24 @@ pub(super) enum Fault {
     StoreKill,
     StorePause,
     PowerCut,
+    PowerCutInWrite,
     SyncFails,
+    WriteFails,
     DiskFull,
     WallClockJump,
     LongQuiet,
 }
 
 impl Fault {
-    pub(super) const ALL: [Fault; 9] = [
+    pub(super) const ALL: [Fault; 11] = [
         Fault::OwnerCrash,
         Fault::OwnerPause,
         Fault::StoreKill,
         Fault::StorePause,
         Fault::PowerCut,
+        Fault::PowerCutInWrite,
         Fault::SyncFails,
+        Fault::WriteFails,
         Fault::DiskFull,
         Fault::WallClockJump,
         Fault::LongQuiet,
@@ -56,7 +79,9 @@ impl Fault {
             Fault::StoreKill => "store killed",
             Fault::StorePause => "store paused",
             Fault::PowerCut => "power cut",
+            Fault::PowerCutInWrite => "power cut in the middle of a write",
             Fault::SyncFails => "sync fails",
+            Fault::WriteFails => "write fails",
             Fault::DiskFull => "disk full",
             Fault::WallClockJump => "wall clock jump",
             Fault::LongQuiet => "three quiet hours",
@@ -66,15 +91,24 @@ impl Fault {
 
 impl Mix {
     pub(super) fn draw(chance: &mut Chance) -> Mix {
-        let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| chance.per_mille(550)).collect();
-        if faults.is_empty() {
-            faults.push(chance.one_of(&Fault::ALL));
+        // Hours take long to tell: few seeds have them.
+        let often = |fault: &Fault| if *fault == Fault::LongQuiet { 150 } else { 550 };
+        let mut faults: Vec<Fault> =
+            Fault::ALL.into_iter().filter(|fault| chance.per_mille(often(fault))).collect();
+        while faults.len() < FAULTS_MIN {
+            let fault = chance.one_of(&Fault::ALL);
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
         }
         let troubled =
             |chance: &mut Chance, high| if chance.per_mille(600) { chance.between(1, high) } else { 0 };
         Mix {
             owners: usize::try_from(chance.between(4, 7)).unwrap_or(4),
             keys: usize::try_from(chance.between(3, 5)).unwrap_or(3),
+            queues: usize::try_from(chance.between(1, 3)).unwrap_or(1),
+            jobs: chance.one_of(&[0, 300, 600, 900]),
+            ground: if chance.between(1, SQLITE_ONE_IN) == 1 { Ground::Sqlite } else { Ground::Log },
             ttls_ms: (0..3).map(|_| chance.one_of(&[500, 1_000, 2_000, 5_000, 10_000])).collect(),
             operations: 220,
             lost: troubled(chance, 120),

@@ -4,22 +4,32 @@
 //! bad a network); the *auditor* keeps an account of its own and holds every answer against it; the *story* is what
 //! happened, line by line. One seed, one story, byte for byte.
 //!
-//! Deliberately absent: threads, real time, real disks. The engine's own thread and SQLite have tests of their own.
+//! One seed in sixty-four has SQLite itself under it, on a simulated disk; the others have a simulated log.
+//!
+//! Deliberately absent: threads, real time, real disks. The engine's own thread has tests of its own.
 
 mod audit;
 mod chance;
 mod deeds;
 mod disk;
+mod doubt;
+mod finale;
+mod ground;
 mod history;
 mod mix;
 mod owner;
+mod sqlite;
 mod store;
 mod tally;
+mod work;
 mod world;
 
 use std::fmt;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use self::mix::Fault;
+use self::mix::{Fault, Ground};
 use self::tally::Tally;
 use self::world::World;
 
@@ -36,7 +46,7 @@ pub struct Summary {
 
 impl Summary {
     /// What never happened, although it should have.
-    pub fn missing(&self) -> Vec<&'static str> {
+    pub fn missing(&self, under: Under) -> Vec<&'static str> {
         let faults = Fault::ALL.into_iter().map(Fault::name);
         let others = [
             "message lost",
@@ -54,6 +64,40 @@ impl Summary {
             "release: refused",
             "revoke: done",
             "look",
+            "enqueue: made",
+            "enqueue: known already",
+            "enqueue: conflict",
+            "claim: given",
+            "claim: given in line",
+            "claim: empty",
+            "renew claim: done",
+            "renew claim: called off",
+            "renew claim: refused",
+            "complete: done",
+            "complete: late",
+            "complete: refused",
+            "fail: done",
+            "fail: late",
+            "fail: refused",
+            "snooze: done",
+            "hand back: done",
+            "checkpoint: done",
+            "progress: done",
+            "ledger: announced",
+            "ledger: recorded",
+            "ledger: in doubt",
+            "ledger: refused",
+            "cancel: done",
+            "cancel: asked for",
+            "cancel: refused",
+            "start over: done",
+            "start over: refused",
+            "queue: paused",
+            "queue: opened",
+            "look at a job",
+            "undo job given",
+            "history on SQLite",
+            if under == Under::Sqlite { "history on SQLite" } else { "history on a log" },
         ];
         faults.chain(others).filter(|what| !self.tally.has(what)).collect()
     }
@@ -75,25 +119,65 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Runs seeds from `first` on, and stops at the first that breaks a promise.
-pub fn run(first: u64, seeds: u64) -> Summary {
-    let mut summary = Summary { seeds: 0, broken: None, tally: Tally::default() };
-    for seed in first..first + seeds {
-        let mut world = World::new(seed, false);
-        let outcome = world.run();
-        summary.seeds += 1;
-        summary.tally.add(&world.tally);
-        if let Err(why) = outcome {
-            summary.broken = Some((seed, why));
-            break;
-        }
+/// What is under the store in a run of seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Under {
+    /// What each seed draws.
+    #[default]
+    Drawn,
+    /// SQLite, whatever the seed draws.
+    Sqlite,
+}
+
+impl Under {
+    fn instead(self) -> Option<Ground> {
+        (self == Under::Sqlite).then_some(Ground::Sqlite)
     }
-    summary
+}
+
+/// Runs seeds from `first` on, as many at a time as the machine can, and stops at the first that breaks a promise.
+pub fn run(first: u64, seeds: u64, under: Under) -> Summary {
+    let next = AtomicU64::new(first);
+    // Seeds after this one need not be run: one before them is broken.
+    let last = AtomicU64::new(first + seeds);
+    let summary = Mutex::new(Summary { seeds: 0, broken: None, tally: Tally::default() });
+    let run_some = || {
+        let mut own = Summary { seeds: 0, broken: None, tally: Tally::default() };
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= last.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut world = World::new(seed, under.instead(), false);
+            let outcome = world.run();
+            own.seeds += 1;
+            own.tally.add(&world.tally);
+            if let Err(why) = outcome {
+                last.fetch_min(seed, Ordering::Relaxed);
+                own.broken = Some((seed, why));
+                break;
+            }
+        }
+        let mut all = summary.lock().unwrap_or_else(PoisonError::into_inner);
+        all.seeds += own.seeds;
+        all.tally.add(&own.tally);
+        let earlier = |broken: &(u64, String)| all.broken.as_ref().is_none_or(|(seed, _)| broken.0 < *seed);
+        if let Some(broken) = own.broken.filter(earlier) {
+            all.broken = Some(broken);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(run_some);
+        }
+    });
+    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The story of one seed, and whether a promise was broken.
-pub fn replay(seed: u64) -> (String, Result<(), String>) {
-    let mut world = World::new(seed, true);
+pub fn replay(seed: u64, under: Under) -> (String, Result<(), String>) {
+    let mut world = World::new(seed, under.instead(), true);
     let outcome = world.run();
     (world.story.unwrap_or_default(), outcome)
 }

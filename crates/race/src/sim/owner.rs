@@ -1,6 +1,9 @@
-//! One who takes keys: asks, waits, asks again, holds, renews, gives back; crashes and oversleeps when it is told to.
+//! One who takes keys and jobs: asks, waits, asks again, holds, renews, gives back; crashes and oversleeps when it is
+//! told to.
 
+use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::{HoldId, Key, Owner as Name, Token};
+use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob};
 use fencehold_store::sim::Question;
 use fencehold_store::{AcquireRequest, HoldRef};
 
@@ -17,6 +20,8 @@ pub(super) struct Owner {
     /// Counts its lives: what was meant for an earlier one reaches nobody.
     pub(super) life: u32,
     pub(super) about: About,
+    /// The job that it enqueued last: it may not know whether that was heard.
+    pub(super) enqueued: Option<NewJob>,
     /// Counts its alarms: only the newest rings.
     pub(super) alarm: u64,
 }
@@ -26,6 +31,8 @@ pub(super) enum About {
     Nothing,
     Asking { request: AcquireRequest, first_sent_ms: u64, sendings: u32 },
     Holding(Held),
+    Claiming { request: ClaimRequest, first_sent_ms: u64, sendings: u32 },
+    Working(Work),
 }
 
 /// A lease as its holder believes in it.
@@ -56,6 +63,28 @@ impl Held {
     }
 }
 
+/// A job in its worker's hands.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) job: JobId,
+    pub(super) hold: HoldId,
+    pub(super) token: Token,
+    pub(super) ttl_ms: u64,
+    pub(super) believes_until_ms: u64,
+    /// What it has still to do before its last word.
+    pub(super) effects: Vec<EffectName>,
+    /// What it waits to be answered, and how often that was sent.
+    pub(super) unanswered: Option<(Question, u32)>,
+    /// It no longer believes in its claim, and says its last word all the same.
+    pub(super) is_blind: bool,
+}
+
+impl Work {
+    pub(super) fn attempt(&self) -> AttemptRef {
+        AttemptRef { job: self.job, hold: self.hold, token: self.token }
+    }
+}
+
 impl Owner {
     pub(super) fn new(nth: usize, rate: u64) -> Self {
         Owner {
@@ -64,6 +93,7 @@ impl Owner {
             paused_until_ms: 0,
             life: 0,
             about: About::Nothing,
+            enqueued: None,
             alarm: 0,
         }
     }
@@ -77,6 +107,12 @@ impl Owner {
     pub(super) fn crash(&mut self) {
         self.life += 1;
         self.about = About::Nothing;
+        self.enqueued = None;
+    }
+
+    /// The name under which the store knows it.
+    pub(super) fn signs(&self) -> Name {
+        Name::new(self.name.as_str()).expect("a short name")
     }
 }
 

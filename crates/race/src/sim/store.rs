@@ -1,15 +1,19 @@
-//! The store that is simulated: the real engine, one batch after the other on a simulated disk, and the auditor beside
+//! The store that is simulated: the real engine, one batch after the other on what it stands on, and the auditors beside
 //! it. It does what the engine's own thread does: decide, keep, and only then answer.
 
 use std::collections::BTreeMap;
 
-use fencehold_core::Stamp;
+use fencehold_core::job::JobId;
+use fencehold_core::{HoldHash, Stamp};
 use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Given, Machine, Question, Reply};
 
-use super::audit::{Asked, Auditor, Pair};
+use super::audit::{Asked, Pair};
 use super::chance::Chance;
-use super::disk::Disk;
+use super::disk::Kept;
+use super::doubt::{Accounts, Step};
+use super::ground::Ground;
+use super::mix;
 
 /// The most slots of one sweep: few, so that a sweep does not always come to its end.
 const SWEEP_MAX: usize = 3;
@@ -24,8 +28,8 @@ pub(super) struct Caller {
 
 pub(super) struct Store {
     machine: Option<Machine>,
-    pub(super) disk: Disk,
-    pub(super) auditor: Auditor,
+    pub(super) ground: Ground,
+    pub(super) accounts: Accounts,
     pending: BTreeMap<u64, (Caller, Asked)>,
     next_ticket: u64,
     pub(super) decided: u64,
@@ -39,12 +43,18 @@ pub(super) enum Stepped {
     Stopped,
 }
 
+/// What was given to somebody who had gone, and goes back.
+pub(super) enum Abandoned {
+    Lease(String, HoldHash),
+    Jobs(Vec<JobId>),
+}
+
 impl Store {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(ground: mix::Ground) -> Self {
         Store {
-            machine: Some(Machine::default()),
-            disk: Disk::default(),
-            auditor: Auditor::default(),
+            machine: None,
+            ground: Ground::new(ground),
+            accounts: Accounts::default(),
             pending: BTreeMap::new(),
             next_ticket: 1,
             decided: 0,
@@ -57,16 +67,22 @@ impl Store {
 
     /// The process is gone, and with it everything that it did not keep.
     pub(super) fn stops(&mut self) {
+        self.ground.is_left();
         self.machine = None;
         self.pending.clear();
     }
 
-    /// A new process starts from what the disk holds.
-    pub(super) fn starts(&mut self, stopped_ms: u64, now: Stamp, found: Found) {
-        let image = self.disk.open();
-        *image = image.rebased(now, found);
-        self.machine = Some(Machine::from_image(image, now, Found::SameBoot));
-        self.auditor.restarted(stopped_ms, now.store_ms, found);
+    /// A new process starts from what the disk holds. `None`: the disk would not let it.
+    pub(super) fn starts(
+        &mut self,
+        stopped_ms: u64,
+        now: Stamp,
+        found: Found,
+    ) -> Result<Option<Found>, String> {
+        let Some((machine, found)) = self.ground.starts(now, found)? else { return Ok(None) };
+        self.machine = Some(machine);
+        self.accounts.restarted(stopped_ms, now.store_ms, found);
+        Ok(Some(found))
     }
 
     pub(super) fn next_due_ms(&self) -> Option<u64> {
@@ -94,51 +110,79 @@ impl Store {
         }
         machine.sweep(now, SWEEP_MAX);
         let mut told = Vec::new();
+        let mut abandoned = Vec::new();
         loop {
-            let batch = machine.take_batch();
-            let kept = if batch.changes_something() { self.disk.keep(&batch, chance) } else { Ok(()) };
-            if !kept.as_ref().map_or_else(|failed| failed.landed, |()| true) {
+            let Ok(mut batch) = machine.take_batch(now) else { return Ok(Stepped::Stopped) };
+            let kept = self.ground.keep(machine, &mut batch, chance);
+            ends.push(batch.answers());
+            let (answers, unreadable) = match kept {
+                Kept::No => return Ok(Stepped::Stopped),
+                Kept::Yes | Kept::Landed => machine.answers(now, batch),
+                Kept::Unknown => (machine.untold(batch), None),
+            };
+            let groups = in_groups(&self.pending, &answers, &ends);
+            ends.clear();
+            let step = Step { now, abandoned: &abandoned, groups: &groups };
+            match kept {
+                Kept::Unknown => self.accounts.may_have_happened(&step)?,
+                _ => self.accounts.happened(&step)?,
+            }
+            if kept != Kept::Yes || unreadable.is_some() {
                 return Ok(Stepped::Stopped);
             }
-            let mut from = 0;
-            ends.push(batch.answers.len());
-            for end in ends.drain(..) {
-                audit(&mut self.auditor, &self.pending, now, &batch.answers[from..end])?;
-                from = end;
-            }
-            if kept.is_err() {
-                return Ok(Stepped::Stopped);
-            }
-            let mut abandoned = false;
-            for given in batch.answers {
+            abandoned = Vec::new();
+            for given in answers {
                 let Some((caller, asked)) = self.pending.remove(&given.ticket) else { continue };
-                if let (Ok(Reply::Acquired(acquired)), Question::Acquire(request)) =
-                    (&given.result, &asked.question)
-                    && !acquired.grant.resumed
-                    && !is_there(&caller)
+                if !is_there(&caller)
+                    && let Some(goes_back) = goes_back(&given, &asked.question)
                 {
                     machine.abandon(now, &given);
-                    self.auditor.abandoned(acquired.key.as_str(), request.hold.hash());
-                    abandoned = true;
+                    abandoned.push(goes_back);
                 }
                 told.push((caller, asked.question, given.result));
             }
-            if !abandoned {
+            if abandoned.is_empty() {
+                // What fails here was answered already, and is noticed by the next batch.
+                let _ = machine.tidy(true);
                 return Ok(Stepped::Kept(told));
             }
         }
     }
 }
 
-fn audit<'a>(
-    auditor: &mut Auditor,
+/// What an answer gave that must not be left with nobody.
+fn goes_back(given: &Given, question: &Question) -> Option<Abandoned> {
+    match (&given.result, question) {
+        (Ok(Reply::Acquired(acquired)), Question::Acquire(request)) if !acquired.grant.resumed => {
+            Some(Abandoned::Lease(acquired.key.as_str().to_owned(), request.hold.hash()))
+        }
+        (Ok(Reply::Claimed(claimed)), _) if given.hands_out_jobs() => {
+            Some(Abandoned::Jobs(claimed.jobs.iter().map(|job| job.id).collect()))
+        }
+        _ => None,
+    }
+}
+
+/// The answers of each question together, in the order of the questions; and last what was read when all had happened.
+fn in_groups<'a>(
     pending: &'a BTreeMap<u64, (Caller, Asked)>,
-    now: Stamp,
     answers: &'a [Given],
-) -> Result<(), String> {
-    let pair = |given: &'a Given| {
-        let Given { ticket, result, .. } = given;
-        pending.get(ticket).map(|(_, asked)| Pair { asked, result })
-    };
-    auditor.step(now.store_ms, answers.iter().filter_map(pair).collect())
+    ends: &[usize],
+) -> Vec<Vec<Pair<'a>>> {
+    let mut groups: Vec<Vec<Pair<'a>>> = Vec::with_capacity(ends.len() + 1);
+    let mut last = Vec::new();
+    let mut from = 0;
+    for end in ends {
+        let mut group = Vec::new();
+        for Given { ticket, result, .. } in &answers[from..*end] {
+            if let Some((_, asked)) = pending.get(ticket) {
+                let pair = Pair { asked, result };
+                if pair.is_read_last() { last.push(pair) } else { group.push(pair) }
+            }
+        }
+        groups.push(group);
+        from = *end;
+    }
+    groups.push(last);
+    groups
 }

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fencehold_core::job::State;
 use fencehold_store::StoreError;
+use fencehold_store::job::{Action, LedgerAnswer, QueueMode, Word};
 use fencehold_store::sim::{Question, Reply};
+
+use super::mix::Ground;
 
 /// How often each thing happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +43,79 @@ impl Tally {
             (Question::Revoke(_), Ok(_)) => "revoke: done",
             (Question::Revoke(_), Err(_)) => "revoke: nobody there",
             (Question::Get(_), _) => "look",
+            (question, answer) => return self.job_answer(question, answer),
+        };
+        self.count(what);
+    }
+
+    fn job_answer(&mut self, question: &Question, answer: &Result<Reply, StoreError>) {
+        let what = match (question, answer) {
+            (Question::Enqueue(_), Ok(Reply::Enqueued(answers))) => match answers.first() {
+                Some(Ok(enqueued)) if enqueued.existed => "enqueue: known already",
+                Some(Ok(_)) => "enqueue: made",
+                _ => "enqueue: conflict",
+            },
+            (Question::Claim(request), Ok(Reply::Claimed(claimed))) => {
+                if claimed.jobs.iter().any(|job| job.undo_of.is_some()) {
+                    self.count("undo job given");
+                }
+                match (claimed.jobs.is_empty(), request.wait_ms) {
+                    (true, _) => "claim: empty",
+                    (false, 0) => "claim: given",
+                    (false, _) => "claim: given in line",
+                }
+            }
+            (Question::RenewClaims(_), Ok(Reply::RenewedClaims(renewed))) => match renewed.answers.first() {
+                Some(Ok(renewal)) if renewal.cancel_requested => "renew claim: called off",
+                Some(Ok(_)) => "renew claim: done",
+                _ => "renew claim: refused",
+            },
+            (Question::Report(reports), Ok(Reply::Reported(answers))) => {
+                let late = answers.first().map(|answer| answer.as_ref().map(|reported| reported.late));
+                match (reports.first().map(|report| &report.word), late) {
+                    (Some(Word::Complete { .. }), Some(Ok(false))) => "complete: done",
+                    (Some(Word::Complete { .. }), Some(Ok(true))) => "complete: late",
+                    (Some(Word::Complete { .. }), _) => "complete: refused",
+                    (Some(Word::Fail { .. }), Some(Ok(false))) => "fail: done",
+                    (Some(Word::Fail { .. }), Some(Ok(true))) => "fail: late",
+                    (Some(Word::Fail { .. }), _) => "fail: refused",
+                    (Some(Word::Snooze { .. }), Some(Ok(_))) => "snooze: done",
+                    (Some(Word::HandBack), Some(Ok(_))) => "hand back: done",
+                    (Some(Word::Checkpoint { .. }), Some(Ok(_))) => "checkpoint: done",
+                    (Some(Word::Progress { .. }), Some(Ok(_))) => "progress: done",
+                    _ => "other words: refused",
+                }
+            }
+            (Question::Ledger(_), Ok(Reply::Ledger(answers))) => match answers.first() {
+                Some(Ok(LedgerAnswer::Go)) => "ledger: announced",
+                Some(Ok(LedgerAnswer::InDoubt)) => "ledger: in doubt",
+                Some(Ok(_)) => "ledger: recorded",
+                _ => "ledger: refused",
+            },
+            (Question::Act(request), Ok(Reply::Acted(acted))) => {
+                let outcome = acted.items.first().map(|item| &item.outcome);
+                match (&request.action, outcome) {
+                    (Action::Retry, Some(Ok(_))) => "start over: done",
+                    (Action::Retry, _) => "start over: refused",
+                    (_, Some(Ok(State::Cancelled))) => "cancel: done",
+                    (_, Some(Ok(_))) => "cancel: asked for",
+                    _ => "cancel: refused",
+                }
+            }
+            (Question::SetQueue(order), _) if order.mode == QueueMode::Paused => "queue: paused",
+            (Question::SetQueue(_), _) => "queue: opened",
+            (Question::Job(_), _) => "look at a job",
             _ => "other",
         };
         self.count(what);
+    }
+
+    /// A history begins.
+    pub(super) fn history(&mut self, ground: Ground) {
+        self.count(match ground {
+            Ground::Log => "history on a log",
+            Ground::Sqlite => "history on SQLite",
+        });
     }
 
     pub(super) fn add(&mut self, other: &Tally) {
@@ -87,7 +161,53 @@ pub(super) fn says(answer: &Result<Reply, StoreError>) -> String {
             Some(holder) => format!("held by {}", holder.owner),
             None => "free".to_owned(),
         },
-        Ok(_) => "done".to_owned(),
+        Ok(reply) => says_of_jobs(reply),
         Err(error) => error.to_string(),
+    }
+}
+
+fn says_of_jobs(reply: &Reply) -> String {
+    let refused = |refusal: &dyn fmt::Display| refusal.to_string();
+    match reply {
+        Reply::Enqueued(answers) => match answers.first() {
+            Some(Ok(enqueued)) if enqueued.existed => "it is in its queue already".to_owned(),
+            Some(Ok(_)) => "it is in its queue".to_owned(),
+            Some(Err(refusal)) => refused(refusal),
+            None => "nothing".to_owned(),
+        },
+        Reply::Claimed(claimed) => match claimed.jobs.first() {
+            Some(job) => format!("a job is yours under token {}", job.token),
+            None => "there is no job".to_owned(),
+        },
+        Reply::RenewedClaims(renewed) => match renewed.answers.first() {
+            Some(Ok(renewal)) if renewal.cancel_requested => {
+                format!("the claim under token {} is renewed; its job was called off", renewal.token)
+            }
+            Some(Ok(renewal)) => format!("the claim under token {} is renewed", renewal.token),
+            Some(Err(refusal)) => refused(refusal),
+            None => "nothing".to_owned(),
+        },
+        Reply::Reported(answers) => match answers.first() {
+            Some(Ok(reported)) if reported.late => format!("heard, late; the job is {}", reported.state),
+            Some(Ok(reported)) => format!("heard; the job is {}", reported.state),
+            Some(Err(refusal)) => refused(refusal),
+            None => "nothing".to_owned(),
+        },
+        Reply::Ledger(answers) => match answers.first() {
+            Some(Ok(LedgerAnswer::Go)) => "go ahead".to_owned(),
+            Some(Ok(LedgerAnswer::Recorded(effect))) => format!("{} is on record", effect.name),
+            Some(Ok(_)) => "nobody knows whether it happened: stop".to_owned(),
+            Some(Err(refusal)) => refused(refusal),
+            None => "nothing".to_owned(),
+        },
+        Reply::Acted(acted) => match acted.items.first().map(|item| &item.outcome) {
+            Some(Ok(state)) => format!("the job is {state}"),
+            Some(Err(refusal)) => refused(refusal),
+            None => "nothing".to_owned(),
+        },
+        Reply::Job(Some(detail)) => format!("the job is {}", detail.job.state),
+        Reply::Job(None) => "there is no such job".to_owned(),
+        Reply::Queue(view) => format!("{} is {}", view.queue, view.mode.name()),
+        _ => "done".to_owned(),
     }
 }

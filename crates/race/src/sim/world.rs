@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use fencehold_core::job::{JobId, Queue};
 use fencehold_core::{HoldId, Key, Stamp};
 use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Question, Reply};
@@ -10,15 +11,17 @@ use fencehold_store::sim::{Found, Question, Reply};
 use super::chance::Chance;
 use super::disk::Meets;
 use super::history::History;
-use super::mix::{Fault, Mix};
-use super::owner::{Owner, request};
+use super::mix::{Fault, Ground, Mix};
+use super::owner::Owner;
 use super::store::{Caller, Stepped, Store};
 use super::tally::{Tally, says};
 
 /// How long a sender waits before it sends again.
 pub(super) const PATIENCE_MS: u64 = 800;
 /// How long the world goes on after the trouble has stopped, so that everything can come to its end.
-const AFTERMATH_MS: u64 = 60_000;
+pub(super) const AFTERMATH_MS: u64 = 60_000;
+/// So many things go wrong before the trouble may stop.
+const FAULTS_MIN: u64 = 3;
 /// When the clocks of the machine start.
 const BOOT_MS: u64 = 1_000;
 const WALL_MS: u64 = 1_800_000_000_000;
@@ -44,6 +47,9 @@ pub(super) struct World {
     pub(super) next_event: u64,
     pub(super) owners: Vec<Owner>,
     pub(super) keys: Vec<Key>,
+    pub(super) queues: Vec<Queue>,
+    /// Every job that anybody tried to enqueue.
+    pub(super) job_ids: Vec<JobId>,
     pub(super) store: Store,
     pub(super) inbox: Vec<(Caller, Question)>,
     pub(super) store_paused_until_ms: u64,
@@ -54,6 +60,7 @@ pub(super) struct World {
     pub(super) stopped_ms: u64,
     pub(super) wall_shift_ms: i64,
     pub(super) next_hold: u64,
+    pub(super) faults: u64,
     /// No more trouble, and nobody begins anything.
     pub(super) calm: bool,
     pub(super) ends_at_ms: Option<u64>,
@@ -65,9 +72,10 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, tells: bool) -> Self {
+    pub(super) fn new(seed: u64, ground: Option<Ground>, tells: bool) -> Self {
         let mut chance = Chance::new(seed);
-        let mix = Mix::draw(&mut chance);
+        let mut mix = Mix::draw(&mut chance);
+        mix.ground = ground.unwrap_or(mix.ground);
         let mut owner = |nth| {
             let rate = 1_000 - mix.skew + chance.between(0, 2 * mix.skew);
             Owner::new(nth, rate)
@@ -75,6 +83,8 @@ impl World {
         let owners = (0..mix.owners).map(&mut owner).collect();
         let key = |nth: usize| Key::new(format!("key/{nth}")).expect("a short name");
         let keys = (0..mix.keys).map(key).collect();
+        let queue = |nth: usize| Queue::new(format!("queue {nth}")).expect("a short name");
+        let queues = (0..mix.queues).map(queue).collect();
         let mut world = World {
             chance,
             now_ms: 0,
@@ -82,7 +92,9 @@ impl World {
             next_event: 0,
             owners,
             keys,
-            store: Store::new(),
+            queues,
+            job_ids: Vec::new(),
+            store: Store::new(mix.ground),
             inbox: Vec::new(),
             store_paused_until_ms: 0,
             serves_at_ms: None,
@@ -90,6 +102,7 @@ impl World {
             stopped_ms: 0,
             wall_shift_ms: 0,
             next_hold: seed << 20,
+            faults: 0,
             calm: false,
             ends_at_ms: None,
             tally: Tally::default(),
@@ -99,6 +112,8 @@ impl World {
         };
         let mix = format!("{:?}", world.mix);
         world.tell(|| mix);
+        world.tally.history(world.mix.ground);
+        world.at(0, Event::StoreStarts(Found::SameBoot));
         for owner in 0..world.owners.len() {
             let after_ms = world.chance.between(0, 200);
             world.wakes_in(owner, after_ms);
@@ -158,9 +173,9 @@ impl World {
                 Event::Told(caller, question, answer) => self.told(caller, question, *answer)?,
                 Event::Wakes(owner, alarm) => self.wakes(owner, alarm),
                 Event::Fault => self.fault(),
-                Event::StoreStarts(found) => self.store_starts(found),
+                Event::StoreStarts(found) => self.store_starts(found)?,
             }
-            if !self.calm && self.store.decided >= self.mix.operations {
+            if !self.calm && self.store.decided >= self.mix.operations && self.faults >= FAULTS_MIN {
                 self.calms_down();
             }
         }
@@ -169,10 +184,11 @@ impl World {
 
     pub(super) fn calms_down(&mut self) {
         self.calm = true;
-        // Whoever sleeps for hours wakes up first.
-        self.ends_at_ms = Some(self.now_ms + QUIET_MS + AFTERMATH_MS);
+        // Whoever sleeps wakes up first.
+        let awake_ms = self.owners.iter().map(|owner| owner.paused_until_ms).max().unwrap_or(0);
+        self.ends_at_ms = Some(awake_ms.max(self.now_ms) + AFTERMATH_MS);
         self.tell(|| "the trouble stops; everything must come to its end".to_owned());
-        self.store.disk.next = Meets::Nothing;
+        self.store.ground.meets(Meets::Nothing, &mut self.chance);
     }
 
     /// Puts a message on the network, which may lose, double or delay it.
@@ -225,8 +241,12 @@ impl World {
                 }
             }
             Stepped::Stopped => {
-                self.tell(|| "the disk fails; the store says nothing and stops".to_owned());
-                self.store_stops(Found::FailedDisk);
+                if self.store.ground.power_is_gone() {
+                    self.power_goes();
+                } else {
+                    self.tell(|| "the disk fails; the store says nothing and stops".to_owned());
+                    self.store_stops(Found::SameBoot);
+                }
             }
         }
         if let Some(due_ms) = self.store.next_due_ms() {
@@ -237,31 +257,47 @@ impl World {
     }
 
     pub(super) fn store_stops(&mut self, found: Found) {
+        if self.store.serves() {
+            self.stopped_ms = self.stamp().store_ms;
+        }
         self.store.stops();
         self.inbox.clear();
         self.serves_at_ms = None;
-        self.stopped_ms = self.stamp().store_ms;
         let after_ms = self.chance.between(1, 2_000);
         self.at(after_ms, Event::StoreStarts(found));
     }
 
-    pub(super) fn store_starts(&mut self, found: Found) {
+    fn power_goes(&mut self) {
+        self.store_stops(Found::NewBoot);
+        // The machine's clock starts anew.
+        self.booted_ms = self.now_ms;
+        let lost = self.store.ground.power_cut(&mut self.chance);
+        self.tell(|| format!("the power goes; {lost}"));
+    }
+
+    pub(super) fn store_starts(&mut self, found: Found) -> Result<(), String> {
         if self.store.serves() {
-            return;
+            return Ok(());
         }
-        let marked = std::mem::take(&mut self.store.disk.marked);
-        let found = match found {
-            Found::NewBoot => {
-                self.booted_ms = self.now_ms;
-                Found::NewBoot
-            }
-            _ if marked => Found::FailedDisk,
-            found => found,
-        };
         let now = self.stamp();
-        self.store.starts(self.stopped_ms, now, found);
-        self.tell(|| format!("the store starts again ({found:?})"));
-        self.serves_in(1);
+        match self.store.starts(self.stopped_ms, now, found)? {
+            Some(found) => {
+                self.tell(|| format!("the store starts ({found:?})"));
+                self.serves_in(1);
+            }
+            // The power went again while it started.
+            None if self.store.ground.power_is_gone() => {
+                self.tally.count("start failed");
+                self.power_goes();
+            }
+            None => {
+                self.tally.count("start failed");
+                self.tell(|| "the disk does not let the store start".to_owned());
+                let after_ms = self.chance.between(1, 500);
+                self.at(after_ms, Event::StoreStarts(found));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn fault(&mut self) {
@@ -273,6 +309,7 @@ impl World {
         let quiet_ms = if fault == Fault::LongQuiet { QUIET_MS + PATIENCE_MS } else { 0 };
         let after_ms = quiet_ms + self.chance.between(1, self.mix.fault_every_ms * 2);
         self.at(after_ms, Event::Fault);
+        self.faults += 1;
         self.tally.count(fault.name());
         self.tell(|| format!("FAULT: {}", fault.name()));
         match fault {
@@ -290,15 +327,14 @@ impl World {
             Fault::StorePause => {
                 let for_ms = self.chance.between(100, 6_000);
                 self.store_paused_until_ms = self.now_ms + for_ms;
-                self.store.auditor.awake_since_ms = self.stamp().store_ms + for_ms;
+                let awake_ms = self.stamp().store_ms + for_ms;
+                self.store.accounts.awake_since(awake_ms);
             }
-            Fault::PowerCut if self.store.serves() => {
-                self.store_stops(Found::NewBoot);
-                let lost = self.store.disk.power_cut(&mut self.chance);
-                self.tell(|| format!("{lost} batches that were not synced are lost"));
-            }
-            Fault::SyncFails => self.store.disk.next = Meets::SyncFails,
-            Fault::DiskFull => self.store.disk.next = Meets::Full,
+            Fault::PowerCut if self.store.serves() => self.power_goes(),
+            Fault::PowerCutInWrite => self.store.ground.meets(Meets::PowerGoes, &mut self.chance),
+            Fault::SyncFails => self.store.ground.meets(Meets::SyncFails, &mut self.chance),
+            Fault::WriteFails => self.store.ground.meets(Meets::WriteFails, &mut self.chance),
+            Fault::DiskFull => self.store.ground.meets(Meets::Full, &mut self.chance),
             Fault::WallClockJump => {
                 let by_ms = self.chance.between(0, 7_200_000).cast_signed() - 3_600_000;
                 self.wall_shift_ms += by_ms;
@@ -321,32 +357,5 @@ impl World {
         let mut bits = [0; 16];
         bits[..8].copy_from_slice(&self.next_hold.to_le_bytes());
         HoldId::from_random(bits)
-    }
-
-    /// Whatever died, stalled or was lost: in the end every key can be had.
-    pub(super) fn finale(&mut self) -> Result<(), String> {
-        self.now_ms += AFTERMATH_MS;
-        if !self.store.serves() {
-            self.store_starts(Found::SameBoot);
-        }
-        self.store_paused_until_ms = 0;
-        for at in 0..self.keys.len() {
-            let hold = self.fresh_hold();
-            let caller = Caller { owner: 0, life: self.owners[0].life, sent_ms: self.now_ms };
-            let ask = Question::Acquire(request(vec![self.keys[at].clone()], hold, "the last", 1_000, 0));
-            let now = self.stamp();
-            let stepped = self.store.step(now, vec![(caller, ask)], &mut self.chance, |_| true)?;
-            let granted = match &stepped {
-                Stepped::Kept(told) => {
-                    told.iter().any(|(_, _, answer)| matches!(answer, Ok(Reply::Acquired(_))))
-                }
-                Stepped::Stopped => false,
-            };
-            if !granted {
-                return Err(format!("P10: {} cannot be had after everything has ended", self.keys[at]));
-            }
-        }
-        self.tally.operations += self.store.decided;
-        self.history.is_linearizable()
     }
 }

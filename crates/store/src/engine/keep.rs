@@ -107,6 +107,14 @@ pub(crate) trait Keep: Send {
 #[derive(Debug, Default)]
 pub(crate) struct KeepInMemory(MemoryArchive);
 
+#[cfg(feature = "sim")]
+impl KeepInMemory {
+    /// Goes on from what was there.
+    pub(crate) fn of(archive: MemoryArchive) -> Self {
+        KeepInMemory(archive)
+    }
+}
+
 impl Keep for KeepInMemory {
     const KEEPS: bool = false;
 

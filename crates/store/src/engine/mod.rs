@@ -33,6 +33,8 @@ pub(crate) use claim::Unclaimed;
 pub(crate) use handle::Handle;
 #[cfg(feature = "file")]
 pub(crate) use handle::Reply;
+#[cfg(feature = "sim")]
+pub(crate) use jobs::MemoryArchive;
 #[cfg(feature = "remote")]
 pub(crate) use jobs::unfit;
 #[cfg(any(feature = "file", feature = "postgres"))]
@@ -47,7 +49,7 @@ pub(crate) use keep::KeepInMemory;
 pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease};
 pub(crate) use state::Engine;
 #[cfg(feature = "sim")]
-pub(crate) use state::{Granted, Reply as Said};
+pub(crate) use state::{Answered, Granted, Reply as Said};
 #[cfg(feature = "etcd")]
 pub(crate) use view::view_ending;
 #[cfg(feature = "file")]

@@ -14,6 +14,8 @@ mod gate;
 mod job;
 mod link;
 mod load;
+#[cfg(feature = "sim")]
+mod owned;
 mod owner;
 mod place;
 mod rows;
@@ -50,7 +52,11 @@ use crate::lease::{
 use crate::measure::Measures;
 
 #[cfg(feature = "sim")]
+pub(crate) use self::job::rebase as rebase_job;
+#[cfg(feature = "sim")]
 pub(crate) use self::load::{Trust, rebase};
+#[cfg(feature = "sim")]
+pub(crate) use self::owned::Owned;
 pub use self::tools::{CheckReport, backup, check, restore};
 
 /// How long closing waits for an attempt to take over that is no longer wanted.

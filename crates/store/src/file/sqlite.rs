@@ -126,6 +126,7 @@ impl SqliteKeep {
     /// Makes commits wait for the disk, or not. A power cut then loses what was not waited for; a killed process
     /// loses nothing either way.
     fn set_syncs(&mut self, syncs: bool) -> rusqlite::Result<()> {
+        let syncs = syncs && !seeded!(SyncSkipped);
         if self.syncs != syncs {
             let level = if syncs { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
             self.connection.execute_batch(level)?;

@@ -129,7 +129,7 @@ fn try_attempt(
     listener.set_nonblocking(true)?;
     listening(listener);
 
-    let identity = boot::identity();
+    let identity = clock.boot().unwrap_or_else(boot::identity);
     let marked = place.is_marked();
     let trust = match (boot == identity, marked) {
         (false, _) => Trust::NewBoot,

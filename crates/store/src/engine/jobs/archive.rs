@@ -192,7 +192,7 @@ pub(crate) struct KeptJobs {
 }
 
 /// `memory:`: maps.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryArchive {
     bodies: BTreeMap<u64, (JobId, Arc<Body>)>,
     live: BTreeSet<u64>,

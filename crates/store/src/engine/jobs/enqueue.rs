@@ -160,7 +160,9 @@ impl Engine {
         let Taken { job, payload, until_wall_ms } = taken;
         let namespace = self.namespace(space);
         let kept = KeptUnique { namespace, key, job, payload, until_wall_ms };
-        self.jobs.batch.others.push(JobChange::Unique(kept));
+        if !seeded!(DedupInMemory) {
+            self.jobs.batch.others.push(JobChange::Unique(kept));
+        }
     }
 
     /// Whose a unique key is at this moment: for its window, and until its job has come to its end.
@@ -258,7 +260,7 @@ impl Engine {
         });
         self.jobs.batch.bodies.insert(arrival, (job.id, body));
         self.jobs.batch.touched.insert(arrival, Touch::Put(at));
-        self.batch.durable = true;
+        self.batch.durable |= !seeded!(EnqueueNotDurable);
         self.take_place(now, at);
         self.note_job(now, space, job.id, vec![fact]);
         at

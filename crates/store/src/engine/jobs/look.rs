@@ -29,6 +29,15 @@ pub(crate) enum Look {
     Findings { space: u32, request: FindingsRequest },
 }
 
+#[cfg(feature = "sim")]
+impl Look {
+    /// The jobs that a claim was given, with their tokens and how long each lasts.
+    pub(crate) fn claims(&self) -> Option<Vec<(JobId, Token, u64)>> {
+        let Look::Claimed { jobs, .. } = self else { return None };
+        Some(jobs.iter().map(|job| (job.id, job.token, job.remaining_ms)).collect())
+    }
+}
+
 /// A claimed job: what its handler gets to know, but for what is in the archive.
 #[derive(Debug)]
 pub(crate) struct Picked {
@@ -53,7 +62,10 @@ impl Engine {
             arrival: slot.arrival,
             token: record.token,
             attempt: record.attempt_count(),
-            remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
+            remaining_ms: match &record.claim {
+                Some(claim) if seeded!(ClaimRepeatCountsAnew) => claim.ttl_ms,
+                _ => slot.deadline_ms.saturating_sub(now.store_ms),
+            },
             terms: record.terms,
             failures: record.failures,
             crashes: record.crashes,

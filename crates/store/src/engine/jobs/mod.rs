@@ -221,10 +221,10 @@ impl Engine {
         self.jobs.newest = token;
         if token > self.jobs.ceiling {
             self.jobs.ceiling = token.lifted(TOKENS_AHEAD).unwrap_or(token);
-            self.jobs
-                .batch
-                .others
-                .push(JobChange::TokenCeiling { token: self.jobs.ceiling });
+            if !seeded!(JobTokenReissued) {
+                let kept = JobChange::TokenCeiling { token: self.jobs.ceiling };
+                self.jobs.batch.others.push(kept);
+            }
         }
     }
 

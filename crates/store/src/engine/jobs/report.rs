@@ -120,7 +120,9 @@ impl Engine {
         if !std::mem::replace(known, true) {
             self.jobs.batch.touched.insert(arrival, Touch::Put(at));
         }
-        self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
+        if !(seeded!(CheckpointNotKept) && what == Note::Checkpoint) {
+            self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
+        }
         // How far a job has come is for people; everything else is promised.
         self.batch.durable |= what != Note::Progress;
     }

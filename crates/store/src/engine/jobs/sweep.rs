@@ -28,7 +28,9 @@ impl Engine {
             };
             if now.store_ms < slot.deadline_ms {
                 // Renewed since. The wheel is lazy: only now does it learn.
-                self.jobs.wheel.schedule(at, slot.deadline_ms);
+                if !seeded!(ClaimNeverRunsOut) {
+                    self.jobs.wheel.schedule(at, slot.deadline_ms);
+                }
             } else {
                 let random = slot.id.spread(slot.record.token.get());
                 let _ = self.apply_to_job(now, at, &Command::Expire { random }, archive);

@@ -121,7 +121,7 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
 }
 
 /// Makes a job's moments mean something on the clock of now.
-fn rebase(job: &mut KeptJob, now: Stamp, trust: Trust) {
+pub(crate) fn rebase(job: &mut KeptJob, now: Stamp, trust: Trust) {
     if trust == Trust::NewBoot {
         if let Due::Store(_) = job.record.due {
             // How long it was still to wait is unknown on a new clock. It has waited for the boot.

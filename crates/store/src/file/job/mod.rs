@@ -16,6 +16,8 @@ mod write;
 pub(super) use bodies::Bodies;
 pub(super) use examine::examine;
 pub(super) use load::load;
+#[cfg(feature = "sim")]
+pub(crate) use load::rebase;
 pub(super) use write::Writing;
 
 /// What the second version of the schema adds. A row of `events` holds all events of a batch from then on, under the number

@@ -1,0 +1,240 @@
+//! What attempts say of their jobs, and what they are answered.
+
+use fencehold_core::job::{JobRenewal, Refusal, Reported, State};
+use fencehold_core::ledger::OnDoubt;
+use fencehold_store::job::{LedgerAct, LedgerAnswer, Word};
+
+use super::job::{Entry, Job, Said, Speaker};
+use super::{Audit, Span};
+
+impl Job {
+    pub(super) fn renewed(
+        &mut self,
+        now_ms: u64,
+        hold: [u8; 16],
+        token: u64,
+        answer: &Result<JobRenewal, Refusal>,
+    ) -> Audit {
+        let speaker = self.speaker(now_ms, hold, token);
+        let cancel_asked = self.cancel_asked;
+        match (answer, &mut self.claim) {
+            (Err(refusal), _) if speaker == Speaker::Live => {
+                Err(format!("P4: the live claim under token {token} was told: {refusal}"))
+            }
+            (Err(_), _) => Ok(()),
+            (Ok(renewal), Some(claim)) if matches!(speaker, Speaker::Live | Speaker::MaybeLive) => {
+                if renewal.remaining_ms != claim.ttl_ms || renewal.token.get() != token {
+                    let ms = renewal.remaining_ms;
+                    return Err(format!("P3: the claim under token {token} was renewed for {ms} ms"));
+                }
+                if renewal.cancel_requested != cancel_asked {
+                    let told = if cancel_asked { "was not told" } else { "was told" };
+                    return Err(format!("P9: token {token} {told} that its job was called off"));
+                }
+                claim.span = Span::until(now_ms + renewal.remaining_ms);
+                Ok(())
+            }
+            (Ok(_), _) => Err(format!("P3: the claim under token {token} was renewed although it is over")),
+        }
+    }
+
+    pub(super) fn reported(
+        &mut self,
+        now_ms: u64,
+        hold: [u8; 16],
+        token: u64,
+        word: &Word,
+        answer: &Result<Reported, Refusal>,
+    ) -> Audit {
+        let speaker = self.speaker(now_ms, hold, token);
+        match (word, answer) {
+            (_, Err(refusal)) => self.refused(speaker, token, word, refusal),
+            (Word::Checkpoint { bytes }, Ok(_)) => {
+                self.may_write(speaker, token, true)?;
+                self.checkpoint = Some(bytes.clone());
+                Ok(())
+            }
+            (Word::Progress { .. }, Ok(_)) => self.may_write(speaker, token, false),
+            (word, Ok(reported)) => self.ends(now_ms, speaker, token, word, *reported),
+        }
+    }
+
+    /// An attempt's last word was accepted.
+    fn ends(&mut self, now_ms: u64, speaker: Speaker, token: u64, word: &Word, reported: Reported) -> Audit {
+        let Reported { state, again_in_ms, late } = reported;
+        let Some(said) = said(word) else { return Ok(()) };
+        match speaker {
+            // The same word again.
+            Speaker::Said(before) if before == said => return Ok(()),
+            Speaker::Said(before) => {
+                return Err(format!("P5: token {token} had ended ({before:?}) and ended again ({said:?})"));
+            }
+            Speaker::Stale => {
+                return Err(format!("P5: token {token} is stale, and its word was taken ({said:?})"));
+            }
+            Speaker::RunOut if !matches!(said, Said::Complete | Said::Fail) => {
+                return Err(format!("P5: token {token} had run out, and put its job off"));
+            }
+            Speaker::Live if late => {
+                return Err(format!("P4: token {token} is live, and was told that it is late"));
+            }
+            Speaker::RunOut if !late => {
+                return Err(format!("P3: token {token} had run out, and was not told that it is late"));
+            }
+            Speaker::Live | Speaker::MaybeLive | Speaker::RunOut => {}
+        }
+        if let Some(ended) = self.ended {
+            return Err(format!("P5: a job that is {ended} was ended again by token {token} ({said:?})"));
+        }
+        let expected = match word {
+            Word::Complete { .. } => State::Completed,
+            _ if self.cancel_asked => State::Cancelled,
+            Word::Fail { for_good, .. } => {
+                self.failures += 1;
+                if *for_good || self.failures >= self.max_attempts { State::Failed } else { State::Scheduled }
+            }
+            Word::Snooze { .. } => State::Scheduled,
+            _ => State::Queued,
+        };
+        let due_at_once = expected == State::Scheduled && state == State::Queued && again_in_ms == Some(0);
+        if state != expected && !due_at_once {
+            return Err(format!("P7: after {said:?} by token {token} the job is {state}, not {expected}"));
+        }
+        self.ends_claim(said, now_ms);
+        if state.is_final() {
+            self.ended = Some(state);
+        }
+        self.not_before_ms = now_ms + again_in_ms.unwrap_or(0);
+        Ok(())
+    }
+
+    /// An attempt was refused: it must have been over, or have had nothing to say any more.
+    fn refused(&self, speaker: Speaker, token: u64, word: &Word, refusal: &Refusal) -> Audit {
+        if let Refusal::StoreRewound { .. } = refusal {
+            return Err(format!("P2: token {token} was given, and the store does not know it: {refusal}"));
+        }
+        let again = said(word).is_some_and(|said| speaker == Speaker::Said(said));
+        let open = self.ended.is_none() && !self.cancel_asked;
+        let may_be_late = matches!(word, Word::Complete { .. } | Word::Fail { .. } | Word::Checkpoint { .. });
+        match speaker {
+            Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
+            Speaker::RunOut | Speaker::MaybeLive if open && may_be_late => Err(format!(
+                "late completion: token {token} ran out, nobody has had the job since, and it was told: {refusal}"
+            )),
+            _ if again && self.ended.is_some() && !self.was_retried => {
+                Err(format!("P7: the same word of token {token} again was told: {refusal}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_write(&self, speaker: Speaker, token: u64, may_be_late: bool) -> Audit {
+        match speaker {
+            Speaker::Live | Speaker::MaybeLive => Ok(()),
+            Speaker::RunOut if may_be_late && self.ended.is_none() => Ok(()),
+            _ => Err(format!("P5: token {token} is over ({speaker:?}), and what it wrote was taken")),
+        }
+    }
+
+    pub(super) fn entered(
+        &mut self,
+        now_ms: u64,
+        hold: [u8; 16],
+        token: u64,
+        act: &LedgerAct,
+        answer: &Result<LedgerAnswer, Refusal>,
+    ) -> Audit {
+        let speaker = self.speaker(now_ms, hold, token);
+        let name = act.effect().as_str();
+        let nth = self.effects.len();
+        let known = self.effects.get(name).cloned();
+        match (act, answer) {
+            (_, Err(refusal)) => match speaker {
+                Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
+                _ => Ok(()),
+            },
+            (LedgerAct::Begin { policy, .. }, Ok(LedgerAnswer::Go)) => {
+                self.may_write(speaker, token, false)?;
+                match &known {
+                    Some(entry) if entry.value.is_some() => {
+                        return Err(format!(
+                            "P8: the effect {name} is recorded, and token {token} was told to go ahead"
+                        ));
+                    }
+                    Some(entry) if entry.token != token && entry.policy == OnDoubt::Ask => {
+                        return Err(format!(
+                            "P8: the effect {name} is in doubt, and token {token} was told to go ahead"
+                        ));
+                    }
+                    Some(entry) if entry.token == token => return Ok(()),
+                    _ => {}
+                }
+                let nth = known.map_or(nth, |entry| entry.nth);
+                let entry =
+                    Entry { token, nth, policy: *policy, value: None, can_be_undone: false, undone: false };
+                self.effects.insert(name.to_owned(), entry);
+                Ok(())
+            }
+            (LedgerAct::Begin { .. }, Ok(LedgerAnswer::InDoubt)) => {
+                let in_doubt = |entry: &Entry| {
+                    entry.value.is_none() && entry.token != token && entry.policy == OnDoubt::Ask
+                };
+                if !known.as_ref().is_some_and(in_doubt) {
+                    return Err(format!(
+                        "P8: the effect {name} is not in doubt, and token {token} was stopped"
+                    ));
+                }
+                self.ends_claim(Said::Silenced, now_ms);
+                self.ended.get_or_insert(State::Indeterminate);
+                Ok(())
+            }
+            (_, Ok(LedgerAnswer::Recorded(told))) => {
+                self.may_write(speaker, token, true)?;
+                let told = (told.token.get(), told.value.clone());
+                if let Some(first) = known.as_ref().filter(|entry| entry.value.is_some()) {
+                    if told != (first.token, first.value.clone()) {
+                        return Err(format!(
+                            "P8: the effect {name} was recorded by token {}, and token {token} was told otherwise",
+                            first.token
+                        ));
+                    }
+                    return Ok(());
+                }
+                let LedgerAct::Record { value, undo, .. } = act else {
+                    return Err(format!(
+                        "P8: the effect {name} was never recorded, and token {token} was told that it is"
+                    ));
+                };
+                if told != (token, Some(value.clone())) {
+                    return Err(format!(
+                        "P8: what token {token} recorded of the effect {name} was told otherwise"
+                    ));
+                }
+                let nth = known.map_or(nth, |entry| entry.nth);
+                self.effects.insert(
+                    name.to_owned(),
+                    Entry {
+                        token,
+                        nth,
+                        policy: OnDoubt::default(),
+                        value: Some(value.clone()),
+                        can_be_undone: undo.is_some(),
+                        undone: false,
+                    },
+                );
+                Ok(())
+            }
+            (act, Ok(answer)) => Err(format!("{act:?} was answered by {answer:?}")),
+        }
+    }
+}
+
+fn said(word: &Word) -> Option<Said> {
+    Some(match word {
+        Word::Complete { .. } => Said::Complete,
+        Word::Fail { .. } => Said::Fail,
+        Word::Snooze { .. } => Said::Snooze,
+        Word::HandBack => Said::HandBack,
+        _ => return None,
+    })
+}

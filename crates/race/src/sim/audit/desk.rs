@@ -1,0 +1,312 @@
+//! Jobs as they come, are given out, and are decided about from outside.
+
+use fencehold_core::Stamp;
+use fencehold_core::job::{JobId, Refusal, State};
+use fencehold_store::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode};
+use fencehold_store::sim::{Question, Reply};
+
+use super::job::{Job, Said};
+use super::{Audit, Auditor, Pair};
+
+/// A unique key that is taken.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    job: JobId,
+    payload: Box<str>,
+    until_wall_ms: u64,
+    /// Its window has ended and so has its job: the store may have forgotten it, and a wall clock that is set back brings
+    /// nothing back.
+    may_be_free: bool,
+}
+
+impl Auditor {
+    /// One answer about jobs.
+    pub(super) fn job_answer(&mut self, now: Stamp, pair: &Pair<'_>) -> Audit {
+        let now_ms = now.store_ms;
+        match (&pair.asked.question, pair.result) {
+            (Question::Enqueue(jobs), Ok(Reply::Enqueued(answers))) => jobs
+                .iter()
+                .zip(answers)
+                .try_for_each(|(job, answer)| self.enqueued(now, job, answer)),
+            (Question::Claim(request), Ok(Reply::Claimed(claimed))) => {
+                if !claimed.jobs.is_empty() {
+                    pair.in_time(now_ms, request.wait_ms, "a job was given")?;
+                }
+                if claimed.jobs.len() > request.limit {
+                    return Err(format!(
+                        "{} jobs were given, {} were asked for",
+                        claimed.jobs.len(),
+                        request.limit
+                    ));
+                }
+                for job in &claimed.jobs {
+                    if let Some(of) = &job.undo_of {
+                        self.undoes(now_ms, job.id, of.job, of.effect.as_str())?;
+                    }
+                    if self.given(now_ms, request, job.id, job.token.get(), job.remaining_ms)? {
+                        self.known(job.id)?.handed(job)?;
+                        if self.paused.contains(job.queue.as_str()) {
+                            return Err(format!("{} is paused, and gave a job out", job.queue));
+                        }
+                    }
+                }
+                Ok(())
+            }
+            (Question::Claim(request), Ok(Reply::ClaimedUnread(jobs))) => {
+                for (id, token, remaining_ms) in jobs {
+                    // What the store makes by itself is seen first when it is given out.
+                    self.jobs.entry(*id).or_insert_with(|| Job::new(None));
+                    self.given(now_ms, request, *id, token.get(), *remaining_ms)?;
+                }
+                Ok(())
+            }
+            (Question::RenewClaims(attempts), Ok(Reply::RenewedClaims(renewed))) => {
+                attempts.iter().zip(&renewed.answers).try_for_each(|(attempt, answer)| {
+                    let hold = *attempt.hold.hash().as_bytes();
+                    self.known(attempt.job)?.renewed(now_ms, hold, attempt.token.get(), answer)
+                })
+            }
+            (Question::Report(reports), Ok(Reply::Reported(answers))) => {
+                reports.iter().zip(answers).try_for_each(|(report, answer)| {
+                    let (id, hold) = (report.attempt.job, *report.attempt.hold.hash().as_bytes());
+                    let token = report.attempt.token.get();
+                    self.known(id)?.reported(now_ms, hold, token, &report.word, answer)?;
+                    self.undo_has_ended(id);
+                    Ok(())
+                })
+            }
+            (Question::Ledger(entries), Ok(Reply::Ledger(answers))) => {
+                entries.iter().zip(answers).try_for_each(|(entry, answer)| {
+                    let hold = *entry.attempt.hold.hash().as_bytes();
+                    let token = entry.attempt.token.get();
+                    self.known(entry.attempt.job)?.entered(now_ms, hold, token, &entry.act, answer)
+                })
+            }
+            (Question::Job(id), Ok(Reply::Job(detail))) => match (self.jobs.get(id), detail) {
+                (Some(job), Some(detail)) => job.seen(now_ms, detail),
+                (Some(_), None) => Err(format!("P6: job {id} was enqueued, and is not there")),
+                (None, Some(_)) => Err(format!("P6: job {id} is there, and nobody was told so")),
+                (None, None) => Ok(()),
+            },
+            (Question::Act(request), Ok(Reply::Acted(acted))) => acted.items.iter().try_for_each(|item| {
+                if item.outcome == Err(Refusal::Unknown) && !self.jobs.contains_key(&item.id) {
+                    return Ok(());
+                }
+                self.known(item.id)?.acted(now_ms, &request.action, &item.outcome)?;
+                self.undo_has_ended(item.id);
+                Ok(())
+            }),
+            (Question::SetQueue(order), Ok(Reply::Queue(_))) => {
+                let name = order.queue.as_str().to_owned();
+                if order.mode == QueueMode::Paused {
+                    self.paused.insert(name)
+                } else {
+                    self.paused.remove(&name)
+                };
+                Ok(())
+            }
+            // Nothing came of it: a bad request, or one whose later sending took its place.
+            (_, Ok(Reply::Other) | Err(_)) => Ok(()),
+            (question, result) => Err(format!("{question:?} was answered by {result:?}")),
+        }
+    }
+
+    /// Notes which unique keys the store may have forgotten by now.
+    pub(super) fn uniques_end(&mut self, now: Stamp) {
+        for taken in self.uniques.values_mut().filter(|taken| now.wall_ms >= taken.until_wall_ms) {
+            taken.may_be_free |= self.jobs.get(&taken.job).is_none_or(|job| {
+                job.ended.is_some_and(State::is_final) || job.may_be_cancelled(now.store_ms)
+            });
+        }
+    }
+
+    fn known(&mut self, id: JobId) -> Result<&mut Job, String> {
+        self.jobs
+            .get_mut(&id)
+            .ok_or_else(|| format!("P6: job {id} is spoken of, and nobody enqueued it"))
+    }
+
+    fn enqueued(&mut self, now: Stamp, job: &NewJob, answer: &Result<Enqueued, Refusal>) -> Audit {
+        let unique = job.unique.as_ref().map(|unique| unique.key.as_str().to_owned());
+        let taken = unique.as_ref().and_then(|key| self.uniques.get(key)).cloned();
+        // Its window, and until its job has come to its end.
+        let holds = |taken: &Taken| {
+            let first = self.jobs.get(&taken.job);
+            let over = first.is_none_or(|first| first.ended.is_some_and(State::is_final));
+            let may_be_over = first.is_some_and(|first| first.may_be_cancelled(now.store_ms));
+            (
+                now.wall_ms < taken.until_wall_ms || !over && !may_be_over,
+                now.wall_ms < taken.until_wall_ms || !over,
+            )
+        };
+        let (certainly, possibly) = taken.as_ref().map_or((false, false), holds);
+        let certainly = certainly && !taken.as_ref().is_some_and(|taken| taken.may_be_free);
+        match answer {
+            Ok(Enqueued { id, existed: false }) if *id == job.id => {
+                if self.jobs.contains_key(id) {
+                    return Err(format!("P7: job {id} was made twice"));
+                }
+                if let Some(first) = taken.filter(|_| certainly) {
+                    return Err(format!("P7: a unique key is job {}'s, and job {id} was made", first.job));
+                }
+                let mut made = Job::new(Some(job.payload.clone()));
+                made.max_attempts = job.terms.max_attempts;
+                made.max_crashes = job.terms.max_crashes;
+                self.jobs.insert(*id, made);
+                if let (Some(key), Some(unique)) = (unique, &job.unique) {
+                    let until_wall_ms = now.wall_ms + unique.window_ms;
+                    self.uniques.insert(
+                        key,
+                        Taken { job: *id, payload: job.payload.clone(), until_wall_ms, may_be_free: false },
+                    );
+                }
+                Ok(())
+            }
+            Ok(Enqueued { id, existed: true }) if *id == job.id => self.known(*id).map(drop),
+            Ok(Enqueued { id, existed: true }) => match taken {
+                Some(first) if possibly && first.job == *id && first.payload == job.payload => Ok(()),
+                _ => Err(format!("P7: job {} was taken for job {id}, which it is not", job.id)),
+            },
+            Err(Refusal::Conflict { first, .. }) => match taken {
+                Some(taken) if possibly && taken.job == *first && taken.payload != job.payload => Ok(()),
+                _ => Err(format!("P7: job {} was refused for job {first}, without reason", job.id)),
+            },
+            other => Err(format!("job {} was enqueued, and the answer was {other:?}", job.id)),
+        }
+    }
+
+    /// A job was given out: fresh (true), or the same claim again.
+    fn given(
+        &mut self,
+        now_ms: u64,
+        request: &ClaimRequest,
+        id: JobId,
+        token: u64,
+        remaining_ms: u64,
+    ) -> Result<bool, String> {
+        let hold = *request.hold.hash().as_bytes();
+        let newest = self.newest_claim;
+        let job = self.known(id)?;
+        if job
+            .claim
+            .as_ref()
+            .is_some_and(|claim| claim.token == token && claim.hold == hold)
+        {
+            return job.claim_resumed(now_ms, token, remaining_ms).map(|()| false);
+        }
+        if token <= newest {
+            return Err(format!("P2: token {token} was given to a job after {newest}"));
+        }
+        job.claimed(now_ms, hold, token, remaining_ms, request.ttl_ms)?;
+        self.newest_claim = token;
+        Ok(true)
+    }
+
+    /// A job was given out that undoes an effect of another.
+    fn undoes(&mut self, now_ms: u64, id: JobId, of: JobId, effect: &str) -> Audit {
+        let known = self.jobs.get(&id).is_some_and(|job| job.undoes.is_some());
+        if known {
+            return Ok(());
+        }
+        let parent = self.known(of)?;
+        parent.undoes_next(now_ms, effect)?;
+        let terms = (parent.max_attempts, parent.max_crashes);
+        let undo = self.jobs.entry(id).or_insert_with(|| Job::new(None));
+        (undo.max_attempts, undo.max_crashes) = terms;
+        undo.undoes = Some((of, effect.to_owned()));
+        Ok(())
+    }
+
+    /// An undo job has come to its end, and with it the effect that it undoes.
+    fn undo_has_ended(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.ended == Some(State::Completed)) else { return };
+        let Some((of, effect)) = job.undoes.clone() else { return };
+        if let Some(entry) = self.jobs.get_mut(&of).and_then(|job| job.effects.get_mut(&effect)) {
+            entry.undone = true;
+        }
+    }
+
+    /// Jobs that were handed to somebody who had gone went back.
+    pub(in crate::sim) fn abandoned_jobs(&mut self, now_ms: u64, jobs: &[JobId]) {
+        for id in jobs {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.ends_claim(Said::Silenced, now_ms);
+            }
+        }
+    }
+
+    /// After everything has ended: no job is left that could still be worked on, and everything that was to be undone is.
+    pub(in crate::sim) fn nothing_is_left(&self) -> Audit {
+        for (id, job) in &self.jobs {
+            let quarantined = job.crashes + 1 >= job.max_crashes;
+            if job.ended.is_none() && !job.cancel_asked && !quarantined {
+                return Err(format!("P10: job {id} has not come to its end"));
+            }
+            if !matches!(job.ended, Some(State::Failed | State::Cancelled)) {
+                continue;
+            }
+            let stopped = self.jobs.values().any(|undo| {
+                undo.undoes.as_ref().is_some_and(|(of, _)| of == id) && undo.ended != Some(State::Completed)
+            });
+            let left = job
+                .effects
+                .iter()
+                .find(|(_, entry)| entry.value.is_some() && entry.can_be_undone && !entry.undone);
+            if let Some((name, _)) = left.filter(|_| !stopped) {
+                return Err(format!("P8: job {id} is over, and its effect {name} was not undone"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Somebody decided about the job from outside.
+    fn acted(&mut self, now_ms: u64, action: &Action, outcome: &Result<State, Refusal>) -> Audit {
+        match (action, outcome) {
+            (Action::Cancel { now, .. }, Ok(State::Cancelled)) => {
+                if let Some(ended) = self.ended.filter(|state| state.is_final() && *state != State::Cancelled)
+                {
+                    return Err(format!("P9: a job that is {ended} was cancelled"));
+                }
+                if let Some(live) = self.live(now_ms).filter(|_| !now) {
+                    return Err(format!("P9: a job was cancelled under the live token {}", live.token));
+                }
+                self.cancel_asked = true;
+                self.ends_claim(Said::Silenced, now_ms);
+                self.ended = Some(State::Cancelled);
+                Ok(())
+            }
+            (Action::Cancel { .. }, Ok(State::Running)) => {
+                let running = self
+                    .claim
+                    .as_ref()
+                    .is_some_and(|claim| claim.said.is_none() && now_ms < claim.span.possible_until_ms);
+                if !running {
+                    return Err("P9: a job is to be called off at its next renewal, and nobody works on it"
+                        .to_owned());
+                }
+                self.cancel_asked = true;
+                Ok(())
+            }
+            (Action::Cancel { .. }, Err(Refusal::Finished { state })) if self.ended == Some(*state) => Ok(()),
+            (Action::Retry, Ok(State::Queued)) => {
+                if let Some(live) = self.live(now_ms) {
+                    return Err(format!("P1: a job was started over under the live token {}", live.token));
+                }
+                if self.ended == Some(State::Completed) {
+                    return Err("P7: a completed job was started over".to_owned());
+                }
+                if let Some(claim) = &mut self.claim {
+                    claim.said.get_or_insert((Said::Silenced, now_ms));
+                }
+                self.was_retried = true;
+                (self.ended, self.cancel_asked, self.failures, self.crashes) = (None, false, 0, 0);
+                self.not_before_ms = 0;
+                Ok(())
+            }
+            (Action::Retry, Err(_)) => Ok(()),
+            (action, outcome) => Err(format!("{action:?} came to {outcome:?}")),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What was promised of one job: one running claim, an end that stands, effects that are recorded once.
+
+use std::collections::BTreeMap;
+
+use fencehold_core::job::{JobId, State};
+use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
+use fencehold_store::job::{ClaimedJob, JobDetail};
+use fencehold_store::sim::Found;
+
+use super::{Audit, Span};
+
+/// The newest attempt at a job.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) token: u64,
+    pub(super) hold: [u8; 16],
+    pub(super) ttl_ms: u64,
+    pub(super) span: Span,
+    /// How it ended by its own word, and when that was; what was said again in the same step is no surprise.
+    pub(super) said: Option<(Said, u64)>,
+}
+
+/// How an attempt ended that did not simply run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Complete,
+    Fail,
+    Snooze,
+    HandBack,
+    /// It stopped at an intent, was abandoned, or somebody decided over its head.
+    Silenced,
+}
+
+/// An effect, as far as it was told.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// The attempt that announced or recorded it.
+    pub(super) token: u64,
+    /// When it was first heard of, among the effects of its job.
+    pub(super) nth: usize,
+    pub(super) policy: OnDoubt,
+    /// `None`: it was announced, and nobody has said what came of it.
+    pub(super) value: Option<Box<str>>,
+    pub(super) can_be_undone: bool,
+    pub(super) undone: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// `None`: it was made by the store, and nobody has seen it yet.
+    pub(super) payload: Option<Box<str>>,
+    pub(super) claim: Option<Claim>,
+    /// How it ended, where it did; also `Indeterminate`, until a person has looked.
+    pub(super) ended: Option<State>,
+    pub(super) cancel_asked: bool,
+    /// Somebody had it start over: what was said before counts no more.
+    pub(super) was_retried: bool,
+    pub(super) checkpoint: Option<Vec<u8>>,
+    pub(super) effects: BTreeMap<String, Entry>,
+    pub(super) not_before_ms: u64,
+    pub(super) failures: u16,
+    pub(super) crashes: u16,
+    pub(super) max_attempts: u16,
+    pub(super) max_crashes: u16,
+    pub(super) undoes: Option<(JobId, String)>,
+}
+
+/// How an attempt stands that shows its hold id and its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    Live,
+    /// After a power cut or a failed disk: live, or not.
+    MaybeLive,
+    RunOut,
+    Said(Said),
+    Stale,
+}
+
+impl Job {
+    pub(super) fn new(payload: Option<Box<str>>) -> Self {
+        Job {
+            payload,
+            claim: None,
+            ended: None,
+            cancel_asked: false,
+            was_retried: false,
+            checkpoint: None,
+            effects: BTreeMap::new(),
+            not_before_ms: 0,
+            failures: 0,
+            crashes: 0,
+            max_attempts: u16::MAX,
+            max_crashes: u16::MAX,
+            undoes: None,
+        }
+    }
+
+    pub(super) fn speaker(&self, now_ms: u64, hold: [u8; 16], token: u64) -> Speaker {
+        let Some(claim) = self.claim.as_ref().filter(|claim| claim.token == token && claim.hold == hold)
+        else {
+            return Speaker::Stale;
+        };
+        if let Some((said, _)) = claim.said {
+            return Speaker::Said(said);
+        }
+        if now_ms < claim.span.certain_until_ms {
+            Speaker::Live
+        } else if now_ms < claim.span.possible_until_ms {
+            Speaker::MaybeLive
+        } else {
+            Speaker::RunOut
+        }
+    }
+
+    /// The claim that is certainly live.
+    pub(super) fn live(&self, now_ms: u64) -> Option<&Claim> {
+        self.claim
+            .as_ref()
+            .filter(|claim| claim.said.is_none() && now_ms < claim.span.certain_until_ms)
+    }
+
+    /// Whether it was called off and may have come to its end, by a claim that ran out unseen.
+    pub(super) fn may_be_cancelled(&self, now_ms: u64) -> bool {
+        self.cancel_asked && self.live(now_ms).is_none()
+    }
+
+    pub(super) fn ends_claim(&mut self, said: Said, now_ms: u64) {
+        if let Some(claim) = &mut self.claim {
+            claim.said.get_or_insert((said, now_ms));
+        }
+        if self.cancel_asked && self.ended.is_none() && said != Said::Complete {
+            self.ended = Some(State::Cancelled);
+        }
+    }
+
+    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
+        if found == Found::NewBoot {
+            // How long a job was still to wait is unknown on a new clock: it has waited for the boot.
+            self.not_before_ms = 0;
+        }
+        if let Some(claim) = self.claim.as_mut().filter(|claim| claim.said.is_none()) {
+            claim.span.restarted(stopped_ms, now_ms, claim.ttl_ms, found);
+        }
+    }
+
+    /// A claim of this job was given, fresh.
+    pub(super) fn claimed(
+        &mut self,
+        now_ms: u64,
+        hold: [u8; 16],
+        token: u64,
+        remaining_ms: u64,
+        ttl_ms: u64,
+    ) -> Audit {
+        if let Some(live) = self.live(now_ms) {
+            return Err(format!("P1: token {token} was given while token {} works on the job", live.token));
+        }
+        if let Some(state) = self.ended {
+            return Err(format!("P10: a job that is {state} was given out under token {token}"));
+        }
+        if self.cancel_asked {
+            return Err(format!("P9: a job that was called off was given out under token {token}"));
+        }
+        if now_ms < self.not_before_ms {
+            let early_ms = self.not_before_ms - now_ms;
+            return Err(format!("P4: token {token} was given {early_ms} ms before the job was due"));
+        }
+        if remaining_ms != ttl_ms {
+            return Err(format!("P4: a claim for {ttl_ms} ms was told {remaining_ms} ms"));
+        }
+        if self.claim.as_ref().is_some_and(|claim| claim.said.is_none()) {
+            self.crashes += 1;
+            if self.crashes >= self.max_crashes {
+                return Err(format!("P10: after {} crashes the job was given out again", self.crashes));
+            }
+        }
+        self.claim = Some(Claim { token, hold, ttl_ms, span: Span::until(now_ms + ttl_ms), said: None });
+        Ok(())
+    }
+
+    /// The same claim was told again.
+    pub(super) fn claim_resumed(&mut self, now_ms: u64, token: u64, remaining_ms: u64) -> Audit {
+        let Some(claim) = &mut self.claim else { return Err("there is no claim".to_owned()) };
+        let just_now = claim.said.is_some_and(|(_, at_ms)| at_ms == now_ms);
+        let until_ms = now_ms + remaining_ms;
+        if (claim.said.is_none() || just_now) && until_ms <= claim.span.possible_until_ms {
+            claim.span.certain_until_ms = claim.span.certain_until_ms.max(until_ms);
+            return Ok(());
+        }
+        Err(format!(
+            "P7: the claim under token {token} was told again with {remaining_ms} ms that it does not have"
+        ))
+    }
+
+    /// What a holder is handed: everything that was acknowledged before, and nothing else.
+    pub(super) fn handed(&self, job: &ClaimedJob) -> Audit {
+        let token = job.token;
+        if self.payload.as_ref().is_some_and(|payload| *payload != job.payload) {
+            return Err(format!("P6: token {token} was handed another payload than was enqueued"));
+        }
+        if self.checkpoint != job.checkpoint {
+            return Err(format!("P6: token {token} was handed another checkpoint than was written"));
+        }
+        self.ledger_is(&job.effects)
+    }
+
+    /// Whether the ledger says what was told of it.
+    fn ledger_is(&self, effects: &[Effect]) -> Audit {
+        for effect in effects {
+            let name = effect.name.as_str();
+            let Some(entry) = self.effects.get(name) else {
+                return Err(format!("P8: the ledger has an effect {name} that nobody wrote"));
+            };
+            let open = matches!(effect.state, EffectState::Intended(_));
+            if effect.token.get() != entry.token
+                || open != entry.value.is_none()
+                || effect.value != entry.value
+            {
+                return Err(format!("P8: the ledger has the effect {name} otherwise than it was written"));
+            }
+        }
+        match self
+            .effects
+            .keys()
+            .find(|name| effects.iter().all(|effect| effect.name.as_str() != *name))
+        {
+            Some(name) => Err(format!("P6: the ledger has forgotten the effect {name}")),
+            None => Ok(()),
+        }
+    }
+
+    /// How the job was seen.
+    pub(super) fn seen(&self, now_ms: u64, detail: &JobDetail) -> Audit {
+        let state = detail.job.state;
+        if let Some(ended) = self.ended {
+            if state != ended {
+                return Err(format!("P6: a job that is {ended} was seen {state}"));
+            }
+        } else if state.is_final() && !(state == State::Cancelled && self.may_be_cancelled(now_ms)) {
+            return Err(format!("P6: a job was seen {state}, and nobody ended it"));
+        }
+        if let Some(live) = self.live(now_ms)
+            && (state != State::Running || detail.job.token.get() != live.token)
+        {
+            return Err(format!("P6: token {} works on a job that was seen {state}", live.token));
+        }
+        if state == State::Running && self.claim.as_ref().is_none_or(|claim| claim.said.is_some()) {
+            return Err("P10: a job was seen running, and nobody works on it".to_owned());
+        }
+        self.ledger_is(&detail.effects)
+    }
+
+    /// What is undone next, last effect first: `Err` says why it is not this one's turn.
+    pub(super) fn undoes_next(&self, now_ms: u64, effect: &str) -> Audit {
+        let undone_for = matches!(self.ended, Some(State::Failed | State::Cancelled));
+        if !undone_for && !self.may_be_cancelled(now_ms) {
+            return Err(format!("P8: the effect {effect} is undone, and its job has not failed"));
+        }
+        let Some(entry) = self
+            .effects
+            .get(effect)
+            .filter(|entry| entry.value.is_some() && entry.can_be_undone)
+        else {
+            return Err(format!("P8: the effect {effect} is undone, which cannot be"));
+        };
+        let later = self.effects.iter().find(|(_, other)| {
+            other.value.is_some() && other.can_be_undone && !other.undone && other.nth > entry.nth
+        });
+        match later {
+            Some((name, _)) => {
+                Err(format!("P8: the effect {effect} is undone before {name}, which came later"))
+            }
+            None => Ok(()),
+        }
+    }
+}

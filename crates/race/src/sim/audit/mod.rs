@@ -1,0 +1,194 @@
+//! The auditor: an account of its own of what was promised, kept from questions and answers alone. It knows nothing of
+//! the engine's code and holds every answer against the promises.
+//!
+//! Deliberately weak in one place: after a disk failed or the power went, a lease that had run out may be live again for
+//! a ttl (that is promised: trouble may only lengthen), so both answers are right for that time.
+
+mod attempt;
+mod desk;
+mod job;
+mod lease;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencehold_core::job::JobId;
+use fencehold_core::{HoldHash, Stamp};
+use fencehold_store::StoreError;
+use fencehold_store::sim::{Found, Question, Reply};
+
+use self::job::Job;
+use self::lease::Key;
+
+pub(super) type Audit = Result<(), String>;
+
+/// How long something lasts, as far as questions and answers tell.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// Nobody else may have it before this moment.
+    certain_until_ms: u64,
+    /// It may be spoken of as live until this moment.
+    possible_until_ms: u64,
+}
+
+impl Span {
+    fn until(until_ms: u64) -> Span {
+        Span { certain_until_ms: until_ms, possible_until_ms: until_ms }
+    }
+
+    /// The store starts anew at this moment of its clock. `stopped_ms` is when it stopped, on the clock before.
+    fn restarted(&mut self, stopped_ms: u64, now_ms: u64, ttl_ms: u64, found: Found) {
+        if found == Found::SameBoot {
+            return;
+        }
+        let anew_ms = now_ms + ttl_ms;
+        let judged_at_ms = if found == Found::NewBoot { stopped_ms } else { now_ms };
+        let live = judged_at_ms < self.certain_until_ms;
+        let longer = |until_ms: u64| if found == Found::NewBoot { anew_ms } else { anew_ms.max(until_ms) };
+        self.possible_until_ms = longer(self.possible_until_ms);
+        self.certain_until_ms = if live { longer(self.certain_until_ms) } else { 0 };
+    }
+}
+
+/// The account.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Auditor {
+    keys: BTreeMap<String, Key>,
+    jobs: BTreeMap<JobId, Job>,
+    /// Which job has a unique key, with what payload, and for how long at least.
+    uniques: BTreeMap<String, desk::Taken>,
+    paused: BTreeSet<String>,
+    /// The newest token that was given to any job.
+    newest_claim: u64,
+    /// Since when, on its clock, the store has been running without a gap.
+    pub(super) awake_since_ms: u64,
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) question: Question,
+    /// When it came to the store.
+    pub(super) arrived_ms: u64,
+}
+
+/// One answer, with the question it belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Pair<'a> {
+    pub(super) asked: &'a Asked,
+    pub(super) result: &'a Result<Reply, StoreError>,
+}
+
+impl Pair<'_> {
+    /// Whether it was read when everything else of its batch had happened.
+    pub(super) fn is_read_last(&self) -> bool {
+        matches!(self.asked.question, Question::Claim(_) | Question::Job(_))
+    }
+}
+
+impl Auditor {
+    /// Audits the answers that one step of the store gave. They happened in some order, and the store does not say in
+    /// which: one must be possible. Refusals change nothing and are tried first.
+    pub(super) fn step(&mut self, now: Stamp, mut pairs: Vec<Pair<'_>>) -> Audit {
+        self.uniques_end(now);
+        pairs.sort_by_key(|pair| match pair.result {
+            Ok(Reply::Job(_)) => 2,
+            Ok(Reply::Acquired(_)) => 1,
+            _ => 0,
+        });
+        while !pairs.is_empty() {
+            let mut why = String::new();
+            let possible = pairs.iter().position(|pair| match self.answer(now, pair) {
+                Ok(()) => true,
+                Err(problem) => {
+                    why = problem;
+                    false
+                }
+            });
+            match possible {
+                Some(at) => drop(pairs.remove(at)),
+                None => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// One answer, if it can be given now; and what follows from it.
+    fn answer(&mut self, now: Stamp, pair: &Pair<'_>) -> Audit {
+        let now_ms = now.store_ms;
+        match (&pair.asked.question, pair.result) {
+            (Question::Acquire(request), Ok(Reply::Acquired(acquired))) => {
+                let hold = *request.hold.hash().as_bytes();
+                let (token, remaining_ms) = (acquired.grant.token.get(), acquired.grant.remaining_ms);
+                pair.in_time(now_ms, request.wait_ms, &format!("token {token} was granted"))?;
+                let key = self.key(acquired.key.as_str());
+                if acquired.grant.resumed {
+                    return key.resumed(now_ms, hold, token, remaining_ms);
+                }
+                key.granted(now_ms, hold, token, remaining_ms, request.ttl_ms)
+            }
+            (Question::Acquire(request), Err(StoreError::Refused { key, refusal })) => {
+                let waited = request.wait_ms > 0 && now_ms >= pair.asked.arrived_ms + request.wait_ms;
+                // In line, with the store awake to see it.
+                let since_ms = self.awake_since_ms.max(pair.asked.arrived_ms);
+                let waited_since_ms = waited.then_some(since_ms);
+                self.key(key.as_str())
+                    .refused(now_ms, request.hold.hash(), refusal, waited_since_ms)
+            }
+            (Question::Renew(holds), Ok(Reply::Renewed(renewed))) => {
+                holds.iter().zip(&renewed.answers).try_for_each(|(hold, answer)| {
+                    let key = self.key(hold.key.as_str());
+                    let answer = answer.as_ref().map(|renewal| renewal.remaining_ms);
+                    key.renewed(now_ms, *hold.hold.hash().as_bytes(), hold.token.get(), answer)
+                })
+            }
+            (Question::Release(holds), Ok(Reply::Released(answers))) => {
+                holds.iter().zip(answers).try_for_each(|(hold, answer)| {
+                    let key = self.key(hold.key.as_str());
+                    key.released(now_ms, *hold.hold.hash().as_bytes(), hold.token.get(), answer.as_ref())
+                })
+            }
+            (Question::Revoke(_), Ok(Reply::Revoked(revoked))) => revoked.iter().try_for_each(|lease| {
+                let (token, consumed) = (lease.revoked.token.get(), lease.revoked.consumed.get());
+                self.key(lease.key.as_str()).revoked(token, consumed)
+            }),
+            (Question::Get(name), Ok(Reply::Lease(view))) => {
+                let holder = view.as_ref().and_then(|view| view.holder.as_ref());
+                let token = holder.and(view.as_ref()).map(|view| view.token.get());
+                self.key(name.as_str()).seen(now_ms, token)
+            }
+            _ => self.job_answer(now, pair),
+        }
+    }
+
+    fn key(&mut self, name: &str) -> &mut Key {
+        self.keys.entry(name.to_owned()).or_default()
+    }
+
+    /// A grant that nobody picked up was given back.
+    pub(super) fn abandoned(&mut self, name: &str, hold: HoldHash) {
+        self.key(name).abandoned(hold);
+    }
+
+    /// Whether the lease under this token may have been ended by force: then its holder may believe in it for longer.
+    pub(super) fn was_forced(&self, name: &str, token: u64) -> bool {
+        self.keys.get(name).is_some_and(|key| key.was_forced(token))
+    }
+
+    /// The store starts anew at this moment of its clock. `stopped_ms` is when it stopped, on the clock before.
+    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
+        self.awake_since_ms = now_ms;
+        self.keys.values_mut().for_each(|key| key.restarted(stopped_ms, now_ms, found));
+        self.jobs.values_mut().for_each(|job| job.restarted(stopped_ms, now_ms, found));
+    }
+}
+
+impl Pair<'_> {
+    /// Whoever stood in line is given nothing when its time is up.
+    fn in_time(&self, now_ms: u64, wait_ms: u64, what: &str) -> Audit {
+        let arrived_ms = self.asked.arrived_ms;
+        if wait_ms > 0 && arrived_ms < now_ms && now_ms >= arrived_ms + wait_ms {
+            return Err(format!("P7: {what} to one whose time in line was up"));
+        }
+        Ok(())
+    }
+}

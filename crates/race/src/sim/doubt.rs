@@ -1,0 +1,85 @@
+//! What may be true. When a disk fails in the middle of a commit, nobody knows whether the batch is there: then there are
+//! two accounts, one for each, and every later answer must fit at least one of them.
+
+use fencehold_core::Stamp;
+use fencehold_store::sim::Found;
+
+use super::audit::{Audit, Auditor, Pair};
+use super::store::Abandoned;
+
+/// The accounts that explain everything so far.
+#[derive(Debug)]
+pub(super) struct Accounts(Vec<Auditor>);
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Accounts(vec![Auditor::default()])
+    }
+}
+
+/// What one step of the store did: what went back first, and then the answers in groups, each before the next.
+pub(super) struct Step<'a> {
+    pub(super) now: Stamp,
+    pub(super) abandoned: &'a [Abandoned],
+    pub(super) groups: &'a [Vec<Pair<'a>>],
+}
+
+impl Accounts {
+    /// A step was kept.
+    pub(super) fn happened(&mut self, step: &Step<'_>) -> Audit {
+        self.0 = step.explained_by(std::mem::take(&mut self.0))?;
+        Ok(())
+    }
+
+    /// A step may have been kept, or not.
+    pub(super) fn may_have_happened(&mut self, step: &Step<'_>) -> Audit {
+        let if_kept = step.explained_by(self.0.clone())?;
+        self.0.extend(if_kept);
+        Ok(())
+    }
+
+    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
+        self.0
+            .iter_mut()
+            .for_each(|auditor| auditor.restarted(stopped_ms, now_ms, found));
+    }
+
+    pub(super) fn awake_since(&mut self, now_ms: u64) {
+        self.0.iter_mut().for_each(|auditor| auditor.awake_since_ms = now_ms);
+    }
+
+    pub(super) fn was_forced(&self, name: &str, token: u64) -> bool {
+        self.0.iter().any(|auditor| auditor.was_forced(name, token))
+    }
+
+    pub(super) fn nothing_is_left(&self) -> Audit {
+        let mut verdicts = self.0.iter().map(Auditor::nothing_is_left);
+        let first = verdicts.next().unwrap_or(Ok(()));
+        verdicts.fold(first, Result::or)
+    }
+}
+
+impl Step<'_> {
+    /// The accounts that this step fits. None: an error says why it does not fit the last of them.
+    fn explained_by(&self, mut accounts: Vec<Auditor>) -> Result<Vec<Auditor>, String> {
+        let mut why = String::new();
+        accounts.retain_mut(|auditor| match self.fits(auditor) {
+            Ok(()) => true,
+            Err(problem) => {
+                why = problem;
+                false
+            }
+        });
+        if accounts.is_empty() { Err(why) } else { Ok(accounts) }
+    }
+
+    fn fits(&self, auditor: &mut Auditor) -> Audit {
+        for abandoned in self.abandoned {
+            match abandoned {
+                Abandoned::Lease(key, hold) => auditor.abandoned(key, *hold),
+                Abandoned::Jobs(jobs) => auditor.abandoned_jobs(self.now.store_ms, jobs),
+            }
+        }
+        self.groups.iter().try_for_each(|pairs| auditor.step(self.now, pairs.clone()))
+    }
+}

@@ -1,0 +1,92 @@
+//! The end of every story: when the trouble has stopped, everything must finish. Every key can be had, and every job comes
+//! to its end.
+
+use fencehold_store::job::{ClaimRequest, QueueMode, QueueOrder, Report, Word};
+use fencehold_store::sim::{Found, Question, Reply};
+
+use super::owner::request;
+use super::store::{Caller, Stepped};
+use super::world::{AFTERMATH_MS, Answer, World};
+
+/// How often the last worker asks for what is left. Jobs come back once for each that undoes an effect.
+const ROUNDS_MAX: usize = 200;
+/// So many times in a row there is nothing: then nothing is left.
+const EMPTY_ROUNDS: usize = 12;
+/// More than all the jumps of the wall clock together.
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// How many jobs it takes at a time.
+const AT_A_TIME: usize = 50;
+
+impl World {
+    /// Whatever died, stalled or was lost: in the end every key can be had, and every job is over.
+    pub(super) fn finale(&mut self) -> Result<(), String> {
+        self.now_ms += AFTERMATH_MS;
+        // Whatever the wall clock was set to: what waits for a moment of it has its moment.
+        self.wall_shift_ms += DAY_MS;
+        self.store_paused_until_ms = 0;
+        while !self.store.serves() {
+            self.now_ms += 1;
+            self.store_starts(Found::SameBoot)?;
+        }
+        for at in 0..self.keys.len() {
+            let hold = self.fresh_hold();
+            let ask = request(vec![self.keys[at].clone()], hold, "the last", 1_000, 0);
+            if !matches!(self.asks_at_last(Question::Acquire(ask))?, Some(Ok(Reply::Acquired(_)))) {
+                return Err(format!("P10: {} cannot be had after everything has ended", self.keys[at]));
+            }
+        }
+        self.finishes_all_jobs()?;
+        self.tally.operations += self.store.decided;
+        self.history.is_linearizable()
+    }
+
+    /// One question, answered at once: there is no network and no trouble any more.
+    fn asks_at_last(&mut self, question: Question) -> Result<Option<Answer>, String> {
+        let caller = Caller { owner: 0, life: self.owners[0].life, sent_ms: self.now_ms };
+        let now = self.stamp();
+        match self.store.step(now, vec![(caller, question)], &mut self.chance, |_| true)? {
+            Stepped::Kept(told) => Ok(told.into_iter().next().map(|(_, _, answer)| answer)),
+            Stepped::Stopped => Err("the store stops although nothing is wrong".to_owned()),
+        }
+    }
+
+    /// The last worker takes and completes what is left, until nothing is.
+    fn finishes_all_jobs(&mut self) -> Result<(), String> {
+        let by = self.owners[0].signs();
+        for queue in self.queues.clone() {
+            let order = QueueOrder { queue, mode: QueueMode::Open, by: by.clone() };
+            self.asks_at_last(Question::SetQueue(order))?;
+        }
+        let mut empty_rounds = 0;
+        for _ in 0..ROUNDS_MAX {
+            // The sweep goes in small steps, and what has run out comes back after a while.
+            self.now_ms += 10_000;
+            let hold = self.fresh_hold();
+            let claim = ClaimRequest {
+                queues: self.queues.iter().map(|queue| (queue.clone(), 1)).collect(),
+                limit: AT_A_TIME,
+                hold,
+                owner: by.clone(),
+                ttl_ms: 1_000,
+                wait_ms: 0,
+                waited_before_ms: 0,
+            };
+            let Some(Ok(Reply::Claimed(claimed))) = self.asks_at_last(Question::Claim(claim))? else {
+                return Err("a claim was not answered".to_owned());
+            };
+            empty_rounds = if claimed.jobs.is_empty() { empty_rounds + 1 } else { 0 };
+            if empty_rounds > EMPTY_ROUNDS {
+                break;
+            }
+            for job in claimed.jobs {
+                let attempt = fencehold_store::job::AttemptRef { job: job.id, hold, token: job.token };
+                let report = Report { attempt, word: Word::Complete { result: None } };
+                self.asks_at_last(Question::Report(vec![report]))?;
+            }
+        }
+        for id in self.job_ids.clone() {
+            self.asks_at_last(Question::Job(id))?;
+        }
+        self.store.accounts.nothing_is_left()
+    }
+}

@@ -1,0 +1,119 @@
+//! SQLite itself under the simulation: the real code of `file:` (its statements, its recovery, its takeover) on a
+//! simulated disk that loses, tears and reorders what was not synced, fills up, and fails.
+//!
+//! Nouns: [`Files`] are what is on one simulated disk; the *vfs* is how SQLite gets at them. Locks, the socket and the
+//! mark of a failed disk stay real files: they are not SQLite's.
+
+mod files;
+mod vfs;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fencehold_core::Stamp;
+use fencehold_store::StoreError;
+use fencehold_store::clock::Clock;
+use fencehold_store::sim::{Found, Machine};
+use tempfile::TempDir;
+
+use self::files::Files;
+use super::chance::Chance;
+use super::disk::Meets;
+
+/// Trouble comes at any of the next so many operations of the disk: within one commit, or within the next few.
+const OPERATIONS_AHEAD_MAX: u64 = 30;
+
+/// A directory of `file:` whose database is on a simulated disk.
+pub(super) struct Directory {
+    room: TempDir,
+    files: Arc<Mutex<Files>>,
+    /// Counts power cuts: which boot it is.
+    boot: u64,
+    /// The power went since anybody started here.
+    booted: bool,
+}
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        let room = tempfile::tempdir().expect("a temporary directory");
+        let path = std::fs::canonicalize(room.path()).expect("it was just made");
+        let files = vfs::mount(&path);
+        Directory { room, files, boot: 0, booted: false }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Becomes the owner, as any process does that opens the directory.
+    pub(super) fn starts(&mut self, now: Stamp, _: Found) -> Result<(Machine, Found), StoreError> {
+        self.files().open_again();
+        let found = match (self.booted, self.is_marked()) {
+            (true, _) => Found::NewBoot,
+            (false, true) => Found::FailedDisk,
+            (false, false) => Found::SameBoot,
+        };
+        let machine = Machine::open(self.room.path(), &Moment { now, boot: self.boot });
+        if machine.is_err() {
+            self.is_left();
+        }
+        let machine = machine?;
+        self.booted = false;
+        Ok((machine, found))
+    }
+
+    /// Whether an owner has left a note that the disk failed under it.
+    fn is_marked(&self) -> bool {
+        self.room.path().join("uncertain").exists()
+    }
+
+    pub(super) fn meets(&mut self, trouble: Meets, chance: &mut Chance) {
+        let after = chance.between(1, OPERATIONS_AHEAD_MAX);
+        let seed = chance.draw();
+        self.files().meets(trouble, after, seed);
+    }
+
+    pub(super) fn power_is_gone(&self) -> bool {
+        self.files().power_is_gone()
+    }
+
+    pub(super) fn is_left(&mut self) {
+        self.files().is_left();
+    }
+
+    /// Returns how many sectors were lost.
+    pub(super) fn power_cut(&mut self, chance: &mut Chance) -> usize {
+        self.boot += 1;
+        self.booted = true;
+        self.files().power_cut(chance)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        vfs::unmount(&self.files);
+    }
+}
+
+/// A clock that stands still: everything that an owner does when it starts happens at once.
+#[derive(Debug)]
+struct Moment {
+    now: Stamp,
+    boot: u64,
+}
+
+impl Clock for Moment {
+    fn now(&self) -> Stamp {
+        self.now
+    }
+
+    fn real_time_until(&self, _: u64) -> Option<Duration> {
+        None
+    }
+
+    fn on_move(&self, _: Box<dyn Fn() + Send + Sync>) {}
+
+    fn boot(&self) -> Option<String> {
+        Some(format!("boot {}", self.boot))
+    }
+}

@@ -1,0 +1,53 @@
+//! A directory that is owned by whoever called, without the thread and the socket that would serve it: for a simulation.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::place::Place;
+use super::sqlite::SqliteKeep;
+use super::takeover::{Attempt, Ownership, attempt};
+use crate::clock::Clock;
+use crate::engine::{Archive, Changes, Engine, Keep as _, KeepError};
+use crate::error::StoreError;
+
+/// The owner's hold on a directory.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    keep: SqliteKeep,
+    _lock: File,
+}
+
+impl Owned {
+    /// Tries once to become the owner.
+    pub(crate) fn take_over(directory: &Path, clock: &dyn Clock) -> Result<(Engine, Owned), StoreError> {
+        let place = Arc::new(Place::open(directory)?);
+        match attempt(&place, clock, None, drop, &|_| false) {
+            Attempt::Became(ownership) => {
+                let Ownership { engine, keep, lock, .. } = *ownership;
+                Ok((engine, Owned { keep, _lock: lock }))
+            }
+            Attempt::OwnerLives(epoch) => {
+                Err(StoreError::Unavailable { why: format!("the owner of epoch {epoch} lives") })
+            }
+            Attempt::Blocked(why) => Err(StoreError::Unavailable { why }),
+            Attempt::Unusable(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError> {
+        self.keep.keep(changes)
+    }
+
+    pub(crate) fn confirm(&mut self) -> Result<(), KeepError> {
+        self.keep.confirm()
+    }
+
+    pub(crate) fn tidy(&mut self, idle: bool) -> Result<(), KeepError> {
+        self.keep.tidy(idle)
+    }
+
+    pub(crate) fn archive(&mut self) -> &mut dyn Archive {
+        self.keep.archive()
+    }
+}

@@ -1,0 +1,240 @@
+//! The engine for a simulation: the same machine that `memory:` and `file:` run, with its time, its requests and its
+//! disk in the hands of whoever simulates. Not part of the public interface, and not of a shipped build.
+//!
+//! Nouns: a [`Machine`] is an engine; a [`Batch`] is what it hands over to be kept, with the answers that may go out only
+//! afterwards; an [`Image`] is what a simulated disk holds, as an owner finds it when it starts. A machine that was
+//! opened in a directory keeps its batches in SQLite, as `file:` does.
+
+mod image;
+mod job_image;
+mod question;
+
+use std::path::Path;
+
+use fencehold_core::{Namespace, Stamp};
+
+pub use self::image::{Found, Image};
+pub use self::question::{Question, Reply};
+use crate::clock::Clock;
+use crate::engine::{Archive, Changes, Engine, Granted, Keep as _, KeepError, KeepInMemory, Said};
+use crate::error::StoreError;
+use crate::file::Owned;
+
+/// An answer, when its batch is kept.
+#[derive(Debug)]
+pub struct Given {
+    /// Whose question.
+    pub ticket: u64,
+    /// The answer.
+    pub result: Result<Reply, StoreError>,
+    granted: Option<Granted>,
+}
+
+impl Given {
+    /// Whether it hands out jobs that nobody had before it.
+    pub fn hands_out_jobs(&self) -> bool {
+        matches!(self.granted, Some(Granted::Jobs(_)))
+    }
+}
+
+/// What the steps since the last batch changed and answered.
+#[derive(Debug)]
+pub struct Batch {
+    changes: Changes,
+    /// To go out when the changes are kept, and not before.
+    answers: Vec<Unread>,
+}
+
+/// An answer of which something may still have to be read.
+#[derive(Debug)]
+struct Unread {
+    ticket: u64,
+    said: Said,
+    granted: Option<Granted>,
+}
+
+impl Batch {
+    /// Whether there is something to keep.
+    pub fn changes_something(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Whether an answer of it promises that the changes survive a power cut.
+    pub fn is_durable(&self) -> bool {
+        self.changes.durable
+    }
+
+    /// How many pieces it is written in.
+    pub fn pieces(&self) -> usize {
+        self.changes.rows.len() + self.changes.jobs.len() + self.changes.events.len()
+    }
+
+    /// How many answers it has.
+    pub fn answers(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// The changes, for the disk.
+    pub fn record(&self) -> Record {
+        Record(self.changes.clone())
+    }
+}
+
+/// The changes of one batch, as a disk holds them.
+#[derive(Clone, Debug)]
+pub struct Record(Changes);
+
+/// An engine, and whoever keeps its batches.
+#[derive(Debug)]
+pub struct Machine {
+    engine: Engine,
+    keeps: Keeps,
+}
+
+#[derive(Debug)]
+enum Keeps {
+    /// Whoever simulates keeps the batches; only what the engine reads again is here.
+    InMemory(KeepInMemory),
+    InDirectory(Box<Owned>),
+}
+
+impl Keeps {
+    fn archive(&mut self) -> &mut dyn Archive {
+        match self {
+            Keeps::InMemory(keep) => keep.archive(),
+            Keeps::InDirectory(owned) => owned.archive(),
+        }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Machine { engine: Engine::new(), keeps: Keeps::InMemory(KeepInMemory::default()) }
+    }
+}
+
+impl Machine {
+    /// An engine that goes on from what a simulated disk holds.
+    pub fn from_image(image: &Image, now: Stamp, found: Found) -> Self {
+        let engine = Engine::from_kept(now, image.kept(now, found));
+        Machine { engine, keeps: Keeps::InMemory(KeepInMemory::of(image.archive())) }
+    }
+
+    /// An engine that goes on from what is kept in a directory, as the new owner of `file:` does.
+    pub fn open(directory: &Path, clock: &dyn Clock) -> Result<Self, StoreError> {
+        let (engine, owned) = Owned::take_over(directory, clock)?;
+        Ok(Machine { engine, keeps: Keeps::InDirectory(Box::new(owned)) })
+    }
+
+    /// Takes one request. Returns how many answers are there by now.
+    pub fn ask(&mut self, now: Stamp, ticket: u64, question: Question) -> usize {
+        let namespace = Namespace::default();
+        self.engine.ask(now, ticket, &namespace, question.ask(), self.keeps.archive());
+        self.engine.answers_so_far()
+    }
+
+    /// The caller has gone.
+    pub fn cancel(&mut self, now: Stamp, ticket: u64) {
+        self.engine.cancel(now, ticket);
+    }
+
+    /// Notes what has run out. True: there is more.
+    pub fn sweep(&mut self, now: Stamp, budget: usize) -> bool {
+        self.engine.sweep(now, budget, self.keeps.archive())
+    }
+
+    /// A fresh grant found nobody to take it.
+    pub fn abandon(&mut self, now: Stamp, given: &Given) {
+        match &given.granted {
+            None | Some(Granted::Lease { fresh: false, .. }) => {}
+            Some(granted) => self.engine.abandon(now, granted.clone(), self.keeps.archive()),
+        }
+    }
+
+    /// Serves the claims in line, and hands over what was changed and answered. An error: what was kept could not be
+    /// read, and nothing may be answered.
+    pub fn take_batch(&mut self, now: Stamp) -> Result<Batch, String> {
+        self.engine.serve_claims(now, self.keeps.archive());
+        if let Some(why) = self.engine.broken() {
+            return Err(why);
+        }
+        let (changes, answers) = self.engine.take_batch(true);
+        let unread = |answered: crate::engine::Answered| Unread {
+            ticket: answered.ticket,
+            said: answered.result,
+            granted: answered.granted,
+        };
+        Ok(Batch { changes, answers: answers.into_iter().map(unread).collect() })
+    }
+
+    /// Keeps a batch, or makes sure that this machine may answer one that changes nothing.
+    pub fn keep(&mut self, batch: &mut Batch) -> Result<(), String> {
+        let changes = &mut batch.changes;
+        let kept = match (&mut self.keeps, changes.is_empty()) {
+            (Keeps::InMemory(_), true) => return Ok(()),
+            (Keeps::InMemory(keep), false) => keep.keep(changes),
+            (Keeps::InDirectory(owned), true) => return owned.confirm().map_err(why),
+            (Keeps::InDirectory(owned), false) => owned.keep(changes),
+        };
+        kept.map_err(why)?;
+        self.engine.kept();
+        Ok(())
+    }
+
+    /// What a directory needs now and then, when the answers have gone.
+    pub fn tidy(&mut self, idle: bool) -> Result<(), String> {
+        match &mut self.keeps {
+            Keeps::InMemory(_) => Ok(()),
+            Keeps::InDirectory(owned) => owned.tidy(idle).map_err(why),
+        }
+    }
+
+    /// The answers of a batch that was kept, and why something of them could not be read.
+    pub fn answers(&mut self, now: Stamp, batch: Batch) -> (Vec<Given>, Option<String>) {
+        let mut unreadable = None;
+        let mut answers = Vec::with_capacity(batch.answers.len());
+        for unread in batch.answers {
+            let Unread { ticket, said, granted } = unread;
+            let result = match said {
+                Said::ToRead(look) if unreadable.is_none() => {
+                    let claims = look.claims();
+                    match self.engine.read(now, look, self.keeps.archive()) {
+                        Ok(answer) => Ok(answer.into()),
+                        Err(why) => {
+                            unreadable = Some(why);
+                            Ok(claims.map_or(Reply::Other, Reply::ClaimedUnread))
+                        }
+                    }
+                }
+                said => untold(said),
+            };
+            answers.push(Given { ticket, result, granted });
+        }
+        (answers, unreadable)
+    }
+
+    /// The answers of a batch of which nobody knows whether it was kept, as far as they can be told without reading.
+    pub fn untold(&self, batch: Batch) -> Vec<Given> {
+        let given = |Unread { ticket, said, granted }| Given { ticket, result: untold(said), granted };
+        batch.answers.into_iter().map(given).collect()
+    }
+
+    /// When the engine must be woken although nobody asks anything.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.engine.next_due_ms()
+    }
+}
+
+fn untold(said: Said) -> Result<Reply, StoreError> {
+    match said {
+        Said::Said(result) => result.map(Reply::from),
+        Said::ToRead(look) => Ok(look.claims().map_or(Reply::Other, Reply::ClaimedUnread)),
+    }
+}
+
+fn why(error: KeepError) -> String {
+    match error {
+        KeepError::Busy(why) | KeepError::Failed(why) => why,
+        KeepError::Superseded => "somebody else owns the directory".to_owned(),
+    }
+}

@@ -1,0 +1,137 @@
+//! What can be asked of a machine, and what it answers.
+
+use fencehold_core::job::{JobId, Refusal as JobRefusal, Reported};
+use fencehold_core::{Key, Owner, Refusal, Token};
+
+use crate::engine::{Answer, Ask, JobAnswer, JobAsk};
+use crate::job::{
+    ActRequest, Acted, AttemptRef, ClaimRequest, Claimed, Enqueued, JobDetail, LedgerAnswer, LedgerEntry,
+    NewJob, QueueOrder, QueueView, RenewedJobs, Report,
+};
+use crate::lease::{
+    AcquireRequest, Acquired, Advanced, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
+};
+
+/// What can be asked of a machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Question {
+    /// See [`LeaseStore::acquire`](crate::LeaseStore::acquire).
+    Acquire(AcquireRequest),
+    /// See [`LeaseStore::renew`](crate::LeaseStore::renew).
+    Renew(Vec<HoldRef>),
+    /// See [`LeaseStore::release`](crate::LeaseStore::release).
+    Release(Vec<HoldRef>),
+    /// See [`LeaseStore::revoke`](crate::LeaseStore::revoke).
+    Revoke(RevokeRequest),
+    /// See [`LeaseStore::get`](crate::LeaseStore::get).
+    Get(Key),
+    /// See [`LeaseStore::advance`](crate::LeaseStore::advance).
+    Advance(Owner, u64),
+    /// See [`JobStore::enqueue`](crate::JobStore::enqueue).
+    Enqueue(Vec<NewJob>),
+    /// See [`JobStore::claim`](crate::JobStore::claim).
+    Claim(ClaimRequest),
+    /// See [`JobStore::renew_claims`](crate::JobStore::renew_claims).
+    RenewClaims(Vec<AttemptRef>),
+    /// See [`JobStore::report`](crate::JobStore::report).
+    Report(Vec<Report>),
+    /// See [`JobStore::ledger`](crate::JobStore::ledger).
+    Ledger(Vec<LedgerEntry>),
+    /// See [`JobStore::job`](crate::JobStore::job).
+    Job(JobId),
+    /// See [`JobStore::act`](crate::JobStore::act).
+    Act(ActRequest),
+    /// See [`JobStore::set_queue`](crate::JobStore::set_queue).
+    SetQueue(QueueOrder),
+}
+
+impl Question {
+    pub(super) fn ask(self) -> Ask {
+        match self {
+            Question::Acquire(request) => Ask::Acquire(request),
+            Question::Renew(holds) => Ask::Renew(holds),
+            Question::Release(holds) => Ask::Release(holds),
+            Question::Revoke(request) => Ask::Revoke { request, from: 0 },
+            Question::Get(key) => Ask::Get(key),
+            Question::Advance(by, lift) => Ask::Advance { by, lift },
+            Question::Enqueue(jobs) => Ask::Job(JobAsk::Enqueue(jobs)),
+            Question::Claim(request) => Ask::Job(JobAsk::Claim(request)),
+            Question::RenewClaims(attempts) => Ask::Job(JobAsk::Renew(attempts)),
+            Question::Report(reports) => Ask::Job(JobAsk::Report(reports)),
+            Question::Ledger(entries) => Ask::Job(JobAsk::Ledger(entries)),
+            Question::Job(id) => Ask::Job(JobAsk::Get(id)),
+            Question::Act(request) => Ask::Job(JobAsk::Act(request)),
+            Question::SetQueue(order) => Ask::Job(JobAsk::SetQueue(order)),
+        }
+    }
+}
+
+/// What it answers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Reply {
+    /// To an acquire.
+    Acquired(Acquired),
+    /// To renewals.
+    Renewed(Renewed),
+    /// To releases.
+    Released(Vec<Result<Token, Refusal>>),
+    /// To a revocation.
+    Revoked(Vec<RevokedLease>),
+    /// To a look.
+    Lease(Option<LeaseView>),
+    /// To an advance.
+    Advanced(Advanced),
+    /// To jobs that are to be.
+    Enqueued(Vec<Result<Enqueued, JobRefusal>>),
+    /// To a claim.
+    Claimed(Claimed),
+    /// To a claim whose jobs could not be read: their ids and tokens, and how long each lasts.
+    ClaimedUnread(Vec<(JobId, Token, u64)>),
+    /// To renewals of claims.
+    RenewedClaims(RenewedJobs),
+    /// To what attempts say.
+    Reported(Vec<Result<Reported, JobRefusal>>),
+    /// To entries in ledgers.
+    Ledger(Vec<Result<LedgerAnswer, JobRefusal>>),
+    /// To a look at a job.
+    Job(Option<Box<JobDetail>>),
+    /// To an act.
+    Acted(Acted),
+    /// To an order for a queue.
+    Queue(QueueView),
+    /// To anything else.
+    Other,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Acquired(acquired) => Reply::Acquired(acquired),
+            Answer::Renewed(renewed) => Reply::Renewed(renewed),
+            Answer::Released(released) => Reply::Released(released),
+            Answer::Revoked { ended, .. } => Reply::Revoked(ended),
+            Answer::Lease(lease) => Reply::Lease(lease),
+            Answer::Advanced(advanced) => Reply::Advanced(advanced),
+            Answer::Job(answer) => answer.into(),
+            _ => Reply::Other,
+        }
+    }
+}
+
+impl From<JobAnswer> for Reply {
+    fn from(answer: JobAnswer) -> Reply {
+        match answer {
+            JobAnswer::Enqueued(answers) => Reply::Enqueued(answers),
+            JobAnswer::Claimed(claimed) => Reply::Claimed(claimed),
+            JobAnswer::Renewed(renewed) => Reply::RenewedClaims(renewed),
+            JobAnswer::Reported(answers) => Reply::Reported(answers),
+            JobAnswer::Ledger(answers) => Reply::Ledger(answers),
+            JobAnswer::Job(detail) => Reply::Job(detail),
+            JobAnswer::Acted(acted) => Reply::Acted(acted),
+            JobAnswer::Queue(view) => Reply::Queue(view),
+            _ => Reply::Other,
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use fencehold_core::bugs::{Bug, VARIABLE};
-use fencehold_store::conformance::{ClockArena, check, exercise};
+use fencehold_store::conformance::{ClockArena, check, exercise, exercise_jobs};
 use fencehold_store::file::FileStore;
 use fencehold_store::{MemoryStore, StoreUrl};
 
@@ -27,10 +27,14 @@ const TESTS: &[&str] = &[
     "test",
     "-q",
     "-p",
+    "fencehold-core",
+    "-p",
     "fencehold-store",
     "--features",
-    "bugs",
+    "fencehold-store/bugs",
     "--lib",
+    "--test",
+    "ledger",
     "--test",
     "file_sharing",
     "--test",
@@ -48,7 +52,7 @@ pub fn run(names: &[&str]) -> bool {
     for bug in Bug::ALL.iter().filter(chosen) {
         let mut layers: Vec<&str> = LAYERS.into_iter().filter(|layer| notices(*bug, layer)).collect();
         if layers.is_empty() && fails(*bug, Command::new("cargo").args(TESTS)) {
-            layers.push("tests of `file:` and of the writer");
+            layers.push("tests of the rules, of `file:` and of the writer");
         }
         all += 1;
         noticed += usize::from(!layers.is_empty());
@@ -136,6 +140,7 @@ fn models_hold() -> bool {
 /// Every case on `memory:`, and those that need a restart on `file:`. A case that fails panics.
 fn conformance_holds() -> bool {
     let report = exercise(&|| ClockArena::new(MemoryStore::open));
+    exercise_jobs(&|| ClockArena::new(MemoryStore::open));
     let factory = || {
         let room = Arc::new(tempfile::tempdir().expect("a temporary directory"));
         ClockArena::new(move |clock| FileStore::open(room.path(), clock)).that_restarts()

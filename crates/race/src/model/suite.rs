@@ -67,6 +67,8 @@ pub const SMALL: Suite = Suite {
 
 const SHORT: lease::Bounds = lease::Bounds { ticks: 2, ..TWO };
 
+const BRIEF: job::Bounds = job::Bounds { ticks: 2, ..WORKERS };
+
 /// Every state within the bounds: for now and then.
 pub const LARGE: Suite = Suite {
     leases: &[
@@ -78,10 +80,10 @@ pub const LARGE: Suite = Suite {
         TWO,
     ],
     jobs: &[
-        job::Bounds { cancels: 2, ..WORKERS },
-        job::Bounds { doubled: 1, crashes: 1, ..WORKERS },
-        job::Bounds { claims: 3, asks: true, ..WORKERS },
-        job::Bounds { proof: false, ..WORKERS },
+        job::Bounds { cancels: 1, ..BRIEF },
+        job::Bounds { doubled: 1, ..BRIEF },
+        job::Bounds { crashes: 1, asks: true, ..BRIEF },
+        job::Bounds { proof: false, ..BRIEF },
     ],
     takeovers: &[
         takeover::Bounds { processes: 4, requests: 5, takeovers: 5, deaths: 2, ..OWNERS },

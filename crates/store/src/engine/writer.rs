@@ -305,10 +305,9 @@ impl<K: Keep> Work<K> {
                 }
                 Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
                 Some(Granted::Lease { fresh, .. }) if !fresh && !first => {}
-                Some(Granted::Again(_)) => {}
                 Some(Granted::Jobs(_)) if arrived => {}
+                Some(Granted::Again(_)) | None => {}
                 Some(granted) => abandoned.push(granted),
-                None => {}
             }
         }
         // The same hold id may have been answered twice in this batch: one arrival is enough.

@@ -9,13 +9,15 @@ mod clock;
 #[path = "../../store/tests/postgres/cluster.rs"]
 mod cluster;
 mod everywhere;
+#[path = "../../store/tests/postgres/template.rs"]
+mod template;
 
 use std::sync::{Arc, OnceLock};
 
 use arena::PostgresArena;
 use cluster::{Cluster, Durable};
 
-/// One server for all tests of this binary: each world has a schema of its own in it.
+/// One server for all tests of this binary: each world has a database of its own in it.
 fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| Cluster::start(Durable::No))

@@ -8,8 +8,6 @@
 mod boot;
 mod codec;
 mod frame;
-#[cfg(test)]
-mod fuzz;
 mod gate;
 mod job;
 mod link;

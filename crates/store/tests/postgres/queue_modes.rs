@@ -33,9 +33,8 @@ fn schedule(name: &str) -> ScheduleSpec {
 /// Sets schedules, and gives the moment at which they are due.
 fn set(stage: &Stage, names: &[&str]) -> u64 {
     let store = stage.arena.store();
-    let views = names
-        .iter()
-        .map(|name| block_on(store.jobs().unwrap().set_schedule(&call(), schedule(name))).unwrap());
+    let set = |name: &&str| block_on(store.jobs().unwrap().set_schedule(&call(), schedule(name))).unwrap();
+    let views: Vec<_> = names.iter().map(set).collect();
     views.last().unwrap().next_wall_ms.unwrap()
 }
 

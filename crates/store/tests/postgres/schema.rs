@@ -89,7 +89,8 @@ fn jobs_that_are_under_way_go_on_when_an_older_schema_is_brought_up_to_date() {
     );
     for (version, file) in (1..=OLD).zip(files) {
         sql += &std::fs::read_to_string(file).unwrap();
-        sql += &format!("INSERT INTO migration (version, name) VALUES ({version}, 'old');");
+        let noted = format!("INSERT INTO migration (version, name) VALUES ({version}, 'old');");
+        sql += &noted;
     }
     let admin = crate::cluster().admin();
     admin.run(&sql);
@@ -112,8 +113,8 @@ fn jobs_that_are_under_way_go_on_when_an_older_schema_is_brought_up_to_date() {
         .remove(0)
         .unwrap();
     assert_eq!(said.state, State::Completed);
-    let story = EventsRequest { after: None, prefix: None, limit: 100, wait_ms: 0 };
-    let told = block_on(store.events(&call(), story)).unwrap().events;
+    let all = EventsRequest { after: None, prefix: None, limit: 100, wait_ms: 0 };
+    let told = block_on(store.events(&call(), all)).unwrap().events;
     assert_eq!(told.len(), 3, "what was told before is told still: {told:?}");
 }
 

@@ -61,6 +61,7 @@ pub(crate) struct Inner {
     pub(crate) tracer: Tracer,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) grace: Duration,
+    pub(crate) readiness: http::Readiness,
 }
 
 /// What a server is like, beyond its store and who may use it.
@@ -108,6 +109,7 @@ impl Server {
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,
             grace: options.grace,
+            readiness: http::Readiness::default(),
         }))
     }
 

@@ -185,7 +185,10 @@ mod tests {
             hold: HoldId::from_random([7; 16]),
             term: Term::new(from_ms, 0, from_ms, ttl_ms),
         };
-        Arc::new(Holding::new(serial, granted, Arc::new(ManualClock::new())))
+        // The renewals below are answered ten seconds later.
+        let clock = ManualClock::new();
+        clock.pass(10_000);
+        Arc::new(Holding::new(serial, granted, Arc::new(clock)))
     }
 
     fn serials(holdings: &[Arc<Holding>]) -> Vec<u64> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fencehold_store::clock::Clock;
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::book::{ApiToken, Book, BookError};
 use super::caller::{Caller, Who};
@@ -25,6 +25,8 @@ use crate::audit::{AuditEntry, Outcome};
 /// How often the book is looked at for changes.
 const LOOK_EVERY_MS: u64 = 250;
 const LOOK_EVERY: Duration = Duration::from_millis(LOOK_EVERY_MS);
+/// How soon one who waits learns that its token has expired.
+const EXPIRY_SEEN_WITHIN: Duration = Duration::from_secs(1);
 /// How many looks pass between two notes of when tokens were used.
 const LOOKS_PER_NOTE: u32 = 40;
 /// How many entries may wait to be written.
@@ -77,6 +79,8 @@ pub struct Keeper {
 struct Known {
     tokens: RwLock<Arc<HashMap<TokenId, Entry>>>,
     trouble: RwLock<Option<String>>,
+    /// Tells whoever waits that the book was read again.
+    read_again: watch::Sender<()>,
     /// Denials that wait to be written.
     denials: AtomicUsize,
     /// Denials that were left out because there were too many.
@@ -179,6 +183,18 @@ impl Keeper {
         entry.lives(self.clock.now().wall_ms)
     }
 
+    /// Waits until a token that was shown before is good no more.
+    #[expect(clippy::disallowed_methods, reason = "a token expires while somebody waits, and nothing tells of it")]
+    pub async fn until_refused(&self, id: TokenId) -> Stranger {
+        let mut read_again = self.known.read_again.subscribe();
+        loop {
+            if let Err(stranger) = self.still_admits(id) {
+                return stranger;
+            }
+            let _ = tokio::time::timeout(EXPIRY_SEEN_WITHIN, read_again.changed()).await;
+        }
+    }
+
     /// Whether anybody can be let in.
     fn open(&self) -> Result<(), Stranger> {
         match self.known.trouble.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
@@ -254,6 +270,7 @@ impl Known {
             (token.id, Entry { token, used_wall_ms: AtomicU64::new(used) })
         });
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens.collect());
+        self.read_again.send_replace(());
         Ok(())
     }
 }

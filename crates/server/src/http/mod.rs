@@ -7,6 +7,8 @@ mod lease;
 mod probe;
 mod stream;
 
+pub(crate) use probe::Readiness;
+
 use std::sync::Arc;
 
 use axum::Router;

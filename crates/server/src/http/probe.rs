@@ -1,13 +1,14 @@
 //! What is not an operation: the two probes, the document, and what is said where there is nothing.
 
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_api::{Kind, Problem};
-use fencehold_core::Namespace;
-use fencehold_store::Call;
+use fencehold_core::{Key, Namespace};
+use fencehold_store::{Call, LeaseStore};
 use fencehold_store::wire::Across;
 use http::{Method, Request, Uri, header};
 
@@ -16,6 +17,11 @@ use crate::{Inner, observe, stopping};
 
 /// How long the store may take to say that it is there.
 const PATIENCE_MS: u64 = 2_000;
+/// For how long it is believed.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+/// A key that nobody holds.
+const LOOKED_AT: &str = "fencehold/readyz";
+const NOT_READY: &str = "the store does not answer at the moment; the server's log says why";
 
 /// Whether the server runs. Says nothing of the store: a restart would not help it.
 pub(super) async fn live() -> &'static str {
@@ -27,14 +33,43 @@ pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
     if server.stopping.is_stopping() {
         return problem_response(&stopping::problem());
     }
-    let call = Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
-    match server.store.status(&call).await {
-        Ok(_) => "ready\n".into_response(),
-        Err(error) => {
-            let mut problem = Problem::new(Kind::Unavailable, error.to_string());
-            problem.retry_after_ms = Across::<Problem>::across(error).retry_after_ms;
+    match server.readiness.look(&*server.store).await {
+        Ok(()) => "ready\n".into_response(),
+        Err(retry_after_ms) => {
+            let mut problem = Problem::new(Kind::Unavailable, NOT_READY);
+            problem.retry_after_ms = retry_after_ms;
             problem_response(&problem)
         }
+    }
+}
+
+/// Whether the store answers. Anybody may ask, so it costs one small read a moment, however many do, and says no more than
+/// that: the reason stands in the log.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    /// What was found last, and when. Whoever comes while somebody looks waits for what that one finds.
+    last: tokio::sync::Mutex<Option<(Instant, Result<(), Option<u64>>)>>,
+}
+
+impl Readiness {
+    #[expect(clippy::disallowed_methods, reason = "how often a store is asked by strangers is a matter of real time")]
+    async fn look(&self, store: &dyn LeaseStore) -> Result<(), Option<u64>> {
+        let mut last = self.last.lock().await;
+        if let Some((at, found)) = *last
+            && at.elapsed() < LOOKED_AT_EVERY
+        {
+            return found;
+        }
+        let call = Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
+        let found = match Key::new(LOOKED_AT) {
+            Ok(key) => store.get(&call, key).await.map(drop).map_err(|error| {
+                tracing::warn!(%error, "not ready: the store does not answer");
+                Across::<Problem>::across(error).retry_after_ms
+            }),
+            Err(_) => Ok(()),
+        };
+        *last = Some((Instant::now(), found));
+        found
     }
 }
 

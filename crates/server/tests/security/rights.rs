@@ -96,6 +96,24 @@ fn a_stream_ends_when_its_token_is_revoked() {
     assert!(!rest.iter().any(|line| line.contains("after")), "it was told too much: {rest:?}");
 }
 
+/// Nor is anything given to one who stands in line when its token is revoked.
+#[test]
+fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
+    let stage = Stage::new();
+    let (waiter, holder) =
+        (stage.token(Some("team"), &[Scope::LeaseWrite]), stage.token(Some("team"), &[Scope::LeaseWrite]));
+    stage.acquire(&holder, "k", 1, 30_000);
+    let mut waiting = stage.connect();
+    let request = json!({ "keys": ["k"], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000, "wait_ms": 60_000 });
+    send(&mut waiting, &waiter.headers(), "POST", "/v1/leases/acquire", Some(&request));
+    stage
+        .book()
+        .revoke(waiter.bearer.id, "the test", "here", None, stage.clock_wall_ms())
+        .unwrap();
+    let answer: String = std::io::BufReader::new(waiting).lines().map_while(Result::ok).collect();
+    assert!(answer.contains("was revoked"), "{answer}");
+}
+
 #[test]
 fn without_a_token_nothing_is_said_but_that_one_is_needed() {
     let stage = Stage::new();

@@ -14,7 +14,7 @@ use fencehold_api::{Scope, Spec};
 use fencehold_core::Namespace;
 use fencehold_store::{Call, StoreError};
 
-use super::caller::Caller;
+use super::caller::{Caller, Who};
 use crate::Inner;
 use crate::audit::{AuditEntry, Outcome};
 use crate::limit::Way;
@@ -172,7 +172,15 @@ impl Desk {
             Some(force) => self.note(self.entry(act, &call.namespace, force)).await?,
             None => None,
         };
-        let outcome = work.await;
+        let outcome = match (act.way, &self.caller.who, self.server.access.keeper()) {
+            // Whoever is let in for a moment may stand in line for an hour; leaving the line takes its place back.
+            (Way::Waiting, Who::Token { id, .. }, Some(keeper)) => tokio::select! {
+                biased;
+                outcome = work => outcome,
+                stranger = keeper.until_refused(*id) => Err(StoreError::Denied { why: stranger.to_string() }),
+            },
+            _ => work.await,
+        };
         if let (Some(keeper), Some(seq)) = (self.server.access.keeper(), noted) {
             keeper.settle(seq, if outcome.is_ok() { Outcome::Done } else { Outcome::Failed });
         }

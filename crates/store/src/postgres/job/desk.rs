@@ -128,7 +128,10 @@ impl Core {
                 let about = About::jobs(&call.namespace, Vec::new());
                 let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
                 let decided = decide_in(self, &transaction, &about, lock_ms, earlier, act).await?;
-                transaction.commit().await?;
+                // What was not decided to its end is rolled back, all of it.
+                if matches!(decided, Decided::Kept(_)) {
+                    transaction.commit().await?;
+                }
                 Ok(decided)
             })
             .await?;

@@ -31,6 +31,7 @@ wire! {
         /// All that match, a page at a time: each is looked at and acted upon in one step.
         Matching {
             /// Which.
+            #[serde(deserialize_with = "crate::value::from_object")]
             filter: JobFilter,
             /// Where the page before ended.
             #[serde(default, skip_serializing_if = "Option::is_none")]

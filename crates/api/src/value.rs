@@ -167,6 +167,16 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
+/// Reads a document that is an object. What has no field that must be there would else be read from a list, too.
+pub(crate) fn from_object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: serde::de::DeserializeOwned,
+{
+    let fields = serde_json::Map::deserialize(deserializer)?;
+    T::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom)
+}
+
 #[cfg(feature = "document")]
 mod schema {
     use std::borrow::Cow;
@@ -199,7 +209,7 @@ mod schema {
         Labels = {
             "type": "object",
             "maxProperties": LABELS_MAX,
-            "propertyNames": { "minLength": 1, "maxLength": LABEL_NAME_BYTES_MAX },
+            "description": format!("Names have 1 to {LABEL_NAME_BYTES_MAX} bytes; a job with another one is refused by itself."),
             "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_BYTES_MAX }
         }
     }

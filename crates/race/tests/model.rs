@@ -61,7 +61,8 @@ fn the_job_protocol_keeps_its_promises() {
 
 #[test]
 fn without_a_proof_the_stale_word_and_the_doubled_effect_are_found() {
-    let outcome = job::run(job::Bounds { proof: false, cancels: 0, ..JOBS }, STATES_TO_A_STALE_WRITE);
+    let bounds = job::Bounds { proof: false, cancels: 0, ..JOBS };
+    let outcome = job::run(bounds, 4 * STATES_TO_A_STALE_WRITE);
     assert!(outcome.as_it_should_be() && outcome.broken.len() == 2, "{outcome}");
 }
 

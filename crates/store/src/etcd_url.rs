@@ -64,6 +64,11 @@ impl EtcdUrl {
                 return Err(bad("has a user without a password; it looks like USER:PASSWORD@".to_owned()));
             }
         };
+        // It is shown to people, and would be the rest of a password with a slash in it.
+        if prefix.contains('@') {
+            let problem = "has an '@' in its prefix (in a user or a password, '/' is written %2F)";
+            return Err(bad(problem.to_owned()));
+        }
         let prefix = prefix.trim_end_matches('/');
         if prefix.chars().any(char::is_control) {
             return Err(bad("has a control character in its prefix".to_owned()));

@@ -10,6 +10,7 @@
 #[macro_use(seeded)]
 extern crate fencehold_core;
 
+mod alone;
 mod asking;
 mod asking_jobs;
 mod capability;
@@ -46,6 +47,7 @@ mod url;
 #[cfg(feature = "wire")]
 pub mod wire;
 
+pub use alone::alone;
 pub use capability::Capabilities;
 pub use error::StoreError;
 pub use etcd_url::{EtcdTls, EtcdUrl};

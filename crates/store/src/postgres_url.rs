@@ -89,6 +89,12 @@ impl PostgresUrl {
                 (Some(unescaped(user).ok_or_else(broken)?), Some(password).filter(|text| !text.is_empty()))
             }
         };
+        // A slash too many, and user and password would be the name of a database, which is shown to people.
+        if database.contains(['@', '/']) {
+            return Err(bad(
+                "has a '/' or an '@' in the name of its database (%2F and %40 stand for them); it looks like postgres://USER@HOST:5432/DATABASE",
+            ));
+        }
         let database = unescaped(database).ok_or_else(broken)?;
         if database.is_empty() {
             return Err(bad("names no database; it looks like postgres://USER@HOST:5432/DATABASE"));
@@ -272,6 +278,7 @@ mod tests {
     fn what_is_not_understood_is_refused_and_named() {
         assert!(error("postgres:h/db").contains("names no server"));
         assert!(error("postgres://h").contains("names no database"));
+        assert!(!error("postgres:///ada:secret@h/app").contains("secret"));
         assert!(error("postgres://h:x/db").contains("names a server that is not HOST"));
         assert!(error("postgres://h/db?sync=off").contains("option \"sync\"; postgres: takes schema"));
         assert!(error("postgres://h/db?schema=No").contains("schema that is not"));

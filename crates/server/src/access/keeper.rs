@@ -184,7 +184,6 @@ impl Keeper {
     }
 
     /// Waits until a token that was shown before is good no more.
-    #[expect(clippy::disallowed_methods, reason = "a token expires while somebody waits, and nothing tells of it")]
     pub async fn until_refused(&self, id: TokenId) -> Stranger {
         let mut read_again = self.known.read_again.subscribe();
         loop {

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_api::{Kind, Problem};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::{Call, LeaseStore};
 use fencehold_store::wire::Across;
+use fencehold_store::{Call, LeaseStore};
 use http::{Method, Request, Uri, header};
 
 use super::answer::problem_response;
@@ -43,17 +43,23 @@ pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
     }
 }
 
+/// Nothing, or when to ask again.
+type Found = Result<(), Option<u64>>;
+
 /// Whether the store answers. Anybody may ask, so it costs one small read a moment, however many do, and says no more than
 /// that: the reason stands in the log.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     /// What was found last, and when. Whoever comes while somebody looks waits for what that one finds.
-    last: tokio::sync::Mutex<Option<(Instant, Result<(), Option<u64>>)>>,
+    last: tokio::sync::Mutex<Option<(Instant, Found)>>,
 }
 
 impl Readiness {
-    #[expect(clippy::disallowed_methods, reason = "how often a store is asked by strangers is a matter of real time")]
-    async fn look(&self, store: &dyn LeaseStore) -> Result<(), Option<u64>> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how often a store is asked by strangers is a matter of real time"
+    )]
+    async fn look(&self, store: &dyn LeaseStore) -> Found {
         let mut last = self.last.lock().await;
         if let Some((at, found)) = *last
             && at.elapsed() < LOOKED_AT_EVERY

@@ -104,7 +104,8 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
         (stage.token(Some("team"), &[Scope::LeaseWrite]), stage.token(Some("team"), &[Scope::LeaseWrite]));
     stage.acquire(&holder, "k", 1, 30_000);
     let mut waiting = stage.connect();
-    let request = json!({ "keys": ["k"], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000, "wait_ms": 60_000 });
+    let request =
+        json!({ "keys": ["k"], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000, "wait_ms": 60_000 });
     send(&mut waiting, &waiter.headers(), "POST", "/v1/leases/acquire", Some(&request));
     stage
         .book()

@@ -39,7 +39,11 @@ impl Engine {
             Ask::Revoke { request, from } => self.revoke(now, namespace, &request, from),
             Ask::Get(key) => Ok(Answer::Lease(self.view(now, namespace, &key))),
             Ask::List(request) => Ok(self.list(now, namespace, &request)),
-            Ask::Advance { by, lift } => self.advance(now, &by, lift, archive),
+            Ask::Advance { by, lift } => {
+                // There must be a floor to lift, by which every new namespace then begins.
+                self.table.space(namespace);
+                self.advance(now, &by, lift, archive)
+            }
             Ask::Job(ask) => {
                 // Looking at a namespace that does not exist makes none: there is nothing in it.
                 let space = match self.table.find_space(namespace) {

@@ -8,6 +8,8 @@
 mod boot;
 mod codec;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod job;
 mod link;

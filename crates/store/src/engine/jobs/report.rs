@@ -102,10 +102,12 @@ impl Engine {
         if let Some((what, bytes)) = note.filter(|_| first) {
             self.keep_note(at, what, bytes);
         }
-        match outcome {
-            Outcome::Reported(reported) => Ok(reported),
-            _ => Ok(Reported { state, again_in_ms: None, late: false }),
+        if let Outcome::Reported(reported) = outcome {
+            return Ok(reported);
         }
+        // As it stands at this moment: that its time has come may not have been noticed yet.
+        let stands = self.jobs.table.at(at).map_or(state, |slot| slot.record.state_at(now));
+        Ok(Reported { state: stands, again_in_ms: None, late: false })
     }
 
     pub(super) fn keep_note(&mut self, at: u32, what: Note, bytes: Arc<[u8]>) {

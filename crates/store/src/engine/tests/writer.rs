@@ -191,7 +191,11 @@ impl Keep for Gate {
 
     fn keep(&mut self, changes: &mut Changes) -> std::result::Result<(), KeepError> {
         self.arrived.send(changes.clone()).unwrap();
-        self.go_on.recv().unwrap_or(Ok(()))
+        let end = self.go_on.recv().unwrap_or(Ok(()));
+        if end.is_ok() {
+            changes.jobs.drain(..).for_each(|change| self.archive.take(change));
+        }
+        end
     }
 
     fn confirm(&mut self) -> std::result::Result<(), KeepError> {

@@ -8,6 +8,8 @@ mod archive;
 mod bodies;
 mod codec;
 mod examine;
+#[cfg(test)]
+mod fuzz;
 mod load;
 mod write;
 

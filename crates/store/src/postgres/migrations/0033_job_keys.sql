@@ -67,15 +67,20 @@ BEGIN
     PERFORM pg_current_xact_id();
     v_now := now_ms();
     IF p_keys IS NOT NULL THEN
-        -- A job with a unique key is made only by whoever got the key; of two in one call, by the first.
-        WITH won AS (
+        -- A job with a unique key is made only by whoever got the key; of two in one call, by the first, or by none here where the first is
+        -- refused: then the rules decide about both, in their order.
+        WITH first AS (
+            SELECT DISTINCT ON (n.key) n.*
+            FROM unnest(p_ids, p_queues, p_keys, p_digests, p_windows) WITH ORDINALITY AS n(id, name, key, digest, span, nth)
+            WHERE n.key IS NOT NULL
+            ORDER BY n.key, n.nth
+        ), won AS (
             INSERT INTO job_unique AS u (namespace, key, job, payload, until_ms)
-                SELECT DISTINCT ON (n.key) p_namespace, n.key, n.id, n.digest, v_now + n.span
-                FROM unnest(p_ids, p_queues, p_keys, p_digests, p_windows)
-                    WITH ORDINALITY AS n(id, name, key, digest, span, nth)
+                SELECT p_namespace, n.key, n.id, n.digest, v_now + n.span
+                FROM first n
                 JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name AND q.mode <> 2
-                WHERE n.key IS NOT NULL AND NOT EXISTS (SELECT FROM job_body b WHERE b.id = n.id)
-                ORDER BY n.key, n.nth
+                WHERE NOT EXISTS (SELECT FROM job_body b WHERE b.id = n.id)
+                ORDER BY n.key
                 ON CONFLICT (namespace, key) DO UPDATE SET job = excluded.job, payload = excluded.payload,
                     until_ms = excluded.until_ms
                     WHERE u.until_ms <= v_now AND job_is_over(u.job)

@@ -209,7 +209,7 @@ mod schema {
         Labels = {
             "type": "object",
             "maxProperties": LABELS_MAX,
-            "description": format!("Names have 1 to {LABEL_NAME_BYTES_MAX} bytes; a job with another one is refused by itself."),
+            "propertyNames": { "minLength": 1, "maxLength": LABEL_NAME_BYTES_MAX },
             "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_BYTES_MAX }
         }
     }

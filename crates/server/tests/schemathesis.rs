@@ -16,10 +16,10 @@ use clocked::Clocked;
 
 /// At least so many requests must have been made.
 const REQUESTS: u64 = 2_000;
-/// What is looked for: no failure of the server, nothing that the document does not say, and that whatever it does not
-/// allow is refused.
+/// What is looked for: no failure of the server, and nothing that the document does not say. Whether everything that the
+/// document does not allow is refused cannot be asked this way: of many items in one request, each has its own refusal.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
-    response_schema_conformance,unsupported_method,negative_data_rejection";
+    response_schema_conformance,unsupported_method";
 /// What is left out, by name.
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis_hooks.py");
 

@@ -2,7 +2,7 @@
 //!
 //! Nouns: a *participant* is a process that uses a store and writes two [`Line`]s for every call: what it asked, before
 //! the request left, and what it was told. Whoever is killed leaves a question without an answer, which may have been
-//! carried out or not. A [`Reign`](reign) is all that was seen of one token. [`End`] is what the store says when all is
+//! carried out or not. A *reign* is all that was seen of one token. [`End`] is what the store says when all is
 //! over.
 //!
 //! Deliberately absent: the store's own rules. What is checked is what was promised to callers: one holder, tokens that

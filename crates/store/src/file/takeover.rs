@@ -185,6 +185,10 @@ fn sync<T>(
 
 /// Copies the whole log back before the first answer: what an owner that was killed had written but not synced must
 /// not be built upon before it is on disk. Whoever is in the way is waited for, while this owner still owns.
+///
+/// And leaves nothing in the log. After a sync that failed, the end of the log can be read and yet never reach the disk,
+/// whatever is synced later; if the power goes then, the rest of the log would be played back over the newer pages that were
+/// copied from its end.
 fn copy_back_all(
     place: &Place,
     connection: &Connection,
@@ -203,10 +207,7 @@ fn copy_back_all(
             }
             let copied = sync(place, turn, waits_for, || {
                 gate::fail(place, "copy")?;
-                connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
-                    let (busy, log, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok(busy == 0 && log == copied)
-                })
+                empty_the_log(connection)
             });
             match copied {
                 Ok(true) => {
@@ -226,6 +227,17 @@ fn copy_back_all(
         }
         pause();
     }
+}
+
+/// False: somebody is in the way.
+fn empty_the_log(connection: &Connection) -> rusqlite::Result<bool> {
+    let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if busy != 0 {
+        return Ok(false);
+    }
+    // That it is empty reaches the disk with its next commit. This one writes what is there already, which still is a write.
+    connection.execute_batch(&format!("PRAGMA application_id = {}", schema::APPLICATION_ID))?;
+    Ok(true)
 }
 
 #[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]

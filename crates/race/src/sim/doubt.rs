@@ -7,6 +7,9 @@ use fencehold_store::sim::Found;
 use super::audit::{Audit, Auditor, Pair};
 use super::store::Abandoned;
 
+/// With so many accounts, nothing more is thrown into doubt: each doubt doubles them.
+const MANY: usize = 16;
+
 /// The accounts that explain everything so far.
 #[derive(Debug)]
 pub(super) struct Accounts(Vec<Auditor>);
@@ -34,8 +37,13 @@ impl Accounts {
     /// A step may have been kept, or not.
     pub(super) fn may_have_happened(&mut self, step: &Step<'_>) -> Audit {
         let if_kept = step.explained_by(self.0.clone())?;
-        self.0.extend(if_kept);
+        let new: Vec<Auditor> = if_kept.into_iter().filter(|account| !self.0.contains(account)).collect();
+        self.0.extend(new);
         Ok(())
+    }
+
+    pub(super) fn are_many(&self) -> bool {
+        self.0.len() >= MANY
     }
 
     pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {

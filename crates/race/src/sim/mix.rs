@@ -72,6 +72,11 @@ impl Fault {
         Fault::LongQuiet,
     ];
 
+    /// Whether nobody may know, after it, if a batch was kept.
+    pub(super) fn leaves_doubt(self) -> bool {
+        matches!(self, Fault::PowerCutInWrite | Fault::SyncFails | Fault::WriteFails | Fault::DiskFull)
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Fault::OwnerCrash => "owner crash",

@@ -261,6 +261,7 @@ impl World {
             self.stopped_ms = self.stamp().store_ms;
         }
         self.store.stops();
+        self.store_paused_until_ms = 0;
         self.inbox.clear();
         self.serves_at_ms = None;
         let after_ms = self.chance.between(1, 2_000);
@@ -304,7 +305,10 @@ impl World {
         if self.calm {
             return;
         }
-        let fault = self.chance.one_of(&self.mix.faults.clone());
+        let mut fault = self.chance.one_of(&self.mix.faults.clone());
+        if fault.leaves_doubt() && self.store.accounts.are_many() {
+            fault = Fault::StoreKill;
+        }
         // Nobody is disturbed in the quiet, or it would never end.
         let quiet_ms = if fault == Fault::LongQuiet { QUIET_MS + PATIENCE_MS } else { 0 };
         let after_ms = quiet_ms + self.chance.between(1, self.mix.fault_every_ms * 2);
@@ -324,10 +328,11 @@ impl World {
                 self.owners[at].paused_until_ms = self.now_ms + for_ms;
             }
             Fault::StoreKill if self.store.serves() => self.store_stops(Found::SameBoot),
-            Fault::StorePause => {
+            Fault::StorePause if self.store.serves() => {
                 let for_ms = self.chance.between(100, 6_000);
-                self.store_paused_until_ms = self.now_ms + for_ms;
-                let awake_ms = self.stamp().store_ms + for_ms;
+                // A pause within a pause does not end the first.
+                self.store_paused_until_ms = self.store_paused_until_ms.max(self.now_ms + for_ms);
+                let awake_ms = self.stamp().store_ms + self.store_paused_until_ms - self.now_ms;
                 self.store.accounts.awake_since(awake_ms);
             }
             Fault::PowerCut if self.store.serves() => self.power_goes(),
@@ -344,7 +349,7 @@ impl World {
                     owner.paused_until_ms = self.now_ms + QUIET_MS;
                 }
             }
-            Fault::StoreKill | Fault::PowerCut => {}
+            Fault::StoreKill | Fault::StorePause | Fault::PowerCut => {}
         }
     }
 

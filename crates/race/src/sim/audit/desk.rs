@@ -9,7 +9,7 @@ use super::job::{Job, Said};
 use super::{Audit, Auditor, Pair};
 
 /// A unique key that is taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     job: JobId,
     payload: Box<str>,

@@ -10,7 +10,7 @@ use fencehold_store::sim::Found;
 use super::{Audit, Span};
 
 /// The newest attempt at a job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) token: u64,
     pub(super) hold: [u8; 16],
@@ -32,7 +32,7 @@ pub(super) enum Said {
 }
 
 /// An effect, as far as it was told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The attempt that announced or recorded it.
     pub(super) token: u64,
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub(super) undone: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     /// `None`: it was made by the store, and nobody has seen it yet.
     pub(super) payload: Option<Box<str>>,

@@ -9,7 +9,7 @@ use fencehold_store::sim::Found;
 use super::{Audit, Span};
 
 /// What the auditor knows of one lease.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
     token: u64,
     hold: [u8; 16],
@@ -17,7 +17,7 @@ struct Lease {
     span: Span,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key {
     /// The newest token that was given or consumed.
     newest: u64,

@@ -22,7 +22,7 @@ use self::lease::Key;
 pub(super) type Audit = Result<(), String>;
 
 /// How long something lasts, as far as questions and answers tell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     /// Nobody else may have it before this moment.
     certain_until_ms: u64,
@@ -50,7 +50,7 @@ impl Span {
 }
 
 /// The account.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Auditor {
     keys: BTreeMap<String, Key>,
     jobs: BTreeMap<JobId, Job>,
@@ -79,9 +79,13 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Whether it was read when everything else of its batch had happened.
+    /// Whether it was read when everything else of its batch had happened. That a job is not there is known at once.
     pub(super) fn is_read_last(&self) -> bool {
-        matches!(self.asked.question, Question::Claim(_) | Question::Job(_))
+        match self.asked.question {
+            Question::Claim(_) => true,
+            Question::Job(_) => !matches!(self.result, Ok(Reply::Job(None))),
+            _ => false,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
-use fencehold_store::conformance::Arena;
+use fencehold_store::arena::Arena;
 use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 
 use crate::gate::Gate;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_core::Key;
+use fencehold_store::arena::{Arena, Power, block_on};
 use fencehold_store::clock::SystemClock;
-use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl, open};
 
 /// Long enough that nothing runs out between two steps of a script, and short enough to wait for.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fencehold_core::{HoldId, Key, Namespace};
 use fencehold_store::Call;
+use fencehold_store::arena::{Arena, Power};
 use fencehold_store::clock::ManualClock;
-use fencehold_store::conformance::{Arena, Power};
 
 use crate::actor::Actor;
 use crate::gate::Gate;

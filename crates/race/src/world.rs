@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fencehold_core::BadInput;
-use fencehold_store::conformance::{Arena, ClockArena};
+use fencehold_store::arena::{Arena, ClockArena};
 use fencehold_store::{MemoryStore, StoreError, StoreUrl};
 
 use crate::real::RealArena;

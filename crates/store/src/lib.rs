@@ -11,6 +11,8 @@
 extern crate fencehold_core;
 
 mod alone;
+#[cfg(feature = "arena")]
+pub mod arena;
 mod asking;
 mod asking_jobs;
 mod capability;

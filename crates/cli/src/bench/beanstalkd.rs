@@ -22,9 +22,11 @@ pub(super) struct Beanstalkd {
 impl Beanstalkd {
     pub(super) async fn start(directory: &Path) -> Result<Beanstalkd, Failed> {
         std::fs::create_dir_all(directory.join("log"))?;
+        // It runs there, so a path from here would lead it elsewhere.
+        let directory = std::fs::canonicalize(directory)?;
         let socket = directory.join("socket");
         let child = Command::new("beanstalkd")
-            .current_dir(directory)
+            .current_dir(&directory)
             .args(["-b", "log", "-f0", "-l"])
             .arg(format!("unix:{}", socket.display()))
             .stdin(Stdio::null())

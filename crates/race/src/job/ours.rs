@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, Refusal, Reported, Terms};
 use fencehold_core::ledger::{EffectState, UndoWith, idempotency_key};
 use fencehold_core::{HoldId, Owner, Token};
-use fencehold_store::conformance::Arena;
+use fencehold_store::arena::Arena;
 use fencehold_store::job::{
     ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobDetail, JobStore, LedgerAct, LedgerAnswer,
     LedgerEntry, NewJob, Report, Word,

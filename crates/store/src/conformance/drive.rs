@@ -1,45 +1,17 @@
-//! Driving futures with threads alone: a small executor, calls that are under way, and many at once.
+//! Driving many calls with threads alone: those that are under way, and those that start together.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
-use super::arena::Arena;
+use crate::arena::Arena;
 
 /// How long an answer that must come may take, in real time. Only a broken store ever waits this long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Drives a future to its end on this thread.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(crate::alone(future));
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(answer) => return answer,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-/// Drives a future of an arena's store to its end, the way that arena does it.
-pub(super) fn drive<T: Send>(arena: &(impl Arena + ?Sized), future: impl Future<Output = T> + Send) -> T {
-    let mut answer = None;
-    arena.drive(Box::pin(async { answer = Some(future.await) }));
-    answer.expect("an arena drives to the end")
-}
 
 /// Does the same thing on many threads that start together. The results are in the order of their numbers.
 pub(super) fn at_once<T: Send>(count: usize, act: impl Fn(usize) -> T + Sync) -> Vec<T> {

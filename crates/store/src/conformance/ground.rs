@@ -8,9 +8,9 @@ use fencehold_core::lease::{How, Renewal};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
-use super::arena::{Arena, Power};
-use super::drive::{Pending, drive};
+use super::drive::Pending;
 use super::{NotApplicable, Verdict};
+use crate::arena::{Arena, Power, drive};
 use crate::capability::Capabilities;
 use crate::error::StoreError;
 use crate::lease::{

@@ -18,7 +18,6 @@
 //! applicable; nothing passes in silence. Order comes from barriers, from the arena's clock and from what the store
 //! itself shows of its line; no case sleeps.
 
-mod arena;
 mod drive;
 mod ground;
 mod job;
@@ -26,9 +25,9 @@ mod lease;
 
 use std::io::Write as _;
 
-pub use arena::{Arena, ClockArena, Factory, Power};
-pub use drive::block_on;
 use ground::Ground;
+
+pub use crate::arena::{Arena, ClockArena, Factory, Power, block_on};
 
 /// One promise and how it is checked.
 struct Case {

@@ -3,8 +3,8 @@
 use fencehold_core::job::{Ended, Refusal, State};
 
 use super::ground::{RETRY_MS, assert_stale, failed};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
 use crate::job::{NewJob, When, Word};

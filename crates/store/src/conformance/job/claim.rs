@@ -8,8 +8,8 @@ use fencehold_core::job::{JobId, State, Terms};
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 
 use super::ground::{Work, completed, label, queue, terms, works};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::Ground;
 use crate::error::StoreError;

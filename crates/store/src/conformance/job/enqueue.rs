@@ -3,8 +3,8 @@
 use fencehold_core::job::{Refusal, State};
 
 use super::ground::{fresh_id, kind, label, terms, unique};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
 use crate::job::{Enqueued, NewJob, When};

@@ -4,8 +4,8 @@ use fencehold_core::Fact;
 use fencehold_core::job::{Ended, State};
 
 use super::ground::{RETRY_MS, kind, queue};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::{Ground, owner};
 use crate::job::{NewJob, QueueMode, Word};
 

@@ -5,8 +5,8 @@ use fencehold_core::limits::CRASH_SPREAD_MS;
 use fencehold_core::{Attempted, Fact};
 
 use super::ground::{RETRY_MS, Work, assert_over, assert_stale, queue, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
 use crate::job::{ClaimRequest, JobFilter, NewJob, Word};

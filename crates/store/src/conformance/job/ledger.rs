@@ -5,8 +5,8 @@ use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::limits::EFFECTS_PER_JOB_MAX;
 
 use super::ground::{Work, assert_over, assert_stale, effect, jobs_of, only};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, owner};
 use crate::job::{FindingKind, LedgerAct, LedgerAnswer, LedgerEntry, ResolveRequest, Word};

@@ -7,8 +7,8 @@ use fencehold_core::ledger::OnDoubt;
 use fencehold_core::limits::FINISHED_KEPT_MS;
 
 use super::ground::{fresh_id, kind, label, queue, terms, unique};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::Pending;
 use crate::conformance::ground::{Ground, owner, until};
 use crate::error::StoreError;

@@ -4,8 +4,8 @@ use fencehold_core::job::{Refusal, State};
 
 use super::ground::{completed, fresh_id, jobs_of, unique};
 use super::operation;
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::Ground;
 use crate::error::StoreError;
 use crate::job::{AttemptRef, BeginRequest, JobFilter, NewJob, QueueMode};

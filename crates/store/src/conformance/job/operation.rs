@@ -4,8 +4,8 @@ use fencehold_core::job::{Queue, State, UniqueKey};
 use fencehold_core::ledger::OnDoubt;
 
 use super::ground::{Work, completed, fresh_id, jobs_of};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, fresh_hold, owner};
 use crate::error::StoreError;

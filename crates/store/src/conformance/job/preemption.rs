@@ -3,8 +3,8 @@
 use fencehold_core::job::{Ended, State, Terms};
 
 use super::ground::{assert_over, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::{Ground, until};
 use crate::job::{NewJob, Word};
 

@@ -3,8 +3,8 @@
 use fencehold_core::job::{Refusal, State};
 
 use super::ground::{queue, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::{Ground, until};
 use crate::job::{ClaimRequest, Counts, NewJob, QueueMode, When, Word};
 

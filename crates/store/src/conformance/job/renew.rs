@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use fencehold_core::job::{Ended, Refusal, State, Terms};
 
 use super::ground::{RETRY_MS, assert_over, assert_stale, fresh_id, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, fresh_hold};
 use crate::job::{AttemptRef, ClaimRequest, NewJob, Word};

@@ -5,8 +5,8 @@ use fencehold_core::limits::ERROR_BYTES_KEPT;
 use fencehold_core::{Fact, Token};
 
 use super::ground::{RETRY_MS, assert_over, completed, failed, fresh_id, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::{Ground, fresh_hold};
 use crate::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
 

@@ -6,8 +6,8 @@ use fencehold_core::ledger::OnDoubt;
 use super::ground::{
     RETRY_MS, assert_over, assert_stale, fresh_id, jobs_of, kind, label, queue, terms, unique,
 };
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::{Ground, owner, until};
 use crate::job::{
     ClaimRequest, Enqueued, JobFilter, LedgerAnswer, NewJob, QueueMode, ScheduleSpec, When, Word,

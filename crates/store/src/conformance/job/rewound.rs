@@ -2,8 +2,8 @@
 
 use fencehold_core::job::{Ended, Refusal, State};
 
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::Ground;
 
 /// After an advance nothing from before speaks for a job: neither who held it nor who was late.

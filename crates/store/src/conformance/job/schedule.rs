@@ -4,8 +4,8 @@ use fencehold_core::Fact;
 use fencehold_core::job::{JobId, Refusal, ScheduleName, State};
 
 use super::ground::{jobs_of, kind, label, queue, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, owner, until};
 use crate::error::StoreError;

@@ -3,8 +3,8 @@
 use fencehold_core::HoldId;
 use fencehold_core::ledger::OnDoubt;
 
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::Ground;
 use crate::job::{ClaimRequest, JobFilter, Word};
 

@@ -5,8 +5,8 @@ use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::{Fact, Token};
 
 use super::ground::{Work, effect, terms};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::ground::Ground;
 use crate::job::{FindingKind, NewJob, UndoOf, Word};
 

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use fencehold_core::job::{Ended, State};
 
 use super::ground::{terms, works};
+use crate::arena::Power;
 use crate::conformance::Verdict;
-use crate::conformance::arena::Power;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
 use crate::error::StoreError;

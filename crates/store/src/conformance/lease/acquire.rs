@@ -4,8 +4,8 @@ use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, assert_held_by, assert_lost, key, task};
+use crate::arena::Power;
 use crate::lease::AcquireRequest;
 
 /// P1.

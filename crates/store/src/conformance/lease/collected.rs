@@ -4,8 +4,8 @@ use fencehold_core::lease::How;
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, assert_ended, until};
+use crate::arena::Power;
 use crate::lease::AcquireRequest;
 
 /// Lets a free key grow old enough, and a little older: sweeps may be lazy.

@@ -5,8 +5,8 @@ use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
 use fencehold_core::{BadInput, Fact, Token};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, Held, owner, task, until};
+use crate::arena::Power;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, EventsRequest};
 

@@ -4,8 +4,8 @@ use fencehold_core::lease::How;
 use fencehold_core::{Fact, Reason, Refusal, Token};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, assert_held_by, assert_lost, key, owner, refusal, task};
+use crate::arena::Power;
 use crate::lease::{AcquireRequest, RevokedLease, Which};
 
 /// P9.

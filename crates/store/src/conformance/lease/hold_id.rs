@@ -5,8 +5,8 @@ use fencehold_core::lease::How;
 use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lost, keys};
+use crate::arena::Power;
 use crate::lease::AcquireRequest;
 
 /// R13: the answer was lost; asking again gives the same lease, token and the time that remains.

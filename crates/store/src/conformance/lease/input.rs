@@ -7,8 +7,8 @@ use fencehold_core::limits::{
 use fencehold_core::{BadInput, Key};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, key, keys};
+use crate::arena::Power;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, EventsRequest, ListRequest};
 

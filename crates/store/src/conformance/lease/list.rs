@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, Held, owner, task};
+use crate::arena::Power;
 use crate::lease::{AcquireRequest, ListRequest};
 
 /// More pages than any list here has.

@@ -1,8 +1,8 @@
 //! Namespaces are separate worlds.
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, assert_held_by};
+use crate::arena::Power;
 use crate::lease::{AcquireRequest, ListRequest, Which};
 
 /// The same key in two namespaces is two keys.

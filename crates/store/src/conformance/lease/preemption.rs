@@ -4,9 +4,9 @@ use fencehold_core::Fact;
 use fencehold_core::lease::How;
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::drive::Pending;
 use super::super::ground::{Ground, Held, assert_lost, keys, owner, task, until};
+use crate::arena::Power;
 use crate::lease::AcquireRequest;
 
 type Line = Pending<Result<Held, fencehold_core::Refusal>>;

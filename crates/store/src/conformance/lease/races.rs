@@ -7,9 +7,9 @@ use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::drive::at_once;
 use super::super::ground::{Ground, Held, assert_held_by, assert_lost, key, keys, until};
+use crate::arena::Power;
 use crate::lease::{AcquireRequest, Which};
 
 const CONTENDERS: usize = 12;

@@ -4,8 +4,8 @@ use fencehold_core::lease::How;
 use fencehold_core::{Fact, Refusal};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, Held, assert_held_by, assert_lost};
+use crate::arena::Power;
 
 /// A released key is free at once.
 pub(super) fn a_released_key_is_free_at_once(g: &Ground) -> Verdict {

@@ -5,8 +5,8 @@ use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
 use fencehold_core::{Fact, Refusal};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, assert_ended, assert_held_by, assert_lost, task, until};
+use crate::arena::Power;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, EventsRequest, LeaseStore};
 

@@ -5,8 +5,8 @@ use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
 use fencehold_core::{Fact, Refusal, Token};
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lost, key, refusal, until};
+use crate::arena::Power;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, Which};
 

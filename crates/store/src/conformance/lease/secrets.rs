@@ -3,8 +3,8 @@
 use fencehold_core::HoldId;
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, key};
+use crate::arena::Power;
 use crate::lease::{AcquireRequest, EventsRequest, ListRequest, Which};
 
 /// P5: neither the hold id nor its hash is in anything that can be printed.

@@ -5,8 +5,8 @@ use fencehold_core::lease::How;
 use fencehold_core::limits::HISTORY_MAX;
 
 use super::super::Verdict;
-use super::super::arena::Power;
 use super::super::ground::{Ground, assert_ended, assert_held_by, keys, until};
+use crate::arena::Power;
 use crate::error::StoreError;
 use crate::lease::AcquireRequest;
 

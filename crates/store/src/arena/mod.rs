@@ -1,12 +1,16 @@
-//! Where a case is played out: one fresh store, and power over its time.
+//! Where a promise is put to the test: one fresh store, and power over its time. The conformance suite and the races are
+//! both played out here.
+
+mod drive;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use drive::block_on;
+pub(crate) use drive::drive;
 use fencehold_core::Key;
 
-use super::drive::{block_on, drive};
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreError;
 use crate::lease::{Call, LeaseStore};
@@ -118,7 +122,8 @@ impl Power {
         Power::RemembersClaims,
     ];
 
-    pub(super) fn lacking(self) -> &'static str {
+    /// What a store lacks that cannot show this.
+    pub fn lacking(self) -> &'static str {
         match self {
             Power::MovesTime => "its time cannot be moved",
             Power::StandsStill => "its time does not stand still",

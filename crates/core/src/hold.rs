@@ -32,8 +32,17 @@ impl HoldId {
 
     /// The secret itself, as 32 hexadecimal digits.
     pub fn reveal(&self) -> String {
-        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+        self.digits().iter().copied().map(char::from).collect()
+    }
+
+    fn digits(&self) -> [u8; 32] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; 32];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        digits
     }
 
     /// Reads what [`HoldId::reveal`] wrote.
@@ -58,7 +67,9 @@ impl HoldId {
 impl Serialize for HoldId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            self.reveal().serialize(serializer)
+            // No copy of the secret stays behind in memory that was let go.
+            let digits = self.digits();
+            serializer.serialize_str(std::str::from_utf8(&digits).map_err(serde::ser::Error::custom)?)
         } else {
             self.0.serialize(serializer)
         }
@@ -68,7 +79,7 @@ impl Serialize for HoldId {
 impl<'de> Deserialize<'de> for HoldId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            HoldId::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+            crate::key::read_text(deserializer, HoldId::parse)
         } else {
             Deserialize::deserialize(deserializer).map(HoldId)
         }

@@ -1,5 +1,10 @@
 //! Names: keys, namespaces, owners, tasks and reasons, each checked once, when it is made.
 
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::Visitor;
+
 use crate::error::BadInput;
 use crate::limits::{KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, TASK_BYTES_MAX};
 
@@ -21,21 +26,42 @@ pub(crate) fn check_text(field: &'static str, text: &str, bytes_max: usize) -> R
     Ok(())
 }
 
+/// Reads something that is written as a text, without a copy of that text in between.
+pub(crate) fn read_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    make: impl FnOnce(&str) -> Result<T, BadInput>,
+) -> Result<T, D::Error> {
+    struct Text<F>(F);
+
+    impl<T, F: FnOnce(&str) -> Result<T, BadInput>> Visitor<'_> for Text<F> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            (self.0)(text).map_err(E::custom)
+        }
+    }
+
+    deserializer.deserialize_str(Text(make))
+}
+
 /// A kind of name: a checked text.
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $field:literal, $max:expr $(, $extra:expr)?) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
-        #[serde(try_from = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         // Shared: a name travels with every record, event and answer, and is copied far more often than it is made.
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {
             #[doc = concat!("Checks a text and makes it a ", $field, ".")]
-            pub fn new(text: impl Into<String>) -> Result<Self, $crate::BadInput> {
-                let text = text.into();
-                $crate::key::check_text($field, &text, $max)?;
-                $($extra(&text)?;)?
+            pub fn new(text: impl AsRef<str>) -> Result<Self, $crate::BadInput> {
+                let text = text.as_ref();
+                $crate::key::check_text($field, text, $max)?;
+                $($extra(text)?;)?
                 Ok(Self(text.into()))
             }
 
@@ -95,6 +121,12 @@ macro_rules! text {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::key::read_text(deserializer, |text| Self::new(text))
             }
         }
 

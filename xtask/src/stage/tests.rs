@@ -1,11 +1,134 @@
-//! Unit and integration tests.
+//! Unit and integration tests, two programs of tests at a time.
 //!
-//! `--tests` leaves out the doc tests, which are a stage of their own. Workspace and features are the same as for doc
-//! tests and examples, so that one build of the dependencies serves all of them.
+//! Many of them wait for something most of the time (a cluster, a chaos that takes its twenty seconds): one after the other
+//! they would leave the machine idle. Workspace and features are the same as for doc tests and examples, so that one build of
+//! the dependencies serves all of them; `--tests` leaves out the doc tests, which are a stage of their own.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::process;
 
+/// How many run at a time.
+const LANES: usize = 2;
+/// What takes longest goes first, so that nothing long is left alone at the end.
+const LONGEST: [&str; 6] = ["postgres", "chaos", "object", "faults", "schemathesis", "conformance"];
+
+/// One program of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Suite {
+    executable: PathBuf,
+    /// Where its package lies: it runs there, as under cargo.
+    package: PathBuf,
+}
+
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"];
-    process::run(&mut process::cargo(&args))
+    let suites = build()?;
+    let queue = Mutex::new(VecDeque::from(suites));
+    let failed = Mutex::new(Vec::new());
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let lane = || {
+        while let Some(suite) = take() {
+            if !suite.run() {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(suite.name());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(lane);
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if failed.is_empty() { Ok(()) } else { Err(format!("these tests failed: {}", failed.join(", "))) }
+}
+
+/// Builds all of them, and says where they are.
+fn build() -> Result<Vec<Suite>, String> {
+    let args = ["test", "--workspace", "--all-features", "--tests", "--no-run"];
+    // Once for people, who see what is wrong; and once more, when there is nothing left to do, for the list.
+    process::run(&mut process::cargo(&args))?;
+    let listed = process::cargo(&args)
+        .args(["--message-format", "json"])
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    let mut suites: Vec<Suite> = String::from_utf8_lossy(&listed.stdout).lines().filter_map(suite).collect();
+    if suites.is_empty() {
+        return Err("cargo names no tests".to_owned());
+    }
+    suites.sort_by_key(|suite| {
+        let name = suite.name();
+        LONGEST.iter().position(|long| *long == name).unwrap_or(LONGEST.len())
+    });
+    Ok(suites)
+}
+
+/// What one line of cargo's list says, if it is about a program of tests.
+fn suite(line: &str) -> Option<Suite> {
+    let text = |field: &str| {
+        let (_, rest) = line.split_once(&format!("\"{field}\":\""))?;
+        rest.split_once('"').map(|(text, _)| PathBuf::from(text))
+    };
+    let (_, profile) = line.split_once("\"profile\":{")?;
+    if !profile.split_once('}')?.0.contains("\"test\":true") {
+        return None;
+    }
+    let package = text("manifest_path")?.parent().map(Path::to_owned)?;
+    Some(Suite { executable: text("executable")?, package })
+}
+
+impl Suite {
+    /// As its author calls it: without what cargo appends.
+    fn name(&self) -> String {
+        let file = self.executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        file.rsplit_once('-').map_or(file.clone(), |(name, _)| name.to_owned())
+    }
+
+    /// Runs it and shows, in one piece, what it says. False: something failed.
+    fn run(&self) -> bool {
+        let started = Instant::now();
+        let output = Command::new(&self.executable)
+            .current_dir(&self.package)
+            .env("CARGO_MANIFEST_DIR", &self.package)
+            .stdin(Stdio::null())
+            .output();
+        let (name, seconds) = (self.name(), started.elapsed().as_secs());
+        match output {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stdout);
+                let noted = String::from_utf8_lossy(&output.stderr);
+                println!("\n--- {name}: {}, {seconds} s\n{noted}{said}", output.status);
+                output.status.success()
+            }
+            Err(error) => {
+                println!("\n--- {name} cannot be started: {error}");
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_tests_is_found_in_what_cargo_says() {
+        let line = r#"{"reason":"compiler-artifact","package_id":"x","manifest_path":"/w/crates/a/Cargo.toml","target":{"name":"b","test":true},"profile":{"opt_level":"0","test":true},"features":[],"executable":"/t/deps/b-0123","fresh":true}"#;
+        let found = suite(line).unwrap();
+        assert_eq!(found, Suite { executable: "/t/deps/b-0123".into(), package: "/w/crates/a".into() });
+        assert_eq!(found.name(), "b");
+    }
+
+    #[test]
+    fn what_is_no_program_of_tests_is_passed_over() {
+        let line = r#"{"manifest_path":"/w/Cargo.toml","target":{"test":true},"profile":{"test":false},"executable":"/t/a","fresh":true}"#;
+        assert_eq!(suite(line), None);
+        let line = r#"{"manifest_path":"/w/Cargo.toml","target":{"test":true},"profile":{"test":true},"executable":null,"fresh":true}"#;
+        assert_eq!(suite(line), None);
+    }
 }

@@ -62,6 +62,16 @@ impl Line {
         }
     }
 
+    /// For those who wait for the table: what was measured, and what came of it.
+    pub(crate) fn in_short(&self) -> String {
+        let rate = if self.per_second > 0.0 { format!(": {:.0}/s", self.per_second) } else { String::new() };
+        let ratio = self
+            .ratio
+            .map(|ratio| format!(", {ratio:.2} to {}", self.against))
+            .unwrap_or_default();
+        format!("{}{rate}{ratio}", self.what)
+    }
+
     fn measured(mut self, measured: &load::Measured) -> Self {
         self.per_second = measured.per_second();
         self.p50_us = measured.latencies.at(50.0);

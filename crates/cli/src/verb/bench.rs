@@ -129,7 +129,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let mut lines = Vec::new();
         let mut show = |line: Line| {
-            note(&format!("measured: {}", line.what));
+            note(&format!("measured: {}", line.in_short()));
             lines.push(line);
         };
         let measured = match self.what {

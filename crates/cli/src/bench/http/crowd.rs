@@ -1,9 +1,12 @@
 //! Thousands that wait in line for one key, each over a connection of its own, and what that costs the server.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencehold_core::Key;
 use fencehold_store::HoldRef;
+use fencehold_store::clock::SystemClock;
 
 use super::raw;
 use super::served::Served;
@@ -13,9 +16,11 @@ use crate::bench::{Failed, Line};
 /// How much memory the server may have meanwhile.
 const BYTES_MAX: u64 = 250_000_000;
 
-/// Has so many wait, and weighs the server while they do.
-pub(super) async fn weigh(served: &Served, subject: &Subject, many: usize) -> Result<Line, Failed> {
+/// Has so many wait, and weighs the server while they do: one of its own, that has done nothing else.
+pub(super) async fn weigh(directory: &Path, many: usize) -> Result<Line, Failed> {
     raw::allow_connections(many)?;
+    let served = Served::start(directory)?;
+    let subject = Subject::new(fencehold_store::open(&served.url().parse()?, Arc::new(SystemClock))?);
     let key = Key::new("bench/crowd")?;
     let hold = hold_id(0, fresh());
     let token = subject.take(key.clone(), hold, 600_000).await?;
@@ -37,6 +42,7 @@ pub(super) async fn weigh(served: &Served, subject: &Subject, many: usize) -> Re
     let with = served.resident_bytes();
     drop(waiting);
     subject.give_back(HoldRef { key, hold, token }).await?;
+    subject.store.close().await;
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let each = with.saturating_sub(before) as f64 / many as f64 / 1e3;
     let what = format!(

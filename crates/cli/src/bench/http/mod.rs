@@ -64,10 +64,11 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
         show(watchers::of_prefixes(&served, &through, plan.watchers, plan.time).await?);
         show(watchers::of_everything(&served, &through, plan.time).await?);
     }
-    if plan.waiting > 0 {
-        show(crowd::weigh(&served, &through, plan.waiting).await?);
-    }
     through.store.close().await;
+    drop(served);
+    if plan.waiting > 0 {
+        show(crowd::weigh(&home.0.join("crowd"), plan.waiting).await?);
+    }
     Ok(())
 }
 

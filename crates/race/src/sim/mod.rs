@@ -41,12 +41,18 @@ pub struct Summary {
     pub seeds: u64,
     /// The first seed that broke a promise, and which.
     pub broken: Option<(u64, String)>,
+    /// What was under the store.
+    pub under: Under,
     tally: Tally,
 }
 
 impl Summary {
+    fn new(under: Under) -> Self {
+        Summary { seeds: 0, broken: None, under, tally: Tally::default() }
+    }
+
     /// What never happened, although it should have.
-    pub fn missing(&self, under: Under) -> Vec<&'static str> {
+    pub fn missing(&self) -> Vec<&'static str> {
         let faults = Fault::ALL.into_iter().map(Fault::name);
         let others = [
             "message lost",
@@ -97,7 +103,7 @@ impl Summary {
             "look at a job",
             "undo job given",
             "history on SQLite",
-            if under == Under::Sqlite { "history on SQLite" } else { "history on a log" },
+            if self.under == Under::Sqlite { "history on SQLite" } else { "history on a log" },
         ];
         faults.chain(others).filter(|what| !self.tally.has(what)).collect()
     }
@@ -113,7 +119,8 @@ impl fmt::Display for Summary {
         write!(f, "{}", self.tally)?;
         writeln!(f, "{} seeds, {} operations", self.seeds, self.operations())?;
         if let Some((seed, why)) = &self.broken {
-            writeln!(f, "seed {seed} BROKEN: {why}\nreplay it with: proof sim replay {seed}")?;
+            let under = if self.under == Under::Sqlite { " --sqlite" } else { "" };
+            writeln!(f, "seed {seed} BROKEN: {why}\nreplay it with: proof sim replay {seed}{under}")?;
         }
         Ok(())
     }
@@ -141,9 +148,9 @@ pub fn run(first: u64, seeds: u64, under: Under) -> Summary {
     let next = AtomicU64::new(first);
     // Seeds after this one need not be run: one before them is broken.
     let last = AtomicU64::new(first + seeds);
-    let summary = Mutex::new(Summary { seeds: 0, broken: None, tally: Tally::default() });
+    let summary = Mutex::new(Summary::new(under));
     let run_some = || {
-        let mut own = Summary { seeds: 0, broken: None, tally: Tally::default() };
+        let mut own = Summary::new(under);
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= last.load(Ordering::Relaxed) {

@@ -17,6 +17,7 @@ const SCHEMA_BYTES_MAX: usize = 48;
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_MAX: usize = 1_000;
 const OPTIONS: &str = "schema, connections, completed, host, sslmode and sslrootcert";
+const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stands for verify-ca too";
 
 /// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&connections=N&completed=…&host=DIR&sslmode=…&sslrootcert=FILE]`
 ///
@@ -177,8 +178,7 @@ impl PostgresUrl {
                         "require" => PostgresTls::Require,
                         "verify-full" => PostgresTls::VerifyFull,
                         _ => {
-                            return bad("has an sslmode that is not disable, prefer, require or verify-full"
-                                .to_owned());
+                            return bad(format!("has an sslmode that is not one of {SSL_MODES}"));
                         }
                     }
                 }
@@ -284,7 +284,11 @@ mod tests {
         assert!(error("postgres://h/db?schema=No").contains("schema that is not"));
         assert!(error("postgres://h/db?schema=pg_x").contains("schema that is not"));
         assert!(error("postgres://h/db?connections=0").contains("not 1 to 1000"));
-        assert!(error("postgres://h/db?sslmode=off").contains("sslmode that is not disable"));
+        for mode in ["off", "verify-ca"] {
+            let said = error(&format!("postgres://h/db?sslmode={mode}"));
+            assert!(said.contains("not one of disable, prefer, require, verify-full"), "{said}");
+            assert!(said.contains("verify-full stands for verify-ca"), "{said}");
+        }
         assert!(error("postgres://h/db?host=/run").contains("names a host twice"));
     }
 

@@ -9,28 +9,28 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 
-/// Every migration in order: what is in the list was given away once and is never changed again.
+/// Every migration in order. What a release has carried is never changed again: what comes later is a migration of its own.
 const MIGRATIONS: &[(i32, &str, &str)] = &[
     (1, "base", include_str!("migrations/0001_base.sql")),
-    (2, "lease tables", include_str!("migrations/0002_lease_tables.sql")),
-    (3, "lease rules", include_str!("migrations/0003_lease_rules.sql")),
-    (4, "lease calls", include_str!("migrations/0004_lease_calls.sql")),
-    (5, "lease views", include_str!("migrations/0005_lease_views.sql")),
-    (6, "fences", include_str!("migrations/0006_fence.sql")),
-    (7, "job tables", include_str!("migrations/0007_job_tables.sql")),
-    (8, "job work", include_str!("migrations/0008_job_work.sql")),
-    (9, "job rules", include_str!("migrations/0009_job_rules.sql")),
-    (10, "job line", include_str!("migrations/0010_job_line.sql")),
-    (11, "job look", include_str!("migrations/0011_job_look.sql")),
-    (12, "job advance", include_str!("migrations/0012_job_advance.sql")),
-    (13, "job users", include_str!("migrations/0013_job_users.sql")),
-    (14, "job events", include_str!("migrations/0014_job_events.sql")),
-    (15, "job lives", include_str!("migrations/0015_job_lives.sql")),
-    (20, "job idle", include_str!("migrations/0020_job_idle.sql")),
-    (30, "lease repairs", include_str!("migrations/0030_lease_repairs.sql")),
-    (31, "job repairs", include_str!("migrations/0031_job_repairs.sql")),
-    (32, "job claims", include_str!("migrations/0032_job_claims.sql")),
-    (33, "job keys", include_str!("migrations/0033_job_keys.sql")),
+    (2, "events", include_str!("migrations/0002_events.sql")),
+    (3, "lease tables", include_str!("migrations/0003_lease_tables.sql")),
+    (4, "lease rules", include_str!("migrations/0004_lease_rules.sql")),
+    (5, "lease line", include_str!("migrations/0005_lease_line.sql")),
+    (6, "lease acquire", include_str!("migrations/0006_lease_acquire.sql")),
+    (7, "lease holds", include_str!("migrations/0007_lease_holds.sql")),
+    (8, "lease look", include_str!("migrations/0008_lease_look.sql")),
+    (9, "lease upkeep", include_str!("migrations/0009_lease_upkeep.sql")),
+    (10, "fence", include_str!("migrations/0010_fence.sql")),
+    (11, "job tables", include_str!("migrations/0011_job_tables.sql")),
+    (12, "job line", include_str!("migrations/0012_job_line.sql")),
+    (13, "job enqueue", include_str!("migrations/0013_job_enqueue.sql")),
+    (14, "job claim", include_str!("migrations/0014_job_claim.sql")),
+    (15, "job attempt", include_str!("migrations/0015_job_attempt.sql")),
+    (16, "job load", include_str!("migrations/0016_job_load.sql")),
+    (17, "job keep", include_str!("migrations/0017_job_keep.sql")),
+    (18, "job upkeep", include_str!("migrations/0018_job_upkeep.sql")),
+    (19, "job list", include_str!("migrations/0019_job_list.sql")),
+    (20, "job users", include_str!("migrations/0020_job_users.sql")),
 ];
 
 /// The newest schema that this program knows.
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn migrations_stand_in_the_order_of_their_numbers() {
-        assert!(MIGRATIONS.is_sorted_by_key(|(version, ..)| *version));
+    fn migrations_are_numbered_from_one_without_a_gap() {
+        assert!(MIGRATIONS.iter().map(|(version, ..)| *version).eq(1..=newest()));
     }
 }

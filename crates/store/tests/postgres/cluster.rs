@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use fencehold_store::{PostgresUrl, StoreUrl};
@@ -23,6 +23,7 @@ pub struct Cluster {
     directory: Arc<tempfile::TempDir>,
     process: Arc<Mutex<Option<Child>>>,
     starter: mpsc::Sender<mpsc::Sender<()>>,
+    shared: OnceLock<Mutex<Admin>>,
 }
 
 /// Whether a commit waits for the disk.
@@ -63,7 +64,7 @@ impl Cluster {
                 let _ = started.send(());
             }
         });
-        let cluster = Cluster { port, directory, process, starter };
+        let cluster = Cluster { port, directory, process, starter, shared: OnceLock::new() };
         cluster.start_server();
         cluster
     }
@@ -121,6 +122,11 @@ impl Cluster {
     /// A connection that is nobody's store.
     pub fn admin(&self) -> Admin {
         self.admin_in(DATABASE)
+    }
+
+    /// A connection that all tests share, for one statement at a time: a new one costs the server as much as a hundred statements.
+    pub fn shared(&self) -> MutexGuard<'_, Admin> {
+        locked(self.shared.get_or_init(|| Mutex::new(self.admin())))
     }
 
     pub fn admin_in(&self, database: &str) -> Admin {
@@ -281,7 +287,7 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

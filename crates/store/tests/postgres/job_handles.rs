@@ -17,7 +17,7 @@ use fencehold_store::{Call, LeaseStore};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
 use crate::session::Session;
 
-fn call() -> Call {
+pub(crate) fn call() -> Call {
     Call::new(Namespace::default()).with_patience_ms(60_000)
 }
 
@@ -26,7 +26,7 @@ fn hold((bits, _): (&str, &str)) -> HoldId {
     HoldId::from_random([byte; 16])
 }
 
-fn attempt(who: (&str, &str), token: u64) -> AttemptRef {
+pub(crate) fn attempt(who: (&str, &str), token: u64) -> AttemptRef {
     AttemptRef { job: JOB.parse().unwrap(), hold: hold(who), token: Token::new(token) }
 }
 

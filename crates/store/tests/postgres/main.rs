@@ -4,6 +4,7 @@
 mod alike;
 mod another_server;
 mod arena;
+mod bounds;
 mod clock;
 mod clock_set;
 mod cluster;
@@ -24,6 +25,7 @@ mod pooler;
 mod python;
 mod queue_modes;
 mod restored;
+mod run_out;
 mod schema;
 mod secure;
 mod session;

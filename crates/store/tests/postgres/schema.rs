@@ -3,13 +3,11 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use fencehold_core::job::{JobId, State};
-use fencehold_core::{HoldId, Namespace};
+use fencehold_core::{HoldId, Key, Namespace, Token};
 use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{AttemptRef, Report, Word};
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, EventsRequest, LeaseStore as _, StoreError};
+use fencehold_store::{Call, EventsRequest, HoldRef, LeaseStore as _, StoreError};
 
 use crate::cluster::fresh_schema;
 
@@ -74,10 +72,10 @@ fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
     assert_eq!(block_on(open(&schema).schema_version(&call())).unwrap().found, 9999);
 }
 
+/// What there was when an older program made the schema: the first of the migrations.
 #[test]
-fn jobs_that_are_under_way_go_on_when_an_older_schema_is_brought_up_to_date() {
-    const OLD: u32 = 13;
-    const ID: &str = "00000000-0000-7000-8000-000000000001";
+fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
+    const OLD: usize = 10;
     let schema = fresh_schema();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/migrations");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -87,35 +85,29 @@ fn jobs_that_are_under_way_go_on_when_an_older_schema_is_brought_up_to_date() {
          CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL,
             carried_out_at timestamptz NOT NULL DEFAULT clock_timestamp());"
     );
-    for (version, file) in (1..=OLD).zip(files) {
+    for (version, file) in (1..=OLD).zip(&files) {
         sql += &std::fs::read_to_string(file).unwrap();
         let noted = format!("INSERT INTO migration (version, name) VALUES ({version}, 'old');");
         sql += &noted;
     }
     let admin = crate::cluster().admin();
     admin.run(&sql);
-    admin.run(&format!("SELECT enqueue('q', 'k', '1', id => '{ID}')"));
-    // The hash of a hold id of sixteen zeros.
-    let hash = admin.value("SELECT encode(substr(sha256(decode(repeat('00', 16), 'hex')), 1, 16), 'hex')");
-    admin.run(&format!(
-        "SELECT * FROM job_claim('default', '{{q}}', '{{1}}', '{{0}}', 1, '{hash}', 'me', 60000, NULL, NULL, NULL, true)"
-    ));
+    let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([0; 16]));
+    admin.run(
+        "SELECT lease_acquire('default', '{k}', substr(sha256(decode(repeat('00', 16), 'hex')), 1, 16), 0, 'me', NULL, 60000, NULL,
+            0, 0, 0::smallint, NULL, NULL, NULL, 60000)",
+    );
     let store = open(&schema);
-    let jobs = store.jobs().unwrap();
-    let id = JobId::parse(ID).unwrap();
-    let before = block_on(jobs.job(&call(), id)).unwrap().unwrap().job;
-    assert_eq!(before.state, State::Running);
-    let hold = HoldId::from_random([0; 16]);
-    let attempt = AttemptRef { job: id, hold, token: before.token };
-    let word = Word::Complete { result: None };
-    let said = block_on(jobs.report(&call(), vec![Report { attempt, word }]))
-        .unwrap()
-        .remove(0)
-        .unwrap();
-    assert_eq!(said.state, State::Completed);
+    let carried_out = block_on(store.migrate(&call())).unwrap();
+    assert_eq!(carried_out.len(), files.len() - OLD, "only what was missing: {carried_out:?}");
+    let lease = HoldRef { key, hold, token: Token::new(1) };
+    let renewed = block_on(store.renew(&call(), vec![lease])).unwrap().answers.remove(0).unwrap();
+    assert_eq!(renewed.token.get(), 1);
     let all = EventsRequest { after: None, prefix: None, limit: 100, wait_ms: 0 };
     let told = block_on(store.events(&call(), all)).unwrap().events;
-    assert_eq!(told.len(), 3, "what was told before is told still: {told:?}");
+    assert_eq!(told.len(), 1, "what was told before is told still: {told:?}");
+    let queues = block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    assert_eq!(queues.len(), 0, "and what is new is there");
 }
 
 #[test]

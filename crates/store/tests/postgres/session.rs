@@ -47,11 +47,10 @@ impl Session {
     /// A step that does not end before another session does something: that is waited for.
     pub(crate) fn run_blocked_by(self, by: &Session, sql: &str) -> Step {
         let step = self.start(sql);
-        let watch = crate::cluster().admin();
         let blocked = format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, step.pid);
         let seen = (0..LOOKS_MAX).any(|_| {
             assert!(!step.thread.is_finished(), "it was not blocked: {sql}");
-            watch.value(&blocked) == "t"
+            crate::cluster().shared().value(&blocked) == "t"
         });
         assert!(seen, "never blocked: {sql}");
         step
@@ -59,12 +58,12 @@ impl Session {
 
     /// Returns when somebody, who need not be a session of the test's, waits for this one.
     pub(crate) fn wait_until_in_the_way(&self) {
-        let watch = crate::cluster().admin();
         let sql = format!(
             "SELECT count(*) > 0 FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[])",
             self.pid
         );
-        assert!((0..LOOKS_MAX).any(|_| watch.value(&sql) == "t"), "nobody waits for this session");
+        let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&sql) == "t");
+        assert!(seen, "nobody waits for this session");
     }
 
     fn start(self, sql: &str) -> Step {

@@ -7,7 +7,7 @@ use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
 use tokio_postgres::types::Type;
 
 use super::decide::About;
-use super::row::{Bits, from_sql, to_sql};
+use super::value::{Bits, from_sql, to_sql};
 use crate::engine::{JobAnswer, JobAsk, check_word};
 use crate::error::StoreError;
 use crate::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};

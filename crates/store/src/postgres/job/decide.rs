@@ -10,7 +10,10 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Transaction};
 
-use super::row::{Bits, Head, JobRow, Json, Loaded, changes_to_keep, from_sql, mode_of, stamp};
+use super::form::mode_of;
+use super::keep::{Loaded, changes_to_keep};
+use super::loaded::{Head, JobRow};
+use super::value::{Bits, Json, from_sql, stamp};
 use crate::engine::{Brought, Replay, Replayed};
 use crate::error::StoreError;
 use crate::postgres::errand::Errand;

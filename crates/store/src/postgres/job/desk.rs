@@ -7,7 +7,7 @@ use fencehold_core::job::{JobId, Refusal, ScheduleName};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
-use super::row::ScheduleRow;
+use super::loaded::ScheduleRow;
 use crate::engine::{JobAnswer, JobAsk, Replay, unique_digest};
 use crate::error::StoreError;
 use crate::job::{

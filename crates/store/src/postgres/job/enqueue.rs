@@ -6,7 +6,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::decide::About;
-use super::row::{Bits, Extra, Json, kept_terms, to_sql};
+use super::form::{Extra, kept_terms};
+use super::value::{Bits, Json, to_sql};
 use crate::engine::{JobAnswer, JobAsk, check_job, digest, unique_digest};
 use crate::error::StoreError;
 use crate::job::{Enqueued, NewJob, When};

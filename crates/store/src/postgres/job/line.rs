@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
-use super::row::Bits;
+use super::value::Bits;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Repeat};
 

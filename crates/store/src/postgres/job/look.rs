@@ -5,7 +5,8 @@ use fencehold_core::job::{JobId, Kind, Queue};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, json};
-use super::row::{Bits, from_sql, mode_of, to_sql};
+use super::form::mode_of;
+use super::value::{Bits, from_sql, to_sql};
 use crate::engine::{JobAnswer, JobAsk};
 use crate::error::StoreError;
 use crate::job::{

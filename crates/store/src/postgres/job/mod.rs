@@ -12,10 +12,16 @@ mod claim;
 mod decide;
 mod desk;
 mod enqueue;
+mod form;
+mod handed;
+mod keep;
 mod line;
+mod loaded;
 mod look;
-mod row;
+mod remembered;
 mod sweep;
+mod take;
+mod value;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -41,7 +47,7 @@ use crate::postgres_url::{CompletedJobs, PostgresUrl};
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     completed: CompletedJobs,
-    memory: RefCell<claim::Memory>,
+    memory: RefCell<remembered::Memory>,
     line: line::Line,
     started: Cell<bool>,
 }
@@ -100,7 +106,7 @@ impl JobStore for PostgresStore {
                 core.serve_claim(&call, &request, &orders, reply).await;
             })
         }));
-        told.await.unwrap_or_else(|_| Err(closed())).map(claim::Handed::take)
+        told.await.unwrap_or_else(|_| Err(closed())).map(handed::Handed::take)
     }
 
     async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {

@@ -14,7 +14,8 @@ use futures_util::future::select;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
-use super::row::{Bits, ScheduleRow, to_sql};
+use super::loaded::ScheduleRow;
+use super::value::{Bits, to_sql};
 use crate::engine::Replay;
 use crate::error::StoreError;
 use crate::postgres::errand::{Errand, pause};

@@ -1,4 +1,4 @@
--- What leases and jobs share: time, tokens' floors, events, who is alive, and who may do what.
+-- What leases and jobs share: time, bounds, tokens' floors, who is alive, who serves, and who may do what.
 --
 -- Functions keep the search path that they are made under (SET search_path FROM CURRENT), so nothing that a caller has
 -- in a schema of its own can stand in for what is meant here. Whoever calls a function from outside needs the right to
@@ -8,6 +8,13 @@
 CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 $$;
+
+-- The bounds of `fencehold_core::limits`.
+CREATE FUNCTION limit_token() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 9007199254740991 $$;
+CREATE FUNCTION limit_endings() RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT 8 $$;
+CREATE FUNCTION limit_in_line() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 16384 $$;
+CREATE FUNCTION limit_events() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 16384 $$;
+CREATE FUNCTION limit_free_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 7260000 $$;
 
 -- One row: what holds for the whole store.
 CREATE TABLE store_state (
@@ -21,7 +28,9 @@ CREATE TABLE store_state (
     -- When somebody last found that the clock had jumped ahead. What was held then does not run out for one ttl.
     suspended_from_ms bigint NOT NULL DEFAULT 0,
     -- The server's timeline. Another one means that another server has taken over.
-    timeline bigint
+    timeline bigint,
+    -- Up to where events were removed.
+    events_removed_to bigint NOT NULL DEFAULT 0
 );
 INSERT INTO store_state DEFAULT VALUES;
 
@@ -44,31 +53,6 @@ CREATE FUNCTION make_namespace(new_name text) RETURNS void LANGUAGE sql VOLATILE
     INSERT INTO namespace (name, floor)
     SELECT new_name, floor_of(new_name) WHERE NOT EXISTS (SELECT FROM namespace WHERE name = new_name)
     ON CONFLICT DO NOTHING
-$$;
-
--- What happened. The newest are kept; numbers grow, and those of transactions that were rolled back are missing.
-CREATE SEQUENCE event_seq;
-
--- A transaction has its own number before it takes one for an event: so whoever finds a gap knows which transactions
--- may still fill it.
-CREATE FUNCTION next_event() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    PERFORM pg_current_xact_id();
-    RETURN nextval('event_seq');
-END
-$$;
-
-CREATE TABLE event (
-    seq bigint PRIMARY KEY DEFAULT next_event(),
-    at_ms bigint NOT NULL,
-    namespace text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    -- As `fencehold_core::Fact` is written in JSON.
-    fact jsonb NOT NULL
-);
-
-CREATE FUNCTION note(of_namespace text, of_key text, what jsonb, at bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-    INSERT INTO event (at_ms, namespace, key, fact) VALUES (at, of_namespace, of_key, what)
 $$;
 
 -- Handles that have somebody in line. Each must say that it is alive: by real time, not by the store's, for it is
@@ -97,6 +81,21 @@ $$;
 -- notifications make commits queue up.
 CREATE FUNCTION tell(topic text) RETURNS void LANGUAGE sql VOLATILE AS $$
     SELECT pg_notify('fencehold_' || current_schema(), topic)
+$$;
+
+-- The server's timeline: another one means that another server has taken over.
+CREATE FUNCTION serving_timeline() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT ('x' || lpad(left(pg_walfile_name(pg_current_wal_lsn()), 8), 16, '0'))::bit(64)::bigint
+$$;
+
+-- Notices that another server has taken over, before anything is locked or given. In the calls themselves: behind a pooler
+-- connections outlive the server that they lead to.
+CREATE FUNCTION notice_server() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF (SELECT timeline FROM store_state) IS DISTINCT FROM serving_timeline() THEN
+        PERFORM lease_timeline();
+    END IF;
+END
 $$;
 
 -- Roles are the whole server's. Where this user may not make them, an administrator can, before the first migration: only
@@ -135,7 +134,7 @@ $$;
 DO $$
 BEGIN
     CALL permit('fencehold_reader', format('USAGE ON SCHEMA %I', current_schema()));
-    CALL permit('fencehold_reader', 'SELECT ON migration, store_state, namespace, event');
+    CALL permit('fencehold_reader', 'SELECT ON migration, store_state, namespace');
     CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION now_ms(), floor_of(text)');
     CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION party_lives(bigint)');
 END

@@ -1,117 +1,75 @@
--- Jobs: repairs. A claim is given back only while nobody else was told of it; what the sweep holds against the clock is as new as
--- the clock; effects that users' transactions record and those that the rules record know of each other.
+-- Jobs for the rules of the core: keeping what was decided, in the transaction that locked what it was decided upon.
 
--- Somebody besides the first asker knows of it: the same claim, sent again, was told that it has the job, or it was renewed. From
--- then on only its holder gives it back, or its ttl does.
-ALTER TABLE job_running ADD COLUMN taken_up boolean NOT NULL DEFAULT false;
-
--- Which of these claims nobody but their first asker was told of, locked: only those may be given back for somebody who has gone.
-CREATE FUNCTION job_unheard(p_ids uuid[], p_tokens bigint[]) RETURNS SETOF uuid
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT r.id FROM job_running r JOIN unnest(p_ids, p_tokens) AS g(id, token) ON g.id = r.id AND g.token = r.token
-    WHERE NOT r.taken_up ORDER BY r.id FOR NO KEY UPDATE OF r
-$$;
-
--- Renews claims that are live and of which nobody asks anything; returns the numbers (from 1) of those, and what remains.
-CREATE OR REPLACE FUNCTION job_renew(p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[])
-RETURNS TABLE (nth bigint, remaining_ms bigint)
+-- Forgets all of these jobs.
+CREATE FUNCTION job_forget(p_arrivals bigint[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    v_now bigint;
 BEGIN
-    PERFORM job_honour_suspension();
-    PERFORM FROM job_running r WHERE r.id = ANY(p_ids) ORDER BY r.id FOR NO KEY UPDATE;
-    v_now := now_ms();
-    RETURN QUERY
-    -- Named twice in one call, an attempt is renewed for one of its names here, and for the others by the rules.
-    WITH kept AS (
-        UPDATE job_running r
-            SET deadline_ms = CASE WHEN r.deadline_ms > v_now + r.ttl_ms THEN v_now + r.ttl_ms
-                ELSE greatest(r.deadline_ms, v_now + least(r.ttl_ms, coalesce(r.limit_ms - v_now, r.ttl_ms))) END,
-                taken_up = true
-            FROM unnest(p_ids, p_hashes, p_tokens) WITH ORDINALITY AS s(id, hash, token, nth), job_lane l, job_queue q
-            WHERE r.id = s.id AND r.hash = s.hash AND r.token = s.token AND r.deadline_ms > v_now AND r.asked IS NULL
-                AND l.lane = r.lane AND q.number = l.queue AND q.namespace = p_namespace
-            RETURNING s.nth, r.deadline_ms - v_now AS remaining_ms
-    )
-    SELECT k.nth, k.remaining_ms FROM kept k;
+    DELETE FROM job_ready r USING job_body b WHERE b.arrival = ANY(p_arrivals) AND r.lane = b.lane AND r.arrival = b.arrival;
+    DELETE FROM job_running r USING job_body b WHERE b.arrival = ANY(p_arrivals) AND r.id = b.id;
+    DELETE FROM job_scheduled WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_settled WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_past WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_note WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_effect WHERE arrival = ANY(p_arrivals);
+    DELETE FROM job_unique u USING job_body b WHERE b.arrival = ANY(p_arrivals) AND b.extra ? 'unique' AND u.job = b.id;
+    DELETE FROM job_body WHERE arrival = ANY(p_arrivals);
 END $$;
 
--- Claims that have run out, to be decided upon by the rules. Those that were renewed since are put off.
-CREATE OR REPLACE FUNCTION job_run_out(p_most integer) RETURNS SETOF uuid
+-- Puts a job where its new record says.
+CREATE FUNCTION job_place(p_job jsonb, p_arrival bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    v_now bigint := now_ms();
+    v_state smallint := (p_job->>'state')::smallint;
+    v_body  record;
+    v_claim jsonb := p_job->'claim';
 BEGIN
-    PERFORM job_honour_suspension();
-    -- A clock that was set back leaves deadlines that are further away than they can be. Held against the clock as it is when the
-    -- row is looked at: a renewal may have come since this began.
-    UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
-        WHERE r.id IN (SELECT o.id FROM job_running o WHERE o.deadline_ms > now_ms() + o.ttl_ms LIMIT p_most FOR UPDATE SKIP LOCKED);
-    UPDATE job_running r SET look_ms = r.deadline_ms
-        WHERE r.id IN (SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms > v_now
-            ORDER BY o.look_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED);
-    RETURN QUERY
-    SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms <= v_now
-        ORDER BY o.look_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
-END $$;
-
--- After `store advance`, and when another server has taken over, nothing from before speaks for a job any more.
-CREATE OR REPLACE FUNCTION advance_jobs(lift bigint, by_owner text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    v_now    bigint;
-    v_newest bigint;
-    v_run    job_running;
-    v_past   job_past;
-    v_name   record;
-BEGIN
-    LOCK TABLE job_running, job_ready, job_scheduled, job_settled IN EXCLUSIVE MODE;
-    v_now := now_ms();
-    v_newest := job_newest() + lift;
-    IF v_newest > 9007199254740991 THEN
-        RETURN 'the tokens of jobs';
-    END IF;
-    PERFORM setval('job_token', v_newest);
-    FOR v_run IN SELECT * FROM job_running ORDER BY id LOOP
-        IF v_run.asked->'cancel' IS NOT NULL THEN
-            -- It was called off: the sweep says so, and has its effects undone. Under a token of its own, so that nobody who
-            -- knows the old one speaks for it until then.
-            UPDATE job_running SET token = nextval('job_token'), deadline_ms = 0, look_ms = 0 WHERE id = v_run.id;
-            CONTINUE;
+    SELECT b.id, b.lane, octet_length(b.payload) AS bytes, b.extra, b.terms INTO STRICT v_body
+        FROM job_body b WHERE b.arrival = p_arrival;
+    IF v_state = 2 THEN
+        UPDATE job_running r SET asked = nullif(v_claim->'asked', 'null'), deadline_ms = (p_job->>'deadline_ms')::bigint
+            WHERE r.id = v_body.id AND r.token = (p_job->>'token')::bigint;
+        IF found THEN
+            RETURN;
         END IF;
-        SELECT * INTO v_past FROM job_past p WHERE p.arrival = v_run.arrival;
+    END IF;
+    DELETE FROM job_running r WHERE r.id = v_body.id;
+    DELETE FROM job_ready r WHERE r.lane = v_body.lane AND r.arrival = p_arrival;
+    DELETE FROM job_scheduled c WHERE c.arrival = p_arrival;
+    IF p_job->'past' <> 'null' THEN
         INSERT INTO job_past (arrival, token, failures, crashes, attempts, undo, since_ms, trail)
-            VALUES (v_run.arrival, v_newest, coalesce(v_past.failures, 0), coalesce(v_past.crashes, 0),
-                coalesce(v_past.attempts, 0) + 1, coalesce(v_past.undo, 0), v_now,
-                job_trail_with(v_past.trail, v_run, 'advanced', v_now))
-            ON CONFLICT (arrival) DO UPDATE SET token = excluded.token, attempts = excluded.attempts,
+            SELECT p_arrival, p.token, p.failures, p.crashes, p.attempts, p.undo, p.since_ms, p.trail
+            FROM jsonb_to_record(p_job->'past') AS p(token bigint, failures integer, crashes integer, attempts bigint,
+                undo smallint, since_ms bigint, trail jsonb)
+            ON CONFLICT (arrival) DO UPDATE SET token = excluded.token, failures = excluded.failures,
+                crashes = excluded.crashes, attempts = excluded.attempts, undo = excluded.undo,
                 since_ms = excluded.since_ms, trail = excluded.trail;
-        DELETE FROM job_running WHERE id = v_run.id;
+    END IF;
+    IF v_state >= 3 THEN
+        INSERT INTO job_settled (arrival, lane, state, since_ms, keeps)
+            VALUES (p_arrival, v_body.lane, v_state, (p_job->>'since_ms')::bigint, (p_job->>'keeps')::boolean)
+            ON CONFLICT (arrival) DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms, keeps = excluded.keeps,
+                token = NULL, hash = NULL, owner = NULL, began_ms = NULL;
+        RETURN;
+    END IF;
+    DELETE FROM job_settled s WHERE s.arrival = p_arrival;
+    IF v_state = 0 THEN
         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
-            SELECT b.lane, b.arrival, octet_length(b.payload), true, true, coalesce(b.extra ? 'yield_within_ms', false)
-            FROM job_body b WHERE b.arrival = v_run.arrival;
-        SELECT q.namespace INTO v_name FROM job_lane l JOIN job_queue q ON q.number = l.queue WHERE l.lane = v_run.lane;
-        PERFORM note(v_name.namespace, 'job/' || v_run.id, jsonb_build_object('job_attempt_ended', jsonb_build_object(
-            'token', v_run.token, 'owner', v_run.owner, 'how', 'advanced', 'state', 'queued', 'again_in_ms', 0)), v_now);
-    END LOOP;
-    -- Somebody may have had the job in the time that was lost, so what was late before is stale now.
-    UPDATE job_past p SET token = v_newest
-        WHERE p.token < v_newest AND (p.trail->'attempts'->-1->>'token')::bigint = p.token
-            AND p.trail->'attempts'->-1->>'how' IN ('crashed', 'timed_out', 'yielded')
-            AND NOT EXISTS (SELECT FROM job_settled s WHERE s.arrival = p.arrival AND s.state IN (3, 4, 5));
-    PERFORM tell('line/' || w.hash) FROM (SELECT DISTINCT hash FROM job_waiter) w;
-    RETURN NULL;
+            VALUES (v_body.lane, p_arrival, v_body.bytes, true, p_job->'past' <> 'null', coalesce(v_body.extra ? 'yield_within_ms', false));
+    ELSIF v_state = 1 THEN
+        INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
+            VALUES (p_arrival, v_body.lane, (p_job->>'due_ms')::bigint, v_body.bytes, p_job->'past' <> 'null',
+                coalesce(v_body.extra ? 'yield_within_ms', false));
+    ELSE
+        PERFORM job_note_ttl((v_claim->>'ttl_ms')::bigint);
+        INSERT INTO job_running
+            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, limit_ms, plain, asked)
+            VALUES (v_body.id, p_arrival, v_body.lane, (p_job->>'token')::bigint, (v_claim->>'hash')::uuid, v_claim->>'owner',
+                (v_claim->>'ttl_ms')::bigint, (v_claim->>'since_ms')::bigint, (p_job->>'deadline_ms')::bigint,
+                (p_job->>'deadline_ms')::bigint,
+                (v_claim->>'since_ms')::bigint + (v_body.terms->>'attempt_ms')::bigint,
+                v_body.extra->'undo_of' IS NULL, nullif(v_claim->'asked', 'null'));
+    END IF;
 END $$;
-
--- The job of this namespace that is worked on under a token: another's jobs are nobody's business here.
-DROP FUNCTION job_under(bigint);
-CREATE FUNCTION job_under(p_namespace text, p_token bigint) RETURNS uuid
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT r.id FROM job_running r JOIN job_lane l ON l.lane = r.lane
-    JOIN job_queue q ON q.number = l.queue AND q.namespace = p_namespace
-    WHERE r.token = p_token
-$$;
 
 -- Whether an effect is still as it was when a decision about it was made; no `was`: this decision has changed it before. `once`
 -- records effects without waiting for a job's claim, so both take this lock, and whoever is second looks again.
@@ -133,7 +91,7 @@ END $$;
 
 -- Keeps what was decided. False: a unique key has changed hands since it was looked at, or a user's transaction has recorded an effect,
 -- and all must be decided again.
-CREATE OR REPLACE FUNCTION job_keep(p_changes jsonb) RETURNS boolean
+CREATE FUNCTION job_keep(p_changes jsonb) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     c_new CONSTANT bigint := 4611686018427387904; -- from here on, places of jobs that are made here
@@ -206,9 +164,9 @@ BEGIN
         WHEN 'no_unique' THEN
             DELETE FROM job_unique u WHERE u.namespace = v_change->>'namespace' AND u.key = (v_change->>'key')::uuid;
         WHEN 'queue' THEN
-            INSERT INTO job_queue (namespace, name, MODE)
+            INSERT INTO job_queue (namespace, name, mode)
                 VALUES (v_change->>'namespace', v_change->>'name', (v_change->>'mode')::smallint)
-                ON CONFLICT (namespace, name) DO UPDATE SET MODE = excluded.mode;
+                ON CONFLICT (namespace, name) DO UPDATE SET mode = excluded.mode;
             PERFORM job_stir(v_change->>'namespace', array[v_change->>'name']);
         WHEN 'schedule' THEN
             INSERT INTO job_schedule (namespace, name, spec, next_ms, last_ms)
@@ -238,5 +196,6 @@ END $$;
 
 DO $$
 BEGIN
-    CALL permit('fencehold_worker', 'execute on function job_unheard(uuid[], bigint[]), job_under(text, bigint)');
-END $$;
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_keep(jsonb)');
+END
+$$;

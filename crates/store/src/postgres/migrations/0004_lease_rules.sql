@@ -1,13 +1,6 @@
 -- Leases: the rules. They answer as `fencehold_core::lease::decide` and the engine do, and are held against them by a
 -- property test. All of these are for the calls alone, which have locked what is looked at and read the clock.
 
--- The bounds of `fencehold_core::limits`.
-CREATE FUNCTION limit_token() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 9007199254740991 $$;
-CREATE FUNCTION limit_endings() RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT 8 $$;
-CREATE FUNCTION limit_in_line() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 16384 $$;
-CREATE FUNCTION limit_events() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 16384 $$;
-CREATE FUNCTION limit_free_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 7260000 $$;
-
 -- How long a hold is live; 0 or less: over, since when. What was held when the clock was found to have jumped ahead does
 -- not run out for one ttl from then on.
 CREATE FUNCTION lease_left(h lease_hold, suspended_from bigint, now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -19,15 +12,17 @@ CREATE FUNCTION lease_left(h lease_hold, suspended_from bigint, now bigint) RETU
 $$;
 
 -- The hold on a key, locked. A deadline further away than its ttl was set before the clock was set back: it is brought
--- back, so that nothing is immortal.
+-- back, so that nothing is immortal. The clock is read behind the lock: whoever was waited for may have renewed it since `now`.
 CREATE FUNCTION lease_lock_hold(of_key bigint, now bigint) RETURNS lease_hold LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     h lease_hold;
+    behind bigint;
 BEGIN
     SELECT * INTO h FROM lease_hold WHERE key_id = of_key FOR UPDATE;
-    IF h.deadline_ms > now + h.ttl_ms THEN
+    behind := now_ms();
+    IF h.deadline_ms > behind + h.ttl_ms THEN
         UPDATE lease_hold
-        SET deadline_ms = now + ttl_ms, lasts_ms = ttl_ms, look_at_ms = least(look_at_ms, now + ttl_ms)
+        SET deadline_ms = behind + ttl_ms, lasts_ms = ttl_ms, look_at_ms = least(look_at_ms, behind + ttl_ms)
         WHERE key_id = of_key RETURNING * INTO h;
     END IF;
     RETURN h;
@@ -119,6 +114,7 @@ BEGIN
     IF h.key_id IS NOT NULL THEN
         SELECT lease_left(h, suspended_from_ms, now) INTO remaining FROM store_state;
         IF remaining > 0 AND h.hash = w.hash THEN
+            UPDATE lease_hold SET taken_up = true WHERE key_id = k.id AND NOT taken_up;
             RETURN jsonb_build_object('Ok', jsonb_build_object('key', k.key, 'waited_ms', waited, 'grant',
                 jsonb_build_object('token', h.token, 'remaining_ms', remaining, 'resumed', true)));
         END IF;
@@ -213,156 +209,10 @@ CREATE FUNCTION lease_notice(h lease_hold) RETURNS jsonb LANGUAGE sql IMMUTABLE 
         'priority', h.notice_priority, 'yield_at_ms', h.notice_yield_at_ms) END
 $$;
 
--- Makes the notice on a hold say what the line says: the highest that asks it to yield, or nobody. A hold that somebody
--- else has locked is left: whoever reads a notice looks whether its contender still stands in line.
-CREATE FUNCTION lease_refresh_notice(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    h lease_hold;
-    k lease_key;
-    asking lease_waiter;
-    yield_at bigint;
-    suspended bigint;
-BEGIN
-    SELECT * INTO h FROM lease_hold WHERE key_id = of_key FOR UPDATE SKIP LOCKED;
-    SELECT suspended_from_ms INTO suspended FROM store_state;
-    IF h.key_id IS NULL OR lease_left(h, suspended, now) <= 0 THEN
-        RETURN;
-    END IF;
-    SELECT w.* INTO asking FROM lease_line l JOIN lease_waiter w ON w.id = l.waiter
-    WHERE l.key_id = of_key AND l.rank < -h.priority AND l.until_ms > now
-        AND w.answer IS NULL AND w.yield_within_ms IS NOT NULL
-    ORDER BY l.rank, l.since_ms, l.waiter LIMIT 1;
-    IF h.notice_contender IS NULL AND asking.id IS NULL THEN
-        RETURN;
-    END IF;
-    IF h.notice_contender = asking.owner AND h.notice_priority = asking.priority
-        AND h.notice_task IS NOT DISTINCT FROM asking.task
-    THEN
-        UPDATE lease_hold SET notice_waiter = asking.id WHERE key_id = of_key AND notice_waiter <> asking.id;
-        RETURN;
-    END IF;
-    SELECT * INTO k FROM lease_key WHERE id = of_key;
-    -- One that outranks the notice takes it over with the time that was promised; anybody else starts anew.
-    IF h.notice_contender IS NOT NULL AND coalesce(asking.priority <= h.notice_priority, true) THEN
-        UPDATE lease_hold
-        SET notice_contender = NULL, notice_task = NULL, notice_priority = NULL, notice_yield_at_ms = NULL, notice_waiter = NULL
-        WHERE key_id = of_key RETURNING * INTO h;
-        PERFORM note(k.namespace, k.key,
-            jsonb_build_object('yield_withdrawn', jsonb_build_object('token', h.token)), now);
-    END IF;
-    IF asking.id IS NULL THEN
-        RETURN;
-    END IF;
-    yield_at := least(
-        now + greatest(asking.yield_within_ms - greatest(now - asking.arrived_ms, 0), 0), h.notice_yield_at_ms);
-    UPDATE lease_hold
-    SET notice_contender = asking.owner, notice_task = asking.task, notice_priority = asking.priority,
-        notice_yield_at_ms = yield_at, notice_waiter = asking.id
-    WHERE key_id = of_key;
-    PERFORM note(k.namespace, k.key, jsonb_build_object('yield_asked', jsonb_build_object(
-        'token', h.token, 'contender', asking.owner, 'task', asking.task, 'priority', asking.priority,
-        'yield_in_ms', greatest(yield_at - now, 0))), now);
-END
-$$;
-
-CREATE FUNCTION lease_refresh_notices(w lease_waiter, now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-    SELECT lease_refresh_notice(k.id, now)
-    FROM unnest(w.keys) WITH ORDINALITY AS asked (key, nth)
-    JOIN lease_key k ON k.namespace = w.namespace AND k.key = asked.key
-    ORDER BY asked.nth
-$$;
-
--- The refusal for somebody who cannot have any of its keys: the one that comes free first.
-CREATE FUNCTION lease_held(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce((
-        SELECT lease_refused(k.key, jsonb_build_object('Held', jsonb_build_object(
-            'owner', h.owner, 'task', h.task, 'expires_in_ms', greatest(lease_left(h, s.suspended_from_ms, now), 0),
-            'token', h.token)))
-        FROM store_state s, unnest(w.keys) WITH ORDINALITY AS asked (key, nth)
-        JOIN lease_key k ON k.namespace = w.namespace AND k.key = asked.key
-        JOIN lease_hold h ON h.key_id = k.id
-        ORDER BY greatest(lease_left(h, s.suspended_from_ms, now), 0), asked.nth LIMIT 1),
-        lease_unavailable('the time to wait was up before the key was free'))
-$$;
-
--- Leaves an answer for a waiter, whose row is locked, and takes it out of every line.
-CREATE FUNCTION lease_answer(w lease_waiter, said jsonb, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    DELETE FROM lease_line WHERE waiter = w.id;
-    UPDATE lease_waiter SET answer = said WHERE id = w.id;
-    PERFORM tell('w' || w.id);
-END
-$$;
-
--- Turns away those in line for a key whose time is up. First of all in every step: whoever is found in line after this
--- may be granted.
-CREATE FUNCTION lease_time_outs(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    w lease_waiter;
-    late bigint;
-BEGIN
-    FOR late IN
-        SELECT waiter FROM lease_line WHERE key_id = of_key AND until_ms <= now ORDER BY until_ms, waiter
-    LOOP
-        SELECT * INTO w FROM lease_waiter WHERE id = late AND answer IS NULL FOR UPDATE;
-        IF w.id IS NOT NULL THEN
-            PERFORM lease_answer(w, lease_held(w, now), now);
-            PERFORM lease_refresh_notices(w, now);
-        END IF;
-    END LOOP;
-END
-$$;
-
--- Gives a free key to the first in line who can still take it.
-CREATE FUNCTION lease_pass_on(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    w lease_waiter;
-    first bigint;
-BEGIN
-    LOOP
-        IF EXISTS (SELECT FROM lease_hold WHERE key_id = of_key) THEN
-            RETURN;
-        END IF;
-        SELECT waiter INTO first FROM lease_line WHERE key_id = of_key ORDER BY rank, since_ms, waiter LIMIT 1;
-        IF first IS NULL THEN
-            RETURN;
-        END IF;
-        -- It may be granted another key just now: then it is not in this line any more when its row comes free.
-        SELECT * INTO w FROM lease_waiter WHERE id = first AND answer IS NULL FOR UPDATE;
-        DELETE FROM lease_line WHERE waiter = first;
-        IF w.id IS NULL THEN
-            CONTINUE;
-        END IF;
-        IF w.until_ms <= now THEN
-            PERFORM lease_answer(w, lease_held(w, now), now);
-        ELSIF NOT EXISTS (SELECT FROM party WHERE id = w.party AND alive_until > clock_timestamp()) THEN
-            -- Its process is gone, or as good as gone.
-            DELETE FROM lease_waiter WHERE id = first;
-        ELSE
-            PERFORM lease_answer(w, lease_try(of_key, w, 0, greatest(now - w.arrived_ms, 0), now), now);
-        END IF;
-        PERFORM lease_refresh_notices(w, now);
-    END LOOP;
-END
-$$;
-
--- Notes a hold that has run out and passes the key on.
-CREATE FUNCTION lease_settle(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    h lease_hold := lease_lock_hold(of_key, now);
-    k lease_key;
-    remaining bigint;
-BEGIN
-    IF h.key_id IS NOT NULL THEN
-        SELECT lease_left(h, suspended_from_ms, now) INTO remaining FROM store_state;
-        IF remaining > 0 THEN
-            RETURN;
-        END IF;
-        SELECT * INTO k FROM lease_key WHERE id = of_key;
-        PERFORM lease_run_out(k, h, remaining, now);
-    END IF;
-    PERFORM lease_pass_on(of_key, now);
-END
+-- Whether a key's holder has this hold id, or one of the endings that are remembered.
+CREATE FUNCTION lease_knows(of_key bigint, of_hash bytea) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+    SELECT EXISTS (SELECT FROM lease_hold WHERE key_id = of_key AND hash = of_hash)
+        OR EXISTS (SELECT FROM lease_ending WHERE key_id = of_key AND hash = of_hash)
 $$;
 
 -- The key's row, locked. One of which nothing is kept has no id, unless it is to be made.
@@ -403,4 +253,10 @@ CREATE FUNCTION lease_note_longest(ids bigint[]) RETURNS void LANGUAGE sql VOLAT
     UPDATE store_state SET longest_ttl_ms = longest
     FROM (SELECT max(ttl_ms) AS longest FROM lease_hold WHERE key_id = ANY (ids)) AS granted
     WHERE longest > longest_ttl_ms
+$$;
+
+-- A refused asker leaves no record of a key that nobody ever held.
+CREATE FUNCTION lease_drop_unused(ids bigint[]) RETURNS void LANGUAGE sql VOLATILE AS $$
+    DELETE FROM lease_key k WHERE id = ANY (ids) AND counter = 0 AND forgotten_at_ms IS NULL
+        AND NOT EXISTS (SELECT FROM lease_line WHERE key_id = k.id)
 $$;

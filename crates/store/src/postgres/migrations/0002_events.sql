@@ -1,7 +1,33 @@
--- What happens to many jobs at once is told in one row: an event for each of them is a third of what their lives cost.
+-- What happened, for people, metrics and audit. The newest are kept; numbers grow, and those of transactions that were rolled back
+-- are missing.
 
--- The events of one call: those of jobs that were enqueued, claimed or completed together. Each has a number of its own, as in
--- `event`, and is told by `events_read` as if it had a row there. Arrays go by job; what is the same for all is told once.
+CREATE SEQUENCE event_seq;
+
+-- A transaction has its own number before it takes one for an event: so whoever finds a gap knows which transactions
+-- may still fill it.
+CREATE FUNCTION next_event() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM pg_current_xact_id();
+    RETURN nextval('event_seq');
+END
+$$;
+
+CREATE TABLE event (
+    seq bigint PRIMARY KEY DEFAULT next_event(),
+    at_ms bigint NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    -- As `fencehold_core::Fact` is written in JSON.
+    fact jsonb NOT NULL
+);
+
+CREATE FUNCTION note(of_namespace text, of_key text, what jsonb, at bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO event (at_ms, namespace, key, fact) VALUES (at, of_namespace, of_key, what)
+$$;
+
+-- What happens to many jobs at once is told in one row: an event for each of them would be a third of what their lives cost. Those
+-- of one call: of jobs that were enqueued, claimed or completed together. Each has a number of its own, as in `event`, and is told by
+-- `events_read` as if it had a row there. Arrays go by job; what is the same for all is told once.
 CREATE TABLE job_event (
     last_seq  bigint PRIMARY KEY,
     at_ms     bigint NOT NULL,
@@ -42,8 +68,10 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     WHERE e.last_seq > p_after AND j.seq > p_after AND j.seq <= p_to
 $$;
 
--- As it was, of both tables.
-CREATE OR REPLACE FUNCTION events_read(of_namespace text, after_seq bigint, of_prefix text, most integer, settled bigint,
+-- Events after a cursor, up to the first number that is missing and may still come. What is up to `settled` is known not
+-- to come any more. `newest` and `assigned_to` are of one moment: once every transaction up to `assigned_to` has ended, so that
+-- `running_from` is not below it, all up to `newest` is settled.
+CREATE FUNCTION events_read(of_namespace text, after_seq bigint, of_prefix text, most integer, settled bigint,
     OUT events jsonb, OUT next bigint, OUT oldest bigint, OUT newest bigint,
     OUT assigned_to bigint, OUT running_from bigint, OUT complete boolean, OUT at_ms bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -84,6 +112,7 @@ $$;
 
 DO $$
 BEGIN
-    CALL permit('fencehold_reader', 'SELECT ON job_event');
+    CALL permit('fencehold_reader', 'SELECT ON event, job_event');
+    CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION events_read(text, bigint, text, integer, bigint)');
 END
 $$;

@@ -42,7 +42,10 @@ CREATE TABLE lease_hold (
     notice_waiter bigint,
     -- When the sweep looks at it. Not the deadline, which every renewal moves: no index may know it, or no update would be
     -- made in place.
-    look_at_ms bigint NOT NULL
+    look_at_ms bigint NOT NULL,
+    -- Somebody besides the first asker knows of it: the same request, sent again, was told that it has the lease, or it was
+    -- renewed. From then on only its holder gives it back, or its ttl does.
+    taken_up boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX lease_hold_look ON lease_hold (look_at_ms);
 
@@ -97,6 +100,3 @@ CREATE TABLE lease_line (
 );
 CREATE INDEX lease_line_until ON lease_line (key_id, until_ms);
 CREATE INDEX lease_line_waiter ON lease_line (waiter);
-
--- Up to where events were removed.
-ALTER TABLE store_state ADD COLUMN events_removed_to bigint NOT NULL DEFAULT 0;

@@ -92,7 +92,8 @@ END
 $$;
 
 -- Checks a token against the mark of a resource, and raises it; until the transaction ends, nobody can raise it further. Of one
--- holder's transactions many can pass at once.
+-- holder's transactions many can pass at once. It is raised before it is shared: two that shared it and then wanted to raise it
+-- would wait for each other.
 CREATE FUNCTION guard(resource text, token bigint, namespace text DEFAULT 'default') RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -101,11 +102,14 @@ DECLARE
 BEGIN
     PERFORM fence_idle_limit();
     SELECT m.token INTO newest FROM fence_mark m
+    WHERE m.namespace = guard.namespace AND m.resource = guard.resource;
+    IF newest IS NULL OR newest < guard.token THEN
+        PERFORM raise(guard.resource, guard.token, guard.namespace);
+    END IF;
+    SELECT m.token INTO newest FROM fence_mark m
     WHERE m.namespace = guard.namespace AND m.resource = guard.resource FOR SHARE;
     IF newest > guard.token THEN
         PERFORM fence_stale(guard.resource, guard.token, newest);
-    ELSIF newest IS DISTINCT FROM guard.token THEN
-        PERFORM raise(guard.resource, guard.token, guard.namespace);
     END IF;
 END
 $$;

@@ -1,4 +1,4 @@
--- Looking at many jobs.
+-- Jobs: looking at many of them, at queues and at schedules.
 
 -- The jobs that match, in the order of their arrival, of the next p_look ones; then a row without an id that tells where the look
 -- ended, and null where there is nothing beyond.
@@ -40,7 +40,7 @@ END $$;
 
 -- Every queue of a namespace with its jobs in each state (1 to 8, in the order of the states) and those who wait for them.
 CREATE FUNCTION job_queues(p_namespace text, p_name text)
-RETURNS TABLE (name text, MODE smallint, counts bigint[], claimers bigint)
+RETURNS TABLE (name text, mode smallint, counts bigint[], claimers bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     WITH mine AS (
         SELECT q.number, q.name, q.mode FROM job_queue q
@@ -68,11 +68,11 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     ORDER BY 1
 $$;
 
--- From now on the end of this job is told.
-CREATE FUNCTION job_await(p_id uuid, p_wait_ms bigint) RETURNS void
+-- How many jobs have not come to their end.
+CREATE FUNCTION job_live() RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    INSERT INTO job_awaited AS a (id, until) VALUES (p_id, clock_timestamp() + make_interval(secs => p_wait_ms / 1000.0 + 60))
-        ON CONFLICT (id) DO UPDATE SET until = greatest(a.until, excluded.until)
+    SELECT (SELECT count(*) FROM job_ready) + (SELECT count(*) FROM job_scheduled) + (SELECT count(*) FROM job_running)
+        + (SELECT count(*) FROM job_settled WHERE state NOT IN (3, 4, 5))
 $$;
 
 -- Jobs that have effects, in the order of their arrival.
@@ -109,4 +109,12 @@ CREATE FUNCTION job_unschedule(p_namespace text, p_name text) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     WITH gone AS (DELETE FROM job_schedule s WHERE s.namespace = p_namespace AND s.name = p_name RETURNING 1)
     SELECT EXISTS (SELECT FROM gone)
+$$;
+
+DO $$
+BEGIN
+    CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION job_list(text, bigint, text, text, smallint[], jsonb, text, text, integer, integer), '
+        'job_queues(text, text), job_live(), job_with_effects(text, bigint, bigint), job_schedules(text)');
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_schedule_hold(text, text), job_unschedule(text, text)');
+END
 $$;

@@ -1,8 +1,17 @@
--- Unique keys: repairs. There is no key without its job, and no job is forgotten before its key is free.
+-- Jobs: putting them in. What this does not take, it leaves untouched and says so: the caller then decides it by the rules of the
+-- core, in a transaction of its own (`job_load`, `job_keep`).
+
+-- Whether a job has come to its end, or is gone.
+CREATE FUNCTION job_is_over(p_id uuid) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM job_body b LEFT JOIN job_settled s ON s.arrival = b.arrival AND s.state IN (3, 4, 5)
+        WHERE b.id = p_id AND s.arrival IS NULL)
+$$;
 
 -- Puts jobs into their queues, and returns the numbers (from 1) of those that are new. One whose id is being enqueued at the same
 -- moment by somebody else is a unique violation: tried again, it is found.
-CREATE OR REPLACE FUNCTION job_enqueue(
+CREATE FUNCTION job_enqueue(
     p_namespace text, p_ids uuid[], p_queues text[], p_priorities smallint[], p_kinds text[], p_payloads text[],
     p_terms jsonb[], p_extras jsonb[], p_at_ms bigint[], p_after_ms bigint[], p_urgent boolean[],
     p_keys uuid[], p_digests uuid[], p_windows bigint[]
@@ -122,45 +131,9 @@ BEGIN
     PERFORM job_stir(p_namespace, p_queues);
 END $$;
 
--- What needs no rules: whoever waits is told of jobs whose time has come; finished ones whose time is over are forgotten, and
--- keys and lines that nobody has any more. True: there is more of it.
-CREATE OR REPLACE FUNCTION job_tidy(p_kept_ms bigint, p_most integer) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    v_now    bigint := now_ms();
-    v_old    bigint[];
-    v_lanes  integer[];
-    v_space  record;
-    v_last   bigint;
+DO $$
 BEGIN
-    SELECT array_agg(l.lane) INTO v_lanes FROM job_lane l
-        WHERE EXISTS (SELECT FROM job_scheduled s WHERE s.lane = l.lane AND s.due_ms <= v_now);
-    FOR v_space IN
-        SELECT q.namespace, array_agg(q.name) AS names FROM job_lane l JOIN job_queue q ON q.number = l.queue
-        WHERE l.lane = ANY(v_lanes) GROUP BY q.namespace
-    LOOP
-        -- They are moved by the claim that takes them.
-        PERFORM job_stir(v_space.namespace, v_space.names);
-    END LOOP;
-    SELECT array_agg(s.arrival) INTO v_old FROM (
-        SELECT o.arrival FROM job_settled o WHERE NOT o.keeps AND o.since_ms <= v_now - p_kept_ms
-            -- While its unique key is taken, whoever sends the same again is told of this job.
-            AND NOT EXISTS (
-                SELECT FROM job_body b JOIN job_unique u ON u.job = b.id AND u.until_ms > v_now WHERE b.arrival = o.arrival)
-        ORDER BY o.since_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s;
-    IF v_old IS NOT NULL THEN
-        PERFORM job_tell_end(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)));
-        PERFORM job_forget(v_old);
-    END IF;
-    -- Some time after they have come free: whoever asks for one before that takes it over.
-    DELETE FROM job_unique u WHERE (u.namespace, u.key) IN (
-        SELECT o.namespace, o.key FROM job_unique o WHERE o.until_ms <= v_now - 3600000 AND job_is_over(o.job)
-        ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED);
-    DELETE FROM job_waiter w WHERE w.beat < clock_timestamp() - interval '1 minute';
-    DELETE FROM job_awaited a WHERE a.until < clock_timestamp();
-    SELECT max(last_seq) INTO v_last FROM job_event;
-    DELETE FROM job_event e WHERE e.last_seq <= v_last - limit_events();
-    -- As long as a word is said again and again, and some more.
-    DELETE FROM job_dropped d WHERE d.at_ms < v_now - 120000 OR d.at_ms > v_now + 120000;
-    RETURN coalesce(cardinality(v_old), 0) >= p_most;
-END $$;
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_enqueue('
+        'text, uuid[], text[], smallint[], text[], text[], jsonb[], jsonb[], bigint[], bigint[], boolean[], uuid[], uuid[], bigint[])');
+END
+$$;

@@ -6,15 +6,15 @@
 -- Lock order: rows of job_unique by key, then jobs by id; within one job, running, ready, scheduled, settled.
 
 -- The tokens of all jobs of this store: each names one attempt of one job.
-CREATE sequence job_token AS bigint minvalue 1 maxvalue 9007199254740991;
+CREATE SEQUENCE job_token AS bigint MINVALUE 1 MAXVALUE 9007199254740991;
 -- A job's place among all jobs, for life.
-CREATE sequence job_arrival AS bigint;
+CREATE SEQUENCE job_arrival AS bigint;
 
 CREATE TABLE job_queue (
     number    integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     namespace text NOT NULL,
     name      text NOT NULL,
-    MODE      smallint NOT NULL DEFAULT 0, -- 0 open, 1 paused, 2 draining
+    mode      smallint NOT NULL DEFAULT 0, -- 0 open, 1 paused, 2 draining
     UNIQUE (namespace, name)
 );
 
@@ -75,6 +75,11 @@ CREATE TABLE job_running (
     look_ms     bigint NOT NULL,
     limit_ms    bigint,          -- when the time limit of the attempt is over
     plain       boolean NOT NULL, -- its end concerns no other job
+    -- Its completion leaves nothing to be told: no unique key that would name it, no earlier attempt.
+    light       boolean NOT NULL DEFAULT false,
+    -- Somebody besides the first asker knows of it: the same claim, sent again, was told that it has the job, or it was renewed.
+    -- From then on only its holder gives it back, or its ttl does.
+    taken_up    boolean NOT NULL DEFAULT false,
     asked       jsonb            -- who called it off, who asks it to yield
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0);
@@ -98,6 +103,15 @@ CREATE TABLE job_settled (
     result   text
 );
 CREATE INDEX job_settled_since ON job_settled (since_ms) WHERE NOT keeps;
+
+-- Completions that left nothing else behind, for as long as the same word may come again.
+CREATE TABLE job_dropped (
+    at_ms  bigint NOT NULL,
+    hash   uuid NOT NULL,
+    tokens bigint[] NOT NULL
+);
+CREATE INDEX job_dropped_at ON job_dropped (at_ms);
+CREATE INDEX job_dropped_hash ON job_dropped (hash);
 
 CREATE TABLE job_past (
     arrival  bigint PRIMARY KEY,

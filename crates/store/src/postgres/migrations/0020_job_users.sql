@@ -2,7 +2,7 @@
 --
 -- The SQLSTATEs are those of the fences: FH001 stale, FH002 ended, FH003 unknown; and FH004 where a queue takes no new jobs.
 
--- Enqueues a job, and returns its id; of one with the same unique key, the first one's. p_after_ms puts it off.
+-- Enqueues a job, and returns its id; of one with the same unique key, the first one's. `run_at` puts it off.
 CREATE FUNCTION enqueue(
     queue text, kind text, payload jsonb, priority smallint DEFAULT 0, run_at timestamptz DEFAULT NULL,
     unique_key text DEFAULT NULL, unique_window interval DEFAULT '1 day', labels jsonb DEFAULT NULL,
@@ -186,7 +186,7 @@ BEGIN
         RETURN;
     END IF;
     -- The same word again.
-    SELECT s.* INTO v_settled FROM job_settled s JOIN job_body b ON b.arrival = s.arrival WHERE b.id = p_job FOR KEY SHARE of s;
+    SELECT s.* INTO v_settled FROM job_settled s JOIN job_body b ON b.arrival = s.arrival WHERE b.id = p_job FOR KEY SHARE OF s;
     IF v_settled.state = 3 AND v_settled.token = p_token AND v_settled.hash = p_hash THEN
         RETURN;
     END IF;
@@ -257,19 +257,10 @@ END $$;
 
 DO $$
 BEGIN
-    CALL permit('fencehold_reader', 'execute on function job_look(uuid[], text, boolean), job_live(), job_queues(text, text), '
-        'job_list(text, bigint, text, text, smallint[], jsonb, text, text, integer, integer), job_schedules(text), '
-        'job_with_effects(text, bigint, bigint), job_await(uuid, bigint)');
-    CALL permit('fencehold_worker', 'execute on function '
-        'job_enqueue(text, uuid[], text[], smallint[], text[], text[], jsonb[], jsonb[], bigint[], bigint[], boolean[], uuid[], uuid[], bigint[]), '
-        'job_claim(text, text[], integer[], bigint[], integer, uuid, text, bigint, integer[], bigint[], uuid, boolean), '
-        'job_renew(text, uuid[], uuid[], bigint[]), job_complete(text, uuid[], uuid[], bigint[], text[]), '
-        'job_load(uuid[], text, uuid[], text[], boolean, bigint), job_keep(jsonb), job_draw(integer), job_under(bigint), '
-        'job_line_up(text, text[], uuid, bigint, bigint), job_leave_line(text, uuid, uuid), job_line_beat(uuid[]), '
-        'job_run_out(integer), job_tidy(bigint, integer), job_schedules_due(integer), job_room(integer), '
-        'job_schedule_hold(text, text), job_unschedule(text, text), '
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION '
         'enqueue(text, text, jsonb, smallint, timestamptz, text, interval, jsonb, text, uuid), fence_job(uuid, bigint), '
         'complete(uuid, text, bigint, jsonb), once(uuid, text, bigint, text, jsonb), '
         'job_complete_hashed(uuid, uuid, bigint, text), job_once_hashed(uuid, uuid, bigint, text, jsonb), '
         'job_recorded(uuid, bigint, text)');
-END $$;
+END
+$$;

@@ -1,0 +1,166 @@
+//! What was decided, as JSON, for the database to keep; and what it was decided upon, as far as others may have changed it since.
+
+use std::collections::{HashMap, HashSet};
+
+use fencehold_core::job::{Claim, Due, JobId, Notes, Terms, Undo};
+use fencehold_core::ledger::EffectState;
+use fencehold_core::{Event, Token};
+use serde_json::{Value, json};
+
+use super::form::{Asked, Extra, mode_tag, state_tag, undo_tag};
+use super::value::{Bits, Json, hex_of};
+use crate::engine::{Body, Brought, JobChange, KeptJob, KeptUnique, Note};
+
+/// What a decision was made on, as far as others may have changed it since.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) uniques: Vec<KeptUnique>,
+    /// How effects stood, by the place of their job and by name.
+    pub(super) effects: HashMap<(u64, String), EffectState>,
+    /// Whether it was decided what a queue does. Whatever else puts jobs into queues must not set one back that it never
+    /// looked at.
+    pub(super) sets_queue: bool,
+}
+
+impl Loaded {
+    pub(super) fn of(brought: &Brought, sets_queue: bool) -> Self {
+        let effects = brought.jobs.iter().flat_map(|job| {
+            let arrival = job.kept.arrival;
+            job.effects
+                .iter()
+                .map(move |effect| ((arrival, effect.name.to_string()), effect.state))
+        });
+        Loaded { uniques: brought.uniques.clone(), effects: effects.collect(), sets_queue }
+    }
+}
+
+/// All that was decided, for the database to keep. `loaded` is what it was decided on.
+pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &Loaded) -> Json {
+    // What changed about one job more than once is kept as it stands in the end, at the first of its places; its body first.
+    let mut last: HashMap<u64, &KeptJob> = HashMap::new();
+    for change in changes {
+        if let JobChange::Live(job) | JobChange::Finished(job) = change {
+            last.insert(job.arrival, job);
+        }
+    }
+    // Of an effect that changes more than once, only the first change goes by what was there before.
+    let mut seen: HashSet<(u64, String)> = HashSet::new();
+    let mut with_was = |arrival: u64, name: String, mut change: Value| {
+        let at = (arrival, name);
+        let was = loaded.effects.get(&at).copied();
+        if seen.insert(at) {
+            change["was"] = json!(was);
+        }
+        change
+    };
+    let mut kept: Vec<Value> = Vec::with_capacity(changes.len() + events.len());
+    for change in changes {
+        kept.extend(match change {
+            JobChange::Body { arrival, id, body } => {
+                last.get(arrival).map(|job| body_row(*arrival, *id, body, &job.record.terms))
+            }
+            JobChange::Live(job) | JobChange::Finished(job) => last.remove(&job.arrival).map(place_row),
+            JobChange::Term { arrival, token, deadline_ms } => Some(
+                json!({"what": "term", "arrival": arrival, "token": token, "deadline_ms": deadline_ms}),
+            ),
+            JobChange::Drop { arrival } => Some(json!({"what": "drop", "arrival": arrival})),
+            JobChange::Note { arrival, what: Note::Result, bytes } => std::str::from_utf8(bytes)
+                .ok()
+                .map(|text| json!({"what": "result", "arrival": arrival, "text": text})),
+            JobChange::Note { arrival, what, bytes } => Some(json!({
+                "what": "note", "arrival": arrival, "note": u8::from(*what == Note::Progress), "hex": hex_of(bytes),
+            })),
+            JobChange::Effect { arrival, effect } => {
+                let change = json!({"what": "effect", "arrival": arrival, "effect": effect});
+                Some(with_was(*arrival, effect.name.to_string(), change))
+            }
+            JobChange::NoEffect { arrival, effect } => {
+                let change = json!({"what": "no_effect", "arrival": arrival, "name": effect});
+                Some(with_was(*arrival, effect.to_string(), change))
+            }
+            JobChange::Unique(unique) => Some(unique_row(unique, &loaded.uniques)),
+            JobChange::NoUnique { namespace, key } => {
+                Some(json!({"what": "no_unique", "namespace": namespace, "key": Bits(*key).text()}))
+            }
+            JobChange::Queue(queue) => loaded.sets_queue.then(|| {
+                json!({
+                    "what": "queue", "namespace": queue.namespace, "name": queue.name, "mode": mode_tag(queue.mode),
+                })
+            }),
+            JobChange::Schedule(schedule) => Some(json!({
+                "what": "schedule", "namespace": schedule.namespace, "spec": schedule.spec,
+                "next_ms": schedule.next_wall_ms, "last_ms": schedule.last_wall_ms,
+            })),
+            JobChange::NoSchedule { namespace, name } => {
+                Some(json!({"what": "no_schedule", "namespace": namespace, "name": name}))
+            }
+            // The sequence of the database counts tokens.
+            JobChange::TokenCeiling { .. } => None,
+        });
+    }
+    kept.extend(events.iter().map(|event| {
+        json!({
+            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": event.fact,
+            "at_ms": event.at_wall_ms,
+        })
+    }));
+    Json(Value::Array(kept).to_string())
+}
+
+fn body_row(arrival: u64, id: JobId, body: &Body, terms: &Terms) -> Value {
+    let extra = Extra {
+        labels: body.labels.clone(),
+        trace: body.trace.clone(),
+        unique: body.unique.clone(),
+        yield_within_ms: body.yield_within_ms,
+        undo_of: body.undo_of.clone(),
+    };
+    let extra = (extra != Extra::default()).then_some(extra);
+    let usual = Terms { priority: terms.priority, ..Terms::default() };
+    json!({
+        "what": "body", "arrival": arrival, "id": id, "namespace": body.namespace, "queue": body.queue,
+        "priority": terms.priority, "enqueued_ms": body.enqueued_wall_ms, "kind": body.kind,
+        "payload": body.payload, "terms": (*terms != usual).then_some(terms), "extra": extra,
+    })
+}
+
+fn place_row(job: &KeptJob) -> Value {
+    let record = &job.record;
+    let claim = record.claim.as_ref().map(|claim| {
+        let Claim { hash, owner, ttl_ms, since, cancel, notice } = claim.as_ref();
+        let asked = (cancel.is_some() || notice.is_some())
+            .then(|| Asked { cancel: cancel.clone(), notice: notice.clone() });
+        json!({
+            "hash": Bits::from(*hash).text(), "owner": owner, "ttl_ms": ttl_ms, "since_ms": since.store_ms, "asked": asked,
+        })
+    });
+    let due_ms = match record.due {
+        Due::Now => None,
+        Due::Store(at_ms) | Due::Wall(at_ms) => Some(at_ms),
+    };
+    let ended = record.attempt_count().saturating_sub(u32::from(record.claim.is_some()));
+    // A job that was never tried has no past; one that an operator took in hand has.
+    let past = (record.token > Token::NONE || record.state.is_final() || record.notes != Notes::default()).then(|| {
+        json!({
+            "token": record.token, "failures": record.failures, "crashes": record.crashes, "attempts": ended,
+            "undo": undo_tag(record.undo), "since_ms": record.since_wall_ms, "trail": record.trail,
+        })
+    });
+    let settled = matches!(record.undo, Undo::Nothing | Undo::Done);
+    json!({
+        "what": "place", "arrival": job.arrival, "id": job.id, "state": state_tag(record.state),
+        "token": record.token, "since_ms": record.since_wall_ms, "due_ms": due_ms, "deadline_ms": job.deadline_ms,
+        "claim": claim, "past": past, "keeps": !(record.state.is_final() && settled),
+    })
+}
+
+fn unique_row(unique: &KeptUnique, loaded: &[KeptUnique]) -> Value {
+    let was = loaded
+        .iter()
+        .find(|loaded| loaded.namespace == unique.namespace && loaded.key == unique.key)
+        .map(|loaded| loaded.job);
+    json!({
+        "what": "unique", "namespace": unique.namespace, "key": Bits(unique.key).text(), "job": unique.job,
+        "payload": Bits(unique.payload).text(), "until_ms": unique.until_wall_ms, "was": was,
+    })
+}

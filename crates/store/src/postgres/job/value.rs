@@ -1,0 +1,113 @@
+//! Values as the database has them: 128 bits as a `uuid`, JSON as a `jsonb`, numbers, moments, and bytes as hexadecimal digits.
+
+use fencehold_core::job::JobId;
+use fencehold_core::{HoldHash, Stamp};
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+/// 128 bits, as a `uuid` of the database: a job's id, a hash, a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Bits(pub(super) [u8; 16]);
+
+impl From<JobId> for Bits {
+    fn from(id: JobId) -> Self {
+        Bits(*id.as_bytes())
+    }
+}
+
+impl From<HoldHash> for Bits {
+    fn from(hash: HoldHash) -> Self {
+        Bits(*hash.as_bytes())
+    }
+}
+
+impl Bits {
+    /// As the database writes it.
+    pub(super) fn text(self) -> String {
+        JobId::from_bytes(self.0).to_string()
+    }
+}
+
+impl<'a> FromSql<'a> for Bits {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Bits(raw.try_into()?))
+    }
+
+    accepts!(UUID);
+}
+
+impl ToSql for Bits {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(UUID);
+    to_sql_checked!();
+}
+
+/// JSON as text, as a `jsonb` of the database.
+#[derive(Clone, Debug)]
+pub(super) struct Json(pub(super) String);
+
+impl<'a> FromSql<'a> for Json {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        match raw.split_first() {
+            Some((1, text)) => Ok(Json(std::str::from_utf8(text)?.to_owned())),
+            _ => Err("jsonb of an unknown version".into()),
+        }
+    }
+
+    accepts!(JSONB);
+}
+
+impl ToSql for Json {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(&[1]);
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(JSONB);
+    to_sql_checked!();
+}
+
+/// A number for the database, where no larger one can be meant.
+pub(super) fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// Store time here is wall time.
+pub(super) fn stamp(ms: u64) -> Stamp {
+    Stamp { store_ms: ms, wall_ms: ms }
+}
+
+pub(super) fn bytes_of(hex: &str) -> Vec<u8> {
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+            .unwrap_or(0)
+    };
+    hex.as_bytes()
+        .chunks_exact(2)
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
+}
+
+pub(super) fn hex_of(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}

@@ -1,0 +1,207 @@
+-- Leases: the calls of those who want one. Each is one statement of one client: it locks, reads the clock, decides and writes.
+-- `lock_ms` is how long it may wait for locks: what is locked for longer is locked by a fence.
+
+-- The first thing in every call.
+CREATE FUNCTION lease_begin(lock_ms bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(lock_ms, 1)::text, true);
+    SELECT notice_server()
+$$;
+
+-- Takes one of the keys, or stands in line for them. The answer is `Ok`, `Err`, or `Waiting` with a number to look after.
+CREATE FUNCTION lease_acquire(
+    of_namespace text, of_keys text[], of_hash bytea, hold_age bigint, by_owner text, for_task text,
+    with_ttl bigint, with_max_age bigint, wait bigint, waited_before bigint, with_priority smallint,
+    yield_within bigint, seen bigint, through_party bigint, lock_ms bigint)
+RETURNS jsonb LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    now bigint;
+    closed bigint;
+    ids bigint[];
+    k lease_key;
+    own text;
+    forgets text;
+    one text;
+    w lease_waiter;
+    earlier lease_waiter;
+    said jsonb;
+BEGIN
+    PERFORM lease_begin(lock_ms);
+    IF cardinality(of_keys) = 1 THEN
+        -- Made at once, if it is new: of two that want it, one waits here for the other.
+        k := lease_lock_key(of_namespace, of_keys[1], true);
+    END IF;
+    ids := lease_lock(of_namespace, of_keys);
+    now := now_ms();
+    SELECT closed_until_ms - now INTO closed FROM store_state;
+    PERFORM lease_time_outs(id, now) FROM unnest(ids) AS id;
+    IF closed > 0 THEN
+        PERFORM lease_drop_unused(ids);
+        RETURN lease_unavailable(format(
+            'after `store advance` nobody is granted anything for another %s ms', closed));
+    END IF;
+    -- What has run out goes to those who stand in line already, this one's own earlier sending among them; except that a
+    -- hold id that comes back to its own key must be judged by the rules first.
+    FOREACH one IN ARRAY of_keys LOOP
+        SELECT * INTO k FROM lease_key WHERE namespace = of_namespace AND key = one AND id = ANY (ids);
+        IF k.id IS NOT NULL AND NOT lease_knows(k.id, of_hash) THEN
+            PERFORM lease_settle(k.id, now);
+        END IF;
+    END LOOP;
+    -- The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
+    SELECT asked.key INTO own FROM unnest(of_keys) WITH ORDINALITY AS asked (key, nth)
+    JOIN lease_key l ON l.namespace = of_namespace AND l.key = asked.key AND lease_knows(l.id, of_hash)
+    ORDER BY asked.nth LIMIT 1;
+    SELECT * INTO earlier FROM lease_waiter
+    WHERE namespace = of_namespace AND hash = of_hash AND answer IS NULL FOR UPDATE;
+    IF own IS NULL AND earlier.id IS NULL THEN
+        SELECT asked.key INTO forgets FROM unnest(of_keys) WITH ORDINALITY AS asked (key, nth)
+        JOIN lease_key l ON l.namespace = of_namespace AND l.key = asked.key
+            AND lease_may_have_forgotten(l.forgotten_at_ms, now, hold_age)
+        ORDER BY asked.nth LIMIT 1;
+        IF forgets IS NOT NULL THEN
+            PERFORM lease_drop_unused(ids);
+            RETURN lease_refused(forgets, '{"Ended": {"token": null, "how": null}}');
+        END IF;
+    END IF;
+    IF own IS NOT NULL THEN
+        -- What was seen of the first key says nothing of another.
+        seen := CASE WHEN own = of_keys[1] THEN seen END;
+        of_keys := ARRAY[own];
+    END IF;
+    IF earlier.id IS NOT NULL THEN
+        -- It stands in line already: the later sending takes the place of the earlier.
+        waited_before := greatest(waited_before, least(
+            greatest(now - earlier.arrived_ms, 0)::numeric + earlier.waited_before_ms, 9223372036854775807)::bigint);
+        -- Whoever stands in line was never granted anything, whatever has been forgotten since.
+        hold_age := 0;
+        PERFORM lease_answer(earlier,
+            lease_unavailable('the same request was sent again, and the later one stands in line'), now);
+    END IF;
+    w.party := through_party;
+    w.namespace := of_namespace;
+    w.keys := of_keys;
+    w.hash := of_hash;
+    w.owner := by_owner;
+    w.task := for_task;
+    w.ttl_ms := with_ttl;
+    w.max_age_ms := with_max_age;
+    w.priority := with_priority;
+    w.yield_within_ms := yield_within;
+    w.seen_token := seen;
+    w.arrived_ms := now;
+    w.waited_before_ms := waited_before;
+    w.until_ms := now + wait;
+    FOREACH one IN ARRAY of_keys LOOP
+        k := lease_lock_key(of_namespace, one, true);
+        IF NOT k.id = ANY (ids) THEN
+            ids := ids || k.id;
+        END IF;
+        said := lease_try(k.id, w, hold_age, 0, now);
+        IF said IS NOT NULL THEN
+            PERFORM lease_pass_on(k.id, now);
+            EXIT;
+        END IF;
+    END LOOP;
+    IF said IS NULL AND wait = 0 THEN
+        said := lease_held(w, now);
+    ELSIF said IS NULL THEN
+        said := lease_stand_in_line(w, now);
+    END IF;
+    IF earlier.id IS NOT NULL THEN
+        -- Unless the later sending stands there now, nobody asks for what the earlier one asked for.
+        PERFORM lease_refresh_notices(earlier, now);
+    END IF;
+    PERFORM lease_drop_unused(ids);
+    PERFORM lease_note_longest(ids);
+    RETURN said;
+END
+$$;
+
+-- What has become of one that waits: its answer, which is gone with this; `Waiting`, with the time until something is due;
+-- null: it fell out of line.
+CREATE FUNCTION lease_look(of_waiter bigint, lock_ms bigint) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    w lease_waiter;
+    now bigint := now_ms();
+    ids bigint[];
+    due bigint;
+BEGIN
+    PERFORM lease_begin(lock_ms);
+    SELECT * INTO w FROM lease_waiter WHERE id = of_waiter;
+    IF w.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF w.answer IS NULL THEN
+        due := lease_due(w, now);
+        IF due <= 0 THEN
+            ids := lease_lock(w.namespace, w.keys);
+            now := now_ms();
+            PERFORM lease_time_outs(id, now) FROM unnest(ids) AS id;
+            PERFORM lease_settle(id, now) FROM unnest(ids) AS id;
+            PERFORM lease_note_longest(ids);
+            SELECT * INTO w FROM lease_waiter WHERE id = of_waiter;
+            due := lease_due(w, now);
+        END IF;
+    END IF;
+    IF w.answer IS NOT NULL THEN
+        DELETE FROM lease_waiter WHERE id = of_waiter;
+        RETURN w.answer;
+    END IF;
+    IF w.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN jsonb_build_object('Waiting', jsonb_build_object('id', of_waiter, 'due_in_ms', greatest(due, 0)));
+END
+$$;
+
+-- One that waited has gone. Gives its answer, if it had one: what was granted is to be given back.
+CREATE FUNCTION lease_leave(of_waiter bigint, lock_ms bigint) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    w lease_waiter;
+BEGIN
+    PERFORM lease_begin(lock_ms);
+    SELECT * INTO w FROM lease_waiter WHERE id = of_waiter;
+    -- Its keys are not locked: their holder may have a fence on them.
+    PERFORM 1 FROM lease_hold WHERE key_id IN (
+        SELECT id FROM lease_key WHERE namespace = w.namespace AND key = ANY (w.keys)) ORDER BY key_id FOR UPDATE;
+    DELETE FROM lease_waiter WHERE id = of_waiter RETURNING * INTO w;
+    DELETE FROM lease_line WHERE waiter = of_waiter;
+    IF w.id IS NOT NULL AND w.answer IS NULL THEN
+        PERFORM lease_refresh_notices(w, now_ms());
+    END IF;
+    RETURN w.answer;
+END
+$$;
+
+-- Frees a key that was granted to somebody who had already gone, unless a later sending of the same request has it by now.
+CREATE FUNCTION lease_abandon(of_namespace text, of_key text, of_hash bytea, lock_ms bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    now bigint;
+    k lease_key;
+    h lease_hold;
+    ids bigint[];
+BEGIN
+    PERFORM lease_begin(lock_ms);
+    ids := lease_lock(of_namespace, ARRAY[of_key]);
+    now := now_ms();
+    SELECT * INTO k FROM lease_key WHERE id = ids[1];
+    PERFORM lease_time_outs(k.id, now);
+    h := lease_lock_hold(k.id, now);
+    IF h.hash = of_hash AND NOT h.taken_up AND lease_left(h, (SELECT suspended_from_ms FROM store_state), now) > 0 THEN
+        PERFORM lease_end(k, h, 'abandoned', now, NULL, NULL, now);
+    END IF;
+    PERFORM lease_pass_on(k.id, now);
+    PERFORM lease_note_longest(ids);
+END
+$$;
+
+DO $$
+BEGIN
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION '
+        'lease_acquire(text, text[], bytea, bigint, text, text, bigint, bigint, bigint, bigint, smallint, bigint, bigint, bigint, bigint), '
+        'lease_look(bigint, bigint), lease_leave(bigint, bigint), lease_abandon(text, text, bytea, bigint)');
+END
+$$;

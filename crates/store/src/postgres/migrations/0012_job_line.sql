@@ -1,0 +1,91 @@
+-- Jobs: who waits for them, and for their end. Nobody is told anything unless somebody is known to wait.
+
+-- Tells whoever is first in the lines of these queues that something has happened there. Nobody waits, as nearly always while
+-- there is work: nobody is told.
+CREATE FUNCTION job_stir(p_namespace text, p_queues text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
+        PERFORM tell('line/' || f.hash) FROM (
+            SELECT DISTINCT w.hash FROM (SELECT DISTINCT name FROM unnest(p_queues) AS n(name)) n CROSS JOIN LATERAL (
+                SELECT o.hash FROM job_waiter o
+                WHERE o.namespace = p_namespace AND o.queue = n.name AND o.beat > clock_timestamp() - interval '5 seconds'
+                    AND o.until_ms > now_ms()
+                ORDER BY o.since_ms, o.place LIMIT 1) w) f;
+    END IF;
+END $$;
+
+-- Stands in line, or takes the place of an earlier sending of the same claim. The moment, and the name of this sending.
+CREATE FUNCTION job_line_up(
+    p_namespace text, p_queues text[], p_hash uuid, p_wait_ms bigint, p_waited_before_ms bigint
+) RETURNS TABLE (now_ms bigint, sending uuid)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    v_now     bigint := now_ms();
+    v_sending uuid := gen_random_uuid();
+BEGIN
+    INSERT INTO job_waiter AS w (namespace, queue, hash, sending, since_ms, until_ms, beat)
+        SELECT p_namespace, n.name, p_hash, v_sending, v_now - p_waited_before_ms, v_now + p_wait_ms, clock_timestamp()
+        FROM unnest(p_queues) AS n(name)
+        ORDER BY n.name
+        ON CONFLICT (namespace, queue, hash) DO UPDATE SET sending = excluded.sending, until_ms = excluded.until_ms,
+            since_ms = least(w.since_ms, excluded.since_ms), beat = excluded.beat;
+    PERFORM tell('line/' || p_hash);
+    RETURN QUERY SELECT v_now, v_sending;
+END $$;
+
+-- Leaves the line, and has whoever is next look.
+CREATE FUNCTION job_leave_line(p_namespace text, p_hash uuid, p_sending uuid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_queues text[];
+BEGIN
+    WITH gone AS (
+        DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.hash = p_hash AND w.sending = p_sending RETURNING w.queue
+    )
+    SELECT array_agg(queue) INTO v_queues FROM gone;
+    PERFORM job_stir(p_namespace, v_queues);
+END $$;
+
+-- Those of these sendings are still there. Returns the ones that should look: their time is up, their place is taken, or
+-- there is something to be had.
+CREATE FUNCTION job_line_beat(p_sendings uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now bigint := now_ms();
+BEGIN
+    UPDATE job_waiter w SET beat = clock_timestamp() WHERE w.sending = ANY(p_sendings);
+    RETURN QUERY
+    SELECT s.sending FROM unnest(p_sendings) AS s(sending)
+        WHERE NOT EXISTS (SELECT FROM job_waiter w WHERE w.sending = s.sending)
+        OR EXISTS (SELECT FROM job_waiter w WHERE w.sending = s.sending AND (w.until_ms <= v_now OR EXISTS (
+            SELECT FROM job_queue q JOIN job_lane l ON l.queue = q.number
+            WHERE q.namespace = w.namespace AND q.name = w.queue AND q.mode <> 1
+                AND (EXISTS (SELECT FROM job_ready r WHERE r.lane = l.lane)
+                    OR EXISTS (SELECT FROM job_scheduled c WHERE c.lane = l.lane AND c.due_ms <= v_now)))));
+END $$;
+
+-- Tells those who wait for the end of these jobs.
+CREATE FUNCTION job_tell_end(p_ids uuid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    IF EXISTS (SELECT FROM job_awaited) THEN
+        PERFORM tell('job/' || a.id) FROM job_awaited a WHERE a.id = ANY(p_ids);
+    END IF;
+END $$;
+
+-- From now on the end of this job is told.
+CREATE FUNCTION job_await(p_id uuid, p_wait_ms bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    INSERT INTO job_awaited AS a (id, until) VALUES (p_id, clock_timestamp() + make_interval(secs => p_wait_ms / 1000.0 + 60))
+        ON CONFLICT (id) DO UPDATE SET until = greatest(a.until, excluded.until)
+$$;
+
+DO $$
+BEGIN
+    CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION job_await(uuid, bigint)');
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_line_up(text, text[], uuid, bigint, bigint), job_leave_line(text, uuid, uuid), '
+        'job_line_beat(uuid[])');
+END
+$$;

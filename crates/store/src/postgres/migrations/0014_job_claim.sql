@@ -1,0 +1,321 @@
+-- Jobs: taking them, many at once, while others do the same.
+
+-- Moves scheduled jobs of these lanes whose time has come to their places among the ready ones. How many were moved.
+CREATE FUNCTION job_wake(p_lanes integer[], p_most integer) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    WITH due AS (
+        DELETE FROM job_scheduled WHERE ctid = ANY(array(
+            SELECT s.ctid FROM job_scheduled s WHERE s.lane = ANY(p_lanes) AND s.due_ms <= now_ms()
+            ORDER BY s.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED))
+        RETURNING lane, arrival, bytes, past, urgent
+    ), moved AS (
+        INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+            SELECT lane, arrival, bytes, true, past, urgent FROM due
+        RETURNING 1
+    )
+    SELECT count(*) FROM moved;
+$$;
+
+-- For how long nobody is given anything: somebody may hold a job of whom this store has forgotten.
+CREATE FUNCTION job_closed_ms() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT greatest(closed_until_ms - now_ms(), 0) FROM store_state
+$$;
+
+-- The longest ttl that was ever given, for `store advance`. Hardly ever a write.
+CREATE FUNCTION job_note_ttl(p_ttl_ms bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    UPDATE store_state SET longest_ttl_ms = p_ttl_ms WHERE longest_ttl_ms < p_ttl_ms
+$$;
+
+-- Takes jobs. Rows without an id tell the moment (in token) and what became of the claim itself (in queue: 0, it was served; 1, it
+-- has these jobs already; -1, the store is closed for so long; -2, its time in line is up; -3, it does not stand in line any more; -4,
+-- others come first where there is something); and last, without a moment, the turns of its queues (in remaining_ms).
+--
+-- p_heads are positions up to which the asker found a lane's jobs taken a moment ago: below them only jobs that came back
+-- are looked for, so that a claim does not wade through what the server has not cleared away yet. p_pushes: past everybody in line.
+CREATE FUNCTION job_claim(
+    p_namespace text, p_queues text[], p_weights integer[], p_turns bigint[], p_limit integer,
+    p_hash uuid, p_owner text, p_ttl_ms bigint, p_lanes integer[], p_heads bigint[], p_sending uuid, p_pushes boolean
+) RETURNS TABLE (
+    id uuid, token bigint, queue integer, lane integer, arrival bigint, priority smallint, kind text, payload text,
+    attempt bigint, remaining_ms bigint, terms jsonb, extra jsonb, urgent boolean, failures integer, crashes integer,
+    checkpoint bytea, effects jsonb
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    c_bytes_max CONSTANT bigint := 8388608; -- beyond the first job
+    c_stride    CONSTANT bigint := 1048576;
+    v_now     bigint;
+    v_closed  bigint;
+    v_longer  boolean;
+    v_until   bigint;
+    v_since   bigint;
+    v_place   bigint;
+    v_nth     integer[];  -- by lane: which of the queues
+    v_lane    integer[];
+    v_rank    smallint[]; -- by lane: its priority
+    v_head    bigint[];
+    v_room    integer[];  -- by queue: how many to take from it
+    v_turns   bigint[] := p_turns;
+    v_clock   bigint := 0;
+    v_pick    integer;
+    v_order   integer[] := '{}'; -- the queues in the order of their turns
+    v_behind  integer[];
+    v_woken   bigint := 0;
+    v_bytes   bigint := 0;
+    v_ctids   tid[];
+    v_sizes   integer[];
+    v_keys    bigint[];
+    v_past    boolean[];
+    v_urgent  boolean[];
+    v_got     integer;
+    v_most    integer;
+    a_nth     integer[] := '{}';
+    a_rank    smallint[] := '{}';
+    a_pos     bigint[];
+    a_key     bigint[] := '{}';
+    a_past    boolean[] := '{}';
+    a_urgent  boolean[] := '{}';
+BEGIN
+    -- Before a token is given.
+    PERFORM notice_server();
+    -- `store advance` is waited for before the clock is read: what it has closed is then seen to be closed. Its first table comes
+    -- first here too, so that neither waits for the other in a circle.
+    LOCK TABLE job_running IN ROW EXCLUSIVE MODE;
+    -- The same claim sent twice waits for itself.
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_hash::text, 7461));
+    -- Noted before they are told, for from then on they are not only the earlier sending's to give back. One that is being given back
+    -- is waited for, and taken anew.
+    UPDATE job_running r SET taken_up = true WHERE r.hash = p_hash AND NOT r.taken_up AND r.deadline_ms > now_ms();
+    v_now := now_ms();
+    SELECT greatest(o.closed_until_ms - v_now, 0), o.longest_ttl_ms < p_ttl_ms INTO v_closed, v_longer FROM store_state o;
+    IF v_longer THEN
+        PERFORM job_note_ttl(p_ttl_ms);
+    END IF;
+    IF v_closed > 0 THEN
+        token := v_now;
+        queue := -1;
+        remaining_ms := v_closed;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    token := v_now;
+    queue := 0;
+    RETURN NEXT;
+    RETURN QUERY
+        SELECT r.id, r.token, array_position(p_queues, q.name), r.lane, r.arrival, l.priority, b.kind, b.payload,
+            coalesce(p.attempts, 0) + 1, r.deadline_ms - v_now, b.terms, b.extra, false,
+            coalesce(p.failures, 0), coalesce(p.crashes, 0),
+            (SELECT n.bytes FROM job_note n WHERE n.arrival = r.arrival AND n.what = 0),
+            (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = r.arrival)
+        FROM job_running r
+        JOIN job_body b ON b.arrival = r.arrival
+        JOIN job_lane l ON l.lane = r.lane
+        JOIN job_queue q ON q.number = l.queue AND q.namespace = p_namespace
+        LEFT JOIN job_past p ON p.arrival = r.arrival
+        WHERE r.hash = p_hash AND r.deadline_ms > v_now
+        ORDER BY r.token;
+    IF found THEN
+        token := v_now;
+        queue := 1;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF p_sending IS NOT NULL THEN
+        -- Whoever stands in line is given nothing once its time is up, or once a later sending has taken its place.
+        SELECT max(w.until_ms), min(w.since_ms), min(w.place) INTO v_until, v_since, v_place FROM job_waiter w
+            WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash AND w.sending = p_sending;
+        IF v_until IS NULL OR v_until <= v_now THEN
+            token := v_now;
+            queue := CASE WHEN v_until IS NULL THEN -3 ELSE -2 END;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
+    SELECT array_agg(s.nth ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
+        array_agg(s.lane ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
+        array_agg(s.priority ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
+        array_agg(s.head ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
+        array_agg(s.lane) FILTER (WHERE s.behind)
+        INTO v_nth, v_lane, v_rank, v_head, v_behind
+        FROM (
+            SELECT n.nth::integer, l.lane, l.priority, coalesce(h.head, 0) AS head, EXISTS (
+                SELECT FROM job_waiter w
+                WHERE w.namespace = p_namespace AND w.queue = n.name AND w.hash <> p_hash AND w.until_ms > v_now
+                    AND w.beat > clock_timestamp() - interval '5 seconds'
+                    AND (v_place IS NULL OR (w.since_ms, w.place) < (v_since, v_place))) AND NOT p_pushes AS behind
+            FROM unnest(p_queues) WITH ORDINALITY AS n(name, nth)
+            JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name AND q.mode <> 1
+            JOIN job_lane l ON l.queue = q.number
+            LEFT JOIN unnest(p_lanes, p_heads) AS h(lane, head) ON h.lane = l.lane
+        ) s;
+    IF v_behind IS NOT NULL AND (EXISTS (SELECT FROM job_ready r WHERE r.lane = ANY(v_behind))
+        OR EXISTS (SELECT FROM job_scheduled s WHERE s.lane = ANY(v_behind) AND s.due_ms <= v_now)) THEN
+        token := v_now;
+        queue := -4;
+        RETURN NEXT;
+    END IF;
+    IF v_lane IS NULL THEN
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM job_scheduled s WHERE s.lane = ANY(v_lane) AND s.due_ms <= v_now) THEN
+        v_woken := job_wake(v_lane, greatest(p_limit, 1000));
+    END IF;
+    v_room := array_fill(p_limit, array[cardinality(p_queues)]);
+    IF cardinality(p_queues) > 1 THEN
+        -- Whose turn it is: the queue whose own clock is furthest behind; a turn moves it on by the less the more it weighs.
+        v_room := array_fill(0, array[cardinality(p_queues)]);
+        DECLARE
+            v_offers integer[] := v_room;
+            v_left   integer;
+        BEGIN
+            FOR i IN 1 .. cardinality(v_lane) LOOP
+                v_left := p_limit - v_offers[v_nth[i]];
+                IF v_left > 0 THEN
+                    v_offers[v_nth[i]] := v_offers[v_nth[i]]
+                        + (SELECT count(*) FROM (SELECT FROM job_ready r
+                            WHERE r.lane = v_lane[i] AND r.arrival > v_head[i] LIMIT v_left) s)
+                        + CASE WHEN v_head[i] = 0 THEN 0 ELSE (SELECT count(*) FROM (SELECT FROM job_ready r
+                            WHERE r.lane = v_lane[i] AND r.back AND r.arrival <= v_head[i] LIMIT v_left) s) END;
+                END IF;
+            END LOOP;
+            FOR i IN 1 .. p_limit LOOP
+                v_pick := NULL;
+                FOR j IN 1 .. cardinality(p_queues) LOOP
+                    IF v_offers[j] > v_room[j]
+                        AND (v_pick IS NULL OR greatest(v_turns[j], v_clock) < greatest(v_turns[v_pick], v_clock)) THEN
+                        v_pick := j;
+                    END IF;
+                END LOOP;
+                EXIT WHEN v_pick IS NULL;
+                v_clock := greatest(v_turns[v_pick], v_clock);
+                v_turns[v_pick] := v_clock + c_stride / least(greatest(p_weights[v_pick], 1), c_stride);
+                v_room[v_pick] := v_room[v_pick] + 1;
+                v_order := v_order || v_pick;
+            END LOOP;
+        END;
+    END IF;
+    <<lanes>>
+    FOR i IN 1 .. cardinality(v_lane) LOOP
+        FOR below IN 0 .. 1 LOOP
+            v_most := v_room[v_nth[i]];
+            CONTINUE lanes WHEN v_most <= 0;
+            CONTINUE WHEN below = 0 AND v_head[i] = 0;
+            IF below = 0 THEN
+                SELECT array_agg(s.ctid), array_agg(s.bytes), array_agg(s.arrival), array_agg(s.past), array_agg(s.urgent)
+                    INTO v_ctids, v_sizes, v_keys, v_past, v_urgent
+                    FROM (SELECT r.ctid, r.* FROM job_ready r WHERE r.lane = v_lane[i] AND r.back AND r.arrival <= v_head[i]
+                        ORDER BY r.arrival LIMIT v_most FOR UPDATE SKIP LOCKED) s;
+            ELSE
+                SELECT array_agg(s.ctid), array_agg(s.bytes), array_agg(s.arrival), array_agg(s.past), array_agg(s.urgent)
+                    INTO v_ctids, v_sizes, v_keys, v_past, v_urgent
+                    FROM (SELECT r.ctid, r.* FROM job_ready r WHERE r.lane = v_lane[i] AND r.arrival > v_head[i]
+                        ORDER BY r.arrival LIMIT v_most FOR UPDATE SKIP LOCKED) s;
+            END IF;
+            CONTINUE WHEN v_ctids IS NULL;
+            v_got := cardinality(v_ctids);
+            IF v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b) > c_bytes_max THEN
+                v_got := 0;
+                FOR k IN 1 .. cardinality(v_sizes) LOOP
+                    EXIT WHEN cardinality(a_key) + v_got > 0 AND v_bytes + v_sizes[k] > c_bytes_max;
+                    v_bytes := v_bytes + v_sizes[k];
+                    v_got := v_got + 1;
+                END LOOP;
+                v_room := array_fill(0, array[cardinality(p_queues)]);
+            ELSE
+                v_bytes := v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b);
+                v_room[v_nth[i]] := v_most - v_got;
+            END IF;
+            DELETE FROM job_ready r WHERE r.ctid = ANY(v_ctids[1:v_got]);
+            a_nth := a_nth || array_fill(v_nth[i], array[v_got]);
+            a_rank := a_rank || array_fill(v_rank[i], array[v_got]);
+            a_key := a_key || v_keys[1:v_got];
+            a_past := a_past || v_past[1:v_got];
+            a_urgent := a_urgent || v_urgent[1:v_got];
+        END LOOP;
+    END LOOP;
+    IF cardinality(a_key) = 0 THEN
+        IF EXISTS (SELECT FROM job_ready r WHERE r.lane = ANY(v_lane)) THEN
+            -- Somebody is about to take it, or to give it back.
+            token := v_now;
+            queue := -4;
+            RETURN NEXT;
+        END IF;
+        RETURN;
+    END IF;
+    -- The jobs are ours: now the moment counts.
+    v_now := now_ms();
+    IF cardinality(p_queues) > 1 THEN
+        -- Queues take turns; within one, first come, first served.
+        SELECT array_agg(coalesce(turn.nth, a.pos) ORDER BY a.pos) INTO a_pos
+            FROM (SELECT u.*, row_number() OVER (PARTITION BY u.nth ORDER BY u.pos) AS rank
+                FROM unnest(a_nth) WITH ORDINALITY AS u(nth, pos)) a
+            LEFT JOIN (SELECT t.queue, row_number() OVER (PARTITION BY t.queue ORDER BY t.nth) AS rank, t.nth
+                FROM unnest(v_order) WITH ORDINALITY AS t(queue, nth)) turn ON turn.queue = a.nth AND turn.rank = a.rank;
+    END IF;
+    PERFORM pg_current_xact_id();
+    RETURN QUERY
+    WITH picked AS (
+        SELECT u.nth, u.rank, u.arrival, u.past, u.urgent, coalesce(u.place, u.pos) AS pos
+        FROM unnest(a_nth, a_rank, a_key, a_past, a_urgent, a_pos)
+            WITH ORDINALITY AS u(nth, rank, arrival, past, urgent, place, pos)
+        ORDER BY 6
+    ), job AS MATERIALIZED (
+        SELECT p.pos, p.nth, p.rank, p.urgent, p.past, b.*, nextval('job_token') AS token,
+            coalesce(h.attempts, 0) + 1 AS attempt, coalesce(h.failures, 0) AS failures, coalesce(h.crashes, 0) AS crashes,
+            least(p_ttl_ms, coalesce((b.terms->>'attempt_ms')::bigint, p_ttl_ms)) AS lasts_ms
+        FROM picked p
+        JOIN job_body b ON b.arrival = p.arrival
+        LEFT JOIN job_past h ON p.past AND h.arrival = p.arrival
+        ORDER BY p.pos
+    ), ran AS (
+        INSERT INTO job_running
+            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, limit_ms, plain, light)
+            SELECT j.id, j.arrival, j.lane, j.token, p_hash, p_owner, p_ttl_ms, v_now, v_now + j.lasts_ms, v_now + j.lasts_ms,
+                v_now + (j.terms->>'attempt_ms')::bigint, j.extra->'undo_of' IS NULL,
+                NOT j.past AND (j.extra IS NULL OR NOT j.extra ?| array['unique', 'undo_of'])
+            FROM job j
+    ), told AS (
+        INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, attempts)
+            SELECT max(e.seq), v_now, p_namespace, 2, array_agg(e.seq), array_agg(e.id), array[p_owner], array_agg(e.token),
+                CASE WHEN max(e.attempt) > 1 THEN array_agg(e.attempt) ELSE '{1}' END
+            FROM (SELECT nextval('event_seq') AS seq, j.id, j.token, j.attempt FROM job j OFFSET 0) e
+            HAVING count(*) > 0
+    )
+    SELECT j.id, j.token, j.nth, j.lane, j.arrival, j.rank, j.kind, j.payload, j.attempt, j.lasts_ms, j.terms, j.extra, j.urgent,
+        j.failures, j.crashes,
+        CASE WHEN j.past THEN (SELECT n.bytes FROM job_note n WHERE n.arrival = j.arrival AND n.what = 0) END,
+        CASE WHEN j.past THEN (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = j.arrival) END
+    FROM job j
+    ORDER BY j.pos;
+    IF p_sending IS NOT NULL THEN
+        DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash;
+    END IF;
+    IF p_sending IS NOT NULL OR v_woken > cardinality(a_key) THEN
+        PERFORM job_stir(p_namespace, p_queues);
+    END IF;
+    IF cardinality(p_queues) > 1 THEN
+        token := NULL;
+        queue := NULL;
+        FOREACH remaining_ms IN ARRAY v_turns || v_clock LOOP
+            RETURN NEXT;
+        END LOOP;
+    END IF;
+END $$;
+
+-- Which of these claims nobody but their first asker was told of, locked: only those may be given back for somebody who has gone.
+CREATE FUNCTION job_unheard(p_ids uuid[], p_tokens bigint[]) RETURNS SETOF uuid
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT r.id FROM job_running r JOIN unnest(p_ids, p_tokens) AS g(id, token) ON g.id = r.id AND g.token = r.token
+    WHERE NOT r.taken_up ORDER BY r.id FOR NO KEY UPDATE OF r
+$$;
+
+DO $$
+BEGIN
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION '
+        'job_claim(text, text[], integer[], bigint[], integer, uuid, text, bigint, integer[], bigint[], uuid, boolean), '
+        'job_unheard(uuid[], bigint[])');
+END
+$$;

@@ -1,0 +1,129 @@
+-- Jobs: what a worker says of those that it has, in the usual case: one call for many. What these do not take, they leave untouched
+-- and say so: the caller then decides it by the rules of the core, in a transaction of its own (`job_load`, `job_keep`).
+
+-- After a jump of the clock, what was held then does not run out for one ttl: see `lease_suspend`.
+CREATE FUNCTION job_honour_suspension() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now  bigint := now_ms();
+    v_from bigint := (SELECT suspended_from_ms FROM store_state);
+BEGIN
+    IF v_from > 0 AND v_from <= v_now AND v_now < v_from + 86400000 THEN
+        UPDATE job_running r SET deadline_ms = least(v_from + r.ttl_ms, r.limit_ms), look_ms = least(v_from + r.ttl_ms, r.limit_ms)
+            WHERE r.id IN (SELECT o.id FROM job_running o
+                WHERE o.deadline_ms - o.ttl_ms < v_from AND o.deadline_ms < least(v_from + o.ttl_ms, o.limit_ms)
+                ORDER BY o.id FOR UPDATE SKIP LOCKED);
+    END IF;
+END $$;
+
+-- Renews claims that are live and of which nobody asks anything; returns the numbers (from 1) of those, and what remains.
+CREATE FUNCTION job_renew(p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[])
+RETURNS TABLE (nth bigint, remaining_ms bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now bigint;
+BEGIN
+    PERFORM job_honour_suspension();
+    PERFORM FROM job_running r WHERE r.id = ANY(p_ids) ORDER BY r.id FOR NO KEY UPDATE;
+    v_now := now_ms();
+    RETURN QUERY
+    -- Named twice in one call, an attempt is renewed for one of its names here, and for the others by the rules.
+    WITH kept AS (
+        UPDATE job_running r
+            SET deadline_ms = CASE WHEN r.deadline_ms > v_now + r.ttl_ms THEN v_now + r.ttl_ms
+                ELSE greatest(r.deadline_ms, v_now + least(r.ttl_ms, coalesce(r.limit_ms - v_now, r.ttl_ms))) END,
+                taken_up = true
+            FROM unnest(p_ids, p_hashes, p_tokens) WITH ORDINALITY AS s(id, hash, token, nth), job_lane l, job_queue q
+            WHERE r.id = s.id AND r.hash = s.hash AND r.token = s.token AND r.deadline_ms > v_now AND r.asked IS NULL
+                AND l.lane = r.lane AND q.number = l.queue AND q.namespace = p_namespace
+            RETURNING s.nth, r.deadline_ms - v_now AS remaining_ms
+    )
+    SELECT k.nth, k.remaining_ms FROM kept k;
+END $$;
+
+-- Completes jobs whose end concerns no other job, under claims that are live, or have run out without anybody noting it; returns
+-- the ids of those, and whether it was late. p_drops: those of which nothing more is to be told are forgotten at once.
+CREATE FUNCTION job_complete(
+    p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[], p_results text[], p_drops boolean DEFAULT false
+) RETURNS TABLE (id uuid, late boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    v_now     bigint;
+    v_id      uuid[];
+    v_arrival bigint[];
+    v_lane    integer[];
+    v_token   bigint[];
+    v_hash    uuid[];
+    v_owner   text[];
+    v_since   bigint[];
+    v_until   bigint[];
+    v_light   boolean[];
+    v_result  text[];
+    v_late    boolean[];
+    v_drop    boolean[];
+    v_bare    boolean;
+BEGIN
+    -- Taken in the order of the ids, as they are asked for.
+    WITH gone AS (
+        DELETE FROM job_running r
+            USING unnest(p_ids, p_hashes, p_tokens, p_results) AS s(id, hash, token, result), job_lane l, job_queue q
+            WHERE r.id = s.id AND r.hash = s.hash AND r.token = s.token AND r.plain
+                AND l.lane = r.lane AND q.number = l.queue AND q.namespace = p_namespace
+            RETURNING r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms, r.light, s.result
+    )
+    SELECT array_agg(g.id), array_agg(g.arrival), array_agg(g.lane), array_agg(g.token), array_agg(g.hash), array_agg(g.owner),
+        array_agg(g.since_ms), array_agg(g.deadline_ms), array_agg(g.light), array_agg(g.result)
+        INTO v_id, v_arrival, v_lane, v_token, v_hash, v_owner, v_since, v_until, v_light, v_result
+        FROM gone g;
+    IF v_id IS NOT NULL THEN
+        -- They are ours: now the moment counts.
+        v_now := now_ms();
+        SELECT array_agg(u <= v_now) INTO v_late FROM unnest(v_until) AS u;
+        IF p_drops THEN
+            -- What was left behind in the meantime is for people to see. Hardly any job leaves something.
+            v_bare := NOT EXISTS (SELECT FROM job_past) AND NOT EXISTS (SELECT FROM job_note) AND NOT EXISTS (SELECT FROM job_effect);
+            SELECT array_agg(g.light AND NOT g.late AND NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = g.id)
+                AND (v_bare OR NOT EXISTS (SELECT FROM job_past p WHERE p.arrival = g.arrival)
+                    AND NOT EXISTS (SELECT FROM job_note n WHERE n.arrival = g.arrival)
+                    AND NOT EXISTS (SELECT FROM job_effect e WHERE e.arrival = g.arrival)))
+                INTO v_drop
+                FROM unnest(v_id, v_arrival, v_light, v_late) AS g(id, arrival, light, late);
+            DELETE FROM job_body b USING unnest(v_arrival, v_drop) AS g(arrival, dropped)
+                WHERE g.dropped AND b.arrival = g.arrival;
+            INSERT INTO job_dropped (at_ms, hash, tokens)
+                SELECT v_now, g.hash, array_agg(g.token) FROM unnest(v_hash, v_token, v_drop) AS g(hash, token, dropped)
+                WHERE g.dropped GROUP BY g.hash;
+        END IF;
+        IF v_drop IS NULL OR false = ANY(v_drop) THEN
+            INSERT INTO job_settled (arrival, lane, state, since_ms, keeps, token, hash, owner, began_ms, late, result)
+                SELECT g.arrival, g.lane, 3, v_now, false, g.token, g.hash, g.owner, g.since_ms, g.late, g.result
+                FROM unnest(v_arrival, v_lane, v_token, v_hash, v_owner, v_since, v_late, v_result, v_drop)
+                    AS g(arrival, lane, token, hash, owner, since_ms, late, result, dropped)
+                WHERE g.dropped IS NOT TRUE
+                ORDER BY g.arrival;
+        END IF;
+        -- As `next_event` has it: first the number of the transaction, then those of its events.
+        PERFORM pg_current_xact_id();
+        INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, flags)
+            SELECT max(e), v_now, p_namespace, 3, array_agg(e), v_id, job_same(v_owner), v_token,
+                CASE WHEN true = ANY(v_late) THEN v_late END
+            FROM (SELECT nextval('event_seq') AS e FROM generate_series(1, cardinality(v_id)) OFFSET 0) s;
+        PERFORM job_tell_end(v_id);
+    END IF;
+    IF p_drops AND coalesce(cardinality(v_id), 0) < cardinality(p_ids) THEN
+        -- The same word again.
+        RETURN QUERY SELECT s.id, false FROM unnest(p_ids, p_hashes, p_tokens) AS s(id, hash, token)
+            LEFT JOIN unnest(v_id) AS g(id) ON g.id = s.id
+            WHERE g.id IS NULL AND EXISTS (
+                SELECT FROM job_dropped d WHERE d.hash = s.hash AND s.token = ANY(d.tokens));
+    END IF;
+    RETURN QUERY SELECT d.id, d.late FROM unnest(v_id, v_late) AS d(id, late);
+END $$;
+
+DO $$
+BEGIN
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_renew(text, uuid[], uuid[], bigint[]), '
+        'job_complete(text, uuid[], uuid[], bigint[], text[], boolean)');
+END
+$$;

@@ -1,6 +1,12 @@
 //! Another server has taken over, and may have lost what the one before gave last. It is noticed by its timeline, in the calls
 //! themselves: behind a pooler nobody connects anew. And `store advance`, which does the same by hand.
 
+use fencehold_core::Owner;
+use fencehold_core::job::Queue;
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::{QueueMode, QueueOrder, Report, Word};
+
+use crate::job_handles::{attempt, call};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
 use crate::session::Calls;
 
@@ -45,6 +51,73 @@ fn a_claim_after_a_failover_is_above_what_was_lost_and_nothing_from_before_speak
     assert!(said.starts_with("FH001 "), "{said}");
     run(&b, &complete(B, token));
     assert_eq!(stage.state(), "3");
+}
+
+/// Whichever call comes first: none of them takes the word of an attempt for which the new server cannot vouch.
+#[test]
+fn an_attempt_from_before_a_failover_is_over_whatever_its_holder_says_first() {
+    let finds = |said: Result<Option<String>, String>| said.is_err_and(|why| why.starts_with("FH001 "));
+    let fence = format!("SELECT fence_job('{JOB}', 1)");
+    let effect = format!("SELECT once('{JOB}', '{}', 1, 'charge', '7')", A.0);
+    for word in [complete(A, 1), fence, effect] {
+        let stage = Stage::new();
+        let session = stage.session();
+        run(&session, &claim(A));
+        take_over(&stage);
+        assert!(finds(first(session.run(&word))), "{word}");
+        assert_eq!(run(&session, "SELECT count(*) FROM job_effect").as_deref(), Some("0"));
+        let token: u64 = run(&session, &claim(B)).expect("the job came back").parse().unwrap();
+        assert!(token > LIFTED, "{token}");
+    }
+}
+
+#[test]
+fn a_handle_that_renews_or_reports_first_after_a_failover_is_refused_and_the_job_is_ready_again() {
+    let words = [
+        Word::Complete { result: None },
+        Word::Fail { error: "no answer".to_owned(), retry_in_ms: None, for_good: false },
+        Word::Snooze { for_ms: 1_000 },
+    ];
+    for word in [None].into_iter().chain(words.map(Some)) {
+        let stage = Stage::new();
+        let store = stage.arena.store();
+        let jobs = store.jobs().unwrap();
+        run(&stage.session(), &claim(A));
+        // The handle's connections are there: none of them is made anew.
+        block_on(jobs.queues(&call())).unwrap();
+        take_over(&stage);
+        let refused = match word {
+            None => block_on(jobs.renew_claims(&call(), vec![attempt(A, 1)]))
+                .unwrap()
+                .answers
+                .remove(0)
+                .is_err(),
+            Some(word) => {
+                let report = Report { attempt: attempt(A, 1), word };
+                block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).is_err()
+            }
+        };
+        assert!(refused);
+        assert_eq!(stage.state(), "0");
+    }
+}
+
+#[test]
+fn a_queue_that_is_paused_first_after_a_failover_is_paused_and_nothing_is_left_of_the_attempt_before() {
+    let stage = Stage::new();
+    let (store, session) = (stage.arena.store(), stage.session());
+    let jobs = store.jobs().unwrap();
+    run(&session, &claim(A));
+    block_on(jobs.queues(&call())).unwrap();
+    take_over(&stage);
+    let order = |mode| QueueOrder { queue: Queue::new("q").unwrap(), mode, by: Owner::new("P").unwrap() };
+    let view = block_on(jobs.set_queue(&call(), order(QueueMode::Paused))).unwrap();
+    assert_eq!(view.mode, QueueMode::Paused);
+    assert_eq!(stage.state(), "0", "the attempt is over");
+    assert_eq!(run(&session, &claim(B)), None, "paused");
+    block_on(jobs.set_queue(&call(), order(QueueMode::Open))).unwrap();
+    let token: u64 = run(&session, &claim(B)).unwrap().parse().unwrap();
+    assert!(token > LIFTED, "{token}");
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! The database's clock is wall time: what becomes of leases when it is set.
+//! The database's clock is wall time: what becomes of leases and claims when it is set.
 
-use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_core::job::{Queue, State};
+use fencehold_core::{HoldId, Key, Owner};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::{AcquireRequest, Call, HoldRef};
+use fencehold_store::job::{QueueMode, QueueOrder, Report, Word};
+use fencehold_store::{AcquireRequest, HoldRef};
 
 use crate::arena::PostgresArena;
+use crate::job_handles::{attempt, call};
+use crate::job_races::{A, B, Stage, claim, renew, run};
 use crate::session::{Calls, Session};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
-
-fn call() -> Call {
-    Call::new(Namespace::default())
-}
 
 fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
     let hold = HoldId::from_random([hold; 16]);
@@ -65,6 +65,87 @@ fn a_clock_set_back_makes_nothing_immortal() {
     assert!(block_on(store.acquire(&call(), request("k", 3, "B"))).is_err());
     arena.pass(1);
     block_on(store.acquire(&call(), request("k", 4, "B"))).unwrap();
+}
+
+/// R21: what is renewed after the step, by whichever call, lasts a ttl from then on, and then runs out.
+#[test]
+fn a_lease_that_is_renewed_after_the_clock_was_set_back_lasts_one_ttl() {
+    for checked in [false, true] {
+        let stage = Stage::new();
+        let (session, calls) = (stage.session(), Calls(stage.arena.schema));
+        session.value(&calls.acquire("k", 1, "A"));
+        stage.arena.shift(-HOUR_MS);
+        let renewing = if checked { calls.renew_checked("k", 1, 1) } else { calls.renew("k", 1, 1) };
+        session.value(&renewing);
+        assert_eq!(run(&session, "SELECT deadline_ms - now_ms() FROM lease_hold").as_deref(), Some("30000"));
+        session.value(&calls.sweep());
+        stage.arena.pass(30_000);
+        session.value(&calls.sweep());
+        assert_eq!(session.value(&calls.holder("k")), "", "it has run out");
+    }
+}
+
+/// R21, of a claim: nobody is told of more than a ttl, and a holder that dies after its renewal is noticed.
+#[test]
+fn a_claim_that_is_renewed_or_sent_again_after_the_clock_was_set_back_lasts_one_ttl() {
+    let again = claim(A).replace("SELECT token", "SELECT remaining_ms");
+    for word in [renew(A, 1), again] {
+        let stage = Stage::new();
+        let session = stage.session();
+        run(&session, &claim(A));
+        stage.arena.shift(-HOUR_MS);
+        assert_eq!(run(&session, &word).as_deref(), Some("30000"), "{word}");
+        stage.arena.pass(29_999);
+        assert_eq!(run(&session, "SELECT count(*) FROM job_run_out(9)").as_deref(), Some("0"), "{word}");
+        stage.arena.pass(1);
+        assert_eq!(run(&session, "SELECT count(*) FROM job_run_out(9)").as_deref(), Some("1"), "{word}");
+    }
+}
+
+/// R21: the same where the rules decide, for somebody has called the job off.
+#[test]
+fn a_claim_that_the_rules_renew_after_the_clock_was_set_back_lasts_one_ttl() {
+    let stage = Stage::new();
+    let session = stage.session();
+    run(&session, &claim(A));
+    run(&session, "UPDATE job_running SET asked = '{\"cancel\": {\"by\": \"P\", \"reason\": \"wrong\"}}'");
+    stage.arena.shift(-HOUR_MS);
+    let store = stage.arena.store();
+    let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
+    let renewed = renewed.answers[0].as_ref().unwrap();
+    assert!(renewed.cancel_requested);
+    assert_eq!(renewed.remaining_ms, 30_000);
+    assert_eq!(run(&session, "SELECT look_ms - now_ms() FROM job_running").as_deref(), Some("30000"));
+}
+
+/// What is reported after the step counts from the clock as it is then; and what a queue does is no matter of time.
+#[test]
+fn a_report_and_a_queue_order_after_the_clock_was_set_back_go_by_the_clock_as_it_is() {
+    let stage = Stage::new();
+    let (store, session) = (stage.arena.store(), stage.session());
+    let jobs = store.jobs().unwrap();
+    run(&session, &claim(A));
+    stage.arena.shift(-HOUR_MS);
+    let order = QueueOrder {
+        queue: Queue::new("q").unwrap(),
+        mode: QueueMode::Draining,
+        by: Owner::new("P").unwrap(),
+    };
+    assert_eq!(block_on(jobs.set_queue(&call(), order)).unwrap().mode, QueueMode::Draining);
+    let word = Word::Snooze { for_ms: 1_000 };
+    let said = block_on(jobs.report(&call(), vec![Report { attempt: attempt(A, 1), word }]))
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    assert_eq!((said.state, said.again_in_ms), (State::Scheduled, Some(1_000)));
+    stage.arena.pass(1_000);
+    assert_eq!(run(&session, &claim(B)).as_deref(), Some("2"), "not an hour later");
+    let word = Word::Complete { result: None };
+    let said = block_on(jobs.report(&call(), vec![Report { attempt: attempt(B, 2), word }]))
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    assert!(said.state == State::Completed && !said.late);
 }
 
 /// A failover may have lost the last grants: no token comes twice.

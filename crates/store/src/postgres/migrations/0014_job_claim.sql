@@ -87,8 +87,10 @@ BEGIN
     -- The same claim sent twice waits for itself.
     PERFORM pg_advisory_xact_lock(hashtextextended(p_hash::text, 7461));
     -- Noted before they are told, for from then on they are not only the earlier sending's to give back. One that is being given back
-    -- is waited for, and taken anew.
-    UPDATE job_running r SET taken_up = true WHERE r.hash = p_hash AND NOT r.taken_up AND r.deadline_ms > now_ms();
+    -- is waited for, and taken anew. And nobody is told of more time than a ttl, however the clock was set.
+    UPDATE job_running r
+        SET taken_up = true, deadline_ms = least(r.deadline_ms, now_ms() + r.ttl_ms), look_ms = least(r.look_ms, now_ms() + r.ttl_ms)
+        WHERE r.hash = p_hash AND r.deadline_ms > now_ms() AND (NOT r.taken_up OR r.deadline_ms > now_ms() + r.ttl_ms);
     v_now := now_ms();
     SELECT greatest(o.closed_until_ms - v_now, 0), o.longest_ttl_ms < p_ttl_ms INTO v_closed, v_longer FROM store_state o;
     IF v_longer THEN

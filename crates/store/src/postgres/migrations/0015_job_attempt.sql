@@ -23,6 +23,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now bigint;
 BEGIN
+    PERFORM notice_server();
     PERFORM job_honour_suspension();
     PERFORM FROM job_running r WHERE r.id = ANY(p_ids) ORDER BY r.id FOR NO KEY UPDATE;
     v_now := now_ms();
@@ -32,6 +33,8 @@ BEGIN
         UPDATE job_running r
             SET deadline_ms = CASE WHEN r.deadline_ms > v_now + r.ttl_ms THEN v_now + r.ttl_ms
                 ELSE greatest(r.deadline_ms, v_now + least(r.ttl_ms, coalesce(r.limit_ms - v_now, r.ttl_ms))) END,
+                -- It stays where it is, unless the clock was set back: then the sweep would come too late.
+                look_ms = least(r.look_ms, v_now + r.ttl_ms),
                 taken_up = true
             FROM unnest(p_ids, p_hashes, p_tokens) WITH ORDINALITY AS s(id, hash, token, nth), job_lane l, job_queue q
             WHERE r.id = s.id AND r.hash = s.hash AND r.token = s.token AND r.deadline_ms > v_now AND r.asked IS NULL
@@ -64,6 +67,7 @@ DECLARE
     v_drop    boolean[];
     v_bare    boolean;
 BEGIN
+    PERFORM notice_server();
     -- Taken in the order of the ids, as they are asked for.
     WITH gone AS (
         DELETE FROM job_running r

@@ -94,8 +94,12 @@ RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM set_config('lock_timeout', greatest(p_lock_ms, 1)::text, true);
+    PERFORM notice_server();
     PERFORM job_honour_suspension();
     PERFORM job_lock(p_ids, p_namespace, p_keys);
+    -- A clock that was set back leaves deadlines that are further away than they can be.
+    UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
+        WHERE r.id = ANY(p_ids) AND r.deadline_ms > now_ms() + r.ttl_ms;
     RETURN QUERY SELECT * FROM job_rows(p_ids, p_namespace, p_keys, p_queues, p_notes, false);
 END $$;
 

@@ -7,6 +7,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now bigint := now_ms();
 BEGIN
+    PERFORM notice_server();
     PERFORM job_honour_suspension();
     -- A clock that was set back leaves deadlines that are further away than they can be. Held against the clock as it is when the
     -- row is looked at: a renewal may have come since this began.

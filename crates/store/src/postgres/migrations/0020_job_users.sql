@@ -112,6 +112,7 @@ DECLARE
     v_last    jsonb;
 BEGIN
     PERFORM fence_idle_limit();
+    PERFORM job_before_failover(fence_job.job, fence_job.token);
     SELECT * INTO v_body FROM job_body b WHERE b.id = fence_job.job;
     IF NOT found THEN
         RAISE EXCEPTION USING errcode = 'FH002', message = format('job %s: there is no such job', fence_job.job),
@@ -152,6 +153,18 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Refuses everybody once another server has taken over, until the first call of a store has noticed that and lifted all tokens: what was
+-- given in the time that was lost is not known here. The lifting is not done here, for it would lock everything until the user commits.
+CREATE FUNCTION job_before_failover(p_job uuid, p_shown bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF (SELECT timeline <> serving_timeline() FROM store_state) THEN
+        RAISE EXCEPTION USING errcode = 'FH001',
+            message = format('job %s: token %s is stale; another server has taken over since', p_job, p_shown),
+            hint = 'Roll back: the job is given to somebody anew.';
+    END IF;
+END $$;
+
 CREATE FUNCTION job_stale(p_job uuid, p_shown bigint, p_newest bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -182,6 +195,7 @@ BEGIN
     IF octet_length(p_result) > 1048576 THEN
         RAISE EXCEPTION USING errcode = '22023', message = 'result takes JSON of up to 1048576 bytes';
     END IF;
+    PERFORM job_before_failover(p_job, p_token);
     IF EXISTS (SELECT FROM job_complete(v_namespace, array[p_job], array[p_hash], array[p_token], array[p_result])) THEN
         RETURN;
     END IF;

@@ -1,6 +1,6 @@
 //! Random stories of one job, every answer held against a model that knows the promises and not the rules.
 
-#[path = "support/job_model.rs"]
+#[path = "support/job_model/mod.rs"]
 mod model;
 mod support;
 

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::attempt::Ended;
 use super::id::JobId;
 use super::name::Queue;
-use super::record::{Ended, State};
+use super::state::State;
 use crate::error::BadInput;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};

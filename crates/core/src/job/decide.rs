@@ -3,8 +3,10 @@
 //! Here: claiming, renewing, and who may still speak for an attempt. How attempts end is in `report`; what operators
 //! and sweeps do is in `force`.
 
+use super::attempt::{Attempt, Ended};
 use super::command::{By, Command, JobRenewal, Outcome, Refusal, Written};
-use super::record::{Attempt, Claim, Due, Ended, Record, State};
+use super::record::{Claim, Record};
+use super::state::{Due, State};
 use crate::event::{Attempted, Fact};
 use crate::hold::HoldHash;
 use crate::key::Owner;

@@ -1,9 +1,11 @@
 //! What others than its holder can do to a job: call it off, start it over, forget it, ask for room.
 
+use super::attempt::{Attempt, Ended};
 use super::command::{Outcome, Refusal};
 use super::decide::{Case, Decision, answer, not_now};
-use super::record::{Attempt, Cancel, Due, Ended, Record, State, Undo};
+use super::record::{Cancel, Record, Undo};
 use super::report::settle;
+use super::state::{Due, State};
 use crate::event::Fact;
 use crate::key::{Owner, Reason};
 use crate::lease::{Change, Notice, Preempt, Term};

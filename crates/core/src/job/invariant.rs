@@ -3,9 +3,11 @@
 
 use std::fmt;
 
+use super::attempt::Ended;
 use super::command::{By, Command, Outcome};
 use super::decide::{Decision, Standing};
-use super::record::{Claim, Due, Ended, Record, State};
+use super::record::{Claim, Record};
+use super::state::{Due, State};
 use crate::lease::{Change, Term};
 use crate::limits::{TOKEN_MAX, TRAIL_MAX};
 

@@ -7,6 +7,7 @@
 //! A holder whose claim ran out may still say what came of its work for as long as nobody has had the job since: its
 //! token is then still the newest. That is *late*, not *stale*.
 
+mod attempt;
 mod command;
 mod decide;
 mod force;
@@ -17,11 +18,14 @@ mod queue;
 mod record;
 mod report;
 pub mod schedule;
+mod state;
 
+pub use attempt::{Attempt, Ended, Trail};
 pub use command::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
 pub use decide::{Decision, Standing, decide};
 pub use id::JobId;
 pub use invariant::{Violation, check};
 pub use name::{EffectName, Kind, Queue, ScheduleName, UniqueKey};
 pub use queue::{Ready, Turns};
-pub use record::{Attempt, Cancel, Claim, Due, Ended, Notes, Record, State, Terms, Trail, Undo};
+pub use record::{Cancel, Claim, Notes, Record, Terms, Undo};
+pub use state::{Due, State};

@@ -1,120 +1,20 @@
 //! What a store keeps of one job, apart from what never changes (its payload, kind, labels) and what only its holder
 //! reads (checkpoint, effects). Small: a million of them are in memory.
 
-use std::fmt;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use super::attempt::{Attempt, Ended, Trail};
+use super::state::{Due, State};
 use crate::error::BadInput;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};
-use crate::lease::{How, Notice};
+use crate::lease::Notice;
 use crate::limits::{ATTEMPT_MS_MAX, TRAIL_MAX, TRIES_MAX};
 use crate::retry::Retry;
 use crate::time::Stamp;
 use crate::token::Token;
-
-/// How a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum State {
-    /// Ready to be claimed.
-    Queued,
-    /// Waiting for its time, or for its retry.
-    Scheduled,
-    /// Claimed: somebody works on it.
-    Running,
-    /// Done.
-    Completed,
-    /// Failed for good; kept for people.
-    Failed,
-    /// Called off.
-    Cancelled,
-    /// It was the end of too many holders; kept for people.
-    Quarantined,
-    /// An effect was begun and nobody knows whether it happened: a person must look.
-    Indeterminate,
-}
-
-impl State {
-    /// Every state, in the order of their tags.
-    pub const ALL: [State; 8] = [
-        State::Queued,
-        State::Scheduled,
-        State::Running,
-        State::Completed,
-        State::Failed,
-        State::Cancelled,
-        State::Quarantined,
-        State::Indeterminate,
-    ];
-
-    /// Whether the job has come to its end. It is then kept for a set time, and pruned.
-    pub const fn is_final(self) -> bool {
-        matches!(self, State::Completed | State::Failed | State::Cancelled)
-    }
-
-    /// Whether nothing more becomes of the job unless a person acts: it has come to its end, or waits for one.
-    pub const fn is_settled(self) -> bool {
-        self.is_final() || matches!(self, State::Quarantined | State::Indeterminate)
-    }
-
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            State::Queued => "queued",
-            State::Scheduled => "scheduled",
-            State::Running => "running",
-            State::Completed => "completed",
-            State::Failed => "failed",
-            State::Cancelled => "cancelled",
-            State::Quarantined => "quarantined",
-            State::Indeterminate => "indeterminate",
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for State {
-    type Err = BadInput;
-    fn from_str(text: &str) -> Result<Self, BadInput> {
-        State::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
-            let names = State::ALL.map(State::name).join(", ");
-            BadInput::new("state", format!("{text:?} is not one of {names}"))
-        })
-    }
-}
-
-/// What a scheduled job waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Due {
-    /// Nothing.
-    #[default]
-    Now,
-    /// A moment in store time: a retry, a snooze.
-    Store(u64),
-    /// A moment in wall time: the `run_at` of its enqueuer.
-    Wall(u64),
-}
-
-impl Due {
-    /// In how many milliseconds it is due.
-    pub const fn in_ms(self, now: Stamp) -> u64 {
-        match self {
-            Due::Now => 0,
-            Due::Store(at_ms) => at_ms.saturating_sub(now.store_ms),
-            Due::Wall(at_ms) => at_ms.saturating_sub(now.wall_ms),
-        }
-    }
-}
 
 /// On which terms a job is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -236,127 +136,6 @@ pub struct Cancel {
     pub by: Owner,
     /// Why.
     pub reason: Option<Reason>,
-}
-
-/// The attempts of a job that ended, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Trail {
-    /// At most [`TRAIL_MAX`].
-    pub attempts: Vec<Attempt>,
-    /// How many earlier ones had to be forgotten.
-    pub forgotten: u32,
-}
-
-/// One attempt that ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Attempt {
-    /// Its token.
-    pub token: Token,
-    /// Recognises its hold id.
-    pub hash: HoldHash,
-    /// Who made it.
-    pub owner: Owner,
-    /// When it began.
-    pub since: Stamp,
-    /// When it ended.
-    pub ended: Stamp,
-    /// How it ended.
-    pub how: Ended,
-    /// What went wrong, in the holder's words; or who ended it, and why.
-    pub error: Option<Box<str>>,
-}
-
-/// The ways in which an attempt can end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Ended {
-    /// The work was done.
-    Completed,
-    /// The work was done, and reported after the claim had run out but before anybody else had the job.
-    CompletedLate,
-    /// Its holder reported an error.
-    Failed,
-    /// Its holder reported an error after the claim had run out.
-    FailedLate,
-    /// It ran over its time limit.
-    TimedOut,
-    /// Its holder died, stalled, or could not reach the store.
-    Crashed,
-    /// Its holder put the job off.
-    Snoozed,
-    /// Its holder gave the job back.
-    HandedBack,
-    /// It was asked to yield, and its time ran out.
-    Yielded,
-    /// It was handed to somebody who had already gone, and was freed at once.
-    Abandoned,
-    /// It stopped at an effect of which nobody knows whether it happened.
-    Indeterminate,
-    /// Somebody ended it by force.
-    Revoked,
-    /// `store advance` ended every claim.
-    Advanced,
-}
-
-impl Ended {
-    /// Every way, in the order of their tags.
-    pub const ALL: [Ended; 13] = [
-        Ended::Completed,
-        Ended::CompletedLate,
-        Ended::Failed,
-        Ended::FailedLate,
-        Ended::TimedOut,
-        Ended::Crashed,
-        Ended::Snoozed,
-        Ended::HandedBack,
-        Ended::Yielded,
-        Ended::Abandoned,
-        Ended::Indeterminate,
-        Ended::Revoked,
-        Ended::Advanced,
-    ];
-
-    /// Whether the claim simply ran out, so that its holder may not know that it is over.
-    pub const fn ran_out(self) -> bool {
-        matches!(self, Ended::TimedOut | Ended::Crashed | Ended::Yielded)
-    }
-
-    /// How the lease on the job ended, where that is known.
-    pub const fn how(self) -> How {
-        match self {
-            Ended::Crashed | Ended::CompletedLate | Ended::FailedLate => How::Expired,
-            Ended::TimedOut => How::AgedOut,
-            Ended::Yielded => How::Yielded,
-            Ended::Abandoned => How::Abandoned,
-            Ended::Revoked => How::Revoked,
-            Ended::Advanced => How::Advanced,
-            Ended::Completed | Ended::Failed | Ended::Snoozed | Ended::HandedBack | Ended::Indeterminate => {
-                How::Released
-            }
-        }
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Ended::Completed => "completed",
-            Ended::CompletedLate => "completed late",
-            Ended::Failed => "failed",
-            Ended::FailedLate => "failed late",
-            Ended::TimedOut => "timed out",
-            Ended::Crashed => "crashed",
-            Ended::Snoozed => "snoozed",
-            Ended::HandedBack => "handed back",
-            Ended::Yielded => "yielded",
-            Ended::Abandoned => "abandoned",
-            Ended::Indeterminate => "indeterminate",
-            Ended::Revoked => "revoked",
-            Ended::Advanced => "ended by store advance",
-        })
-    }
 }
 
 impl Record {

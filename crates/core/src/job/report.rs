@@ -3,9 +3,11 @@
 //! The first word stands. The same word again gets the same answer; another word about an attempt that is over is
 //! refused.
 
+use super::attempt::Ended;
 use super::command::{By, Outcome, Refusal, Reported};
 use super::decide::{Case, Decision, Speaker, answer};
-use super::record::{Due, Ended, Record, State};
+use super::record::Record;
+use super::state::{Due, State};
 use crate::event::{Attempted, Fact};
 use crate::lease::{Change, Term};
 use crate::limits::ERROR_BYTES_KEPT;

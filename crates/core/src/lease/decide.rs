@@ -1,11 +1,10 @@
 //! The decision: a pure function of how a key stands, what is kept of it, and what is asked.
 
 use crate::error::Refusal;
-use crate::event::{Attempted, Fact};
-use crate::hold::HoldHash;
+use crate::event::Fact;
 use crate::key::{Owner, Reason};
-use crate::lease::command::{Acquire, Command, Grant, Outcome, Preempt, Renewal, Revoked};
-use crate::lease::record::{Ending, Hold, How, Notice, Record};
+use crate::lease::command::{Acquire, Command, Grant, Outcome};
+use crate::lease::record::{Ending, Hold, How, Record};
 use crate::time::Stamp;
 use crate::token::Token;
 
@@ -90,9 +89,9 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
 }
 
 /// One key at one moment: what every rule looks at.
-struct Case<'a> {
-    standing: &'a Standing,
-    record: &'a Record,
+pub(super) struct Case<'a> {
+    pub(super) standing: &'a Standing,
+    pub(super) record: &'a Record,
 }
 
 impl Case<'_> {
@@ -177,94 +176,6 @@ impl Case<'_> {
         next
     }
 
-    fn renew(&self, hash: HoldHash, token: Token) -> Decision {
-        let (hold, remaining_ms) = match self.holder(hash, token, Attempted::Renew) {
-            Ok(found) => found,
-            Err(refused) => return *refused,
-        };
-        let lasts_ms = self.renewed_ms(hold, remaining_ms);
-        let now_ms = self.standing.now.store_ms;
-        let renewal = Renewal {
-            token,
-            remaining_ms: lasts_ms,
-            notice: hold.notice.as_deref().cloned(),
-            yield_in_ms: hold.notice.as_ref().map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
-        };
-        let set_ms = if seeded!(RenewalForHalf) { lasts_ms / 2 } else { lasts_ms };
-        Decision { deadline: Change::LastsMs(set_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
-    }
-
-    /// How long a renewal lasts: a ttl, less what `max_age` or a notice takes away; never less than what was
-    /// acknowledged before.
-    fn renewed_ms(&self, hold: &Hold, remaining_ms: u64) -> u64 {
-        let now_ms = self.standing.now.store_ms;
-        let mut lasts_ms = hold.ttl_ms;
-        if let Some(max_age_ms) = hold.max_age_ms {
-            let ends_at_ms = hold.since.store_ms.saturating_add(max_age_ms.get());
-            lasts_ms = lasts_ms.min(ends_at_ms.saturating_sub(now_ms));
-        }
-        if let Some(notice) = &hold.notice {
-            lasts_ms = lasts_ms.min(notice.yield_at_ms.saturating_sub(now_ms));
-        }
-        lasts_ms.max(remaining_ms)
-    }
-
-    fn release(&self, hash: HoldHash, token: Token) -> Decision {
-        if let Some(ending) = self.record.ending_of(hash)
-            && ending.token == token
-            && ending.how == How::Released
-        {
-            // The same request again: the same answer.
-            return answer(Ok(Outcome::Released { token }));
-        }
-        match self.holder(hash, token, Attempted::Release) {
-            Ok(_) if seeded!(ReleaseKeepsTheHold) => answer(Ok(Outcome::Released { token })),
-            Ok(_) if seeded!(EndingMisreported) => {
-                self.ended(How::Expired, self.standing.now, None, None, Outcome::Released { token })
-            }
-            Ok(_) => self.ended(How::Released, self.standing.now, None, None, Outcome::Released { token }),
-            Err(refused) => *refused,
-        }
-    }
-
-    fn abandon(&self, hash: HoldHash) -> Decision {
-        match (&self.record.hold, self.standing.term) {
-            (Some(hold), Term::Live { .. }) if hold.hash == hash => {
-                self.ended(How::Abandoned, self.standing.now, None, None, Outcome::Nothing)
-            }
-            _ => answer(Ok(Outcome::Nothing)),
-        }
-    }
-
-    fn revoke(&self, by: &Owner, reason: &Reason, only_token: Option<Token>) -> Decision {
-        if let Some(shown) = only_token
-            && let Some(alarm) = self.rewound(shown)
-        {
-            return alarm;
-        }
-        let Some(hold) = &self.record.hold else { return answer(Err(Refusal::NotHeld)) };
-        let token = self.record.counter;
-        if let Some(only) = only_token.filter(|only| *only != token) {
-            let ending = self.record.endings().iter().find(|ending| ending.token == only);
-            return answer(Err(lost(only, ending, token)));
-        }
-        // A hold that has run out unnoticed is ended by force all the same: fences must refuse its holder from now on.
-        let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
-        let revoked = Revoked { token, consumed, owner: hold.owner.clone(), task: hold.task.clone() };
-        let outcome = Outcome::Revoked(revoked);
-        let mut decision =
-            self.ended(How::Revoked, self.standing.now, Some(by.clone()), Some(reason.clone()), outcome);
-        if seeded!(ForceLeavesTheHold) {
-            return answer(decision.reply);
-        }
-        if let Some(record) = &mut decision.record
-            && !seeded!(ForceTakesNoToken)
-        {
-            record.counter = consumed;
-        }
-        decision
-    }
-
     fn expire(&self) -> Decision {
         match self.standing.term {
             Term::Live { .. } if seeded!(SweepTrustsItsList) => {
@@ -276,133 +187,8 @@ impl Case<'_> {
         }
     }
 
-    fn preempt(&self, ask: &Preempt) -> Decision {
-        let (Some(hold), Term::Live { remaining_ms }) = (&self.record.hold, self.standing.term) else {
-            return answer(Err(Refusal::NotHeld));
-        };
-        if ask.priority <= hold.priority {
-            return answer(Err(Refusal::NotHigher { held: hold.priority }));
-        }
-        let now_ms = self.standing.now.store_ms;
-        if let Some(notice) = &hold.notice
-            && notice.priority >= ask.priority
-        {
-            // Somebody of that rank has asked already: their time stands.
-            let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
-            return answer(Ok(Outcome::Asked { free_in_ms }));
-        }
-        // Whoever was told when the key is free must not find it later than that.
-        let promised_ms = hold.notice.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
-        let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
-        let yield_in_ms = yield_at_ms.saturating_sub(now_ms);
-        let mut record = self.record.clone();
-        if let Some(hold) = &mut record.hold {
-            hold.notice = Some(Box::new(Notice {
-                contender: ask.contender.clone(),
-                task: ask.task.clone(),
-                priority: ask.priority,
-                yield_at_ms,
-            }));
-        }
-        Decision {
-            record: Some(record),
-            facts: vec![Fact::YieldAsked {
-                token: self.record.counter,
-                contender: ask.contender.clone(),
-                task: ask.task.clone(),
-                priority: ask.priority,
-                yield_in_ms,
-            }],
-            ..answer(Ok(Outcome::Asked { free_in_ms: yield_in_ms.max(remaining_ms) }))
-        }
-    }
-
-    fn withdraw(&self) -> Decision {
-        let asked = self.record.hold.as_ref().is_some_and(|hold| hold.notice.is_some());
-        // Once its time is up, the notice is why: that is not taken back.
-        if !asked || !matches!(self.standing.term, Term::Live { .. }) {
-            return answer(Ok(Outcome::Nothing));
-        }
-        let mut record = self.record.clone();
-        if let Some(hold) = &mut record.hold {
-            hold.notice = None;
-        }
-        Decision {
-            record: Some(record),
-            facts: vec![Fact::YieldWithdrawn { token: self.record.counter }],
-            ..answer(Ok(Outcome::Nothing))
-        }
-    }
-
-    fn advance(&self, lift: u64, by: &Owner) -> Decision {
-        let Some(lifted) = self.record.counter.max(self.standing.floor).lifted(lift) else {
-            return answer(Err(Refusal::TokensExhausted));
-        };
-        let mut decision =
-            self.ended(How::Advanced, self.standing.now, Some(by.clone()), None, Outcome::Nothing);
-        let record = decision.record.get_or_insert_with(|| self.record.clone());
-        record.counter = lifted;
-        // What ended in the time that was lost is not in the history: every hold id from before is treated as ended.
-        record.history.get_or_insert_default().forgotten_at_ms = Some(self.standing.now.store_ms);
-        decision
-    }
-
-    /// The live hold that this id and token speak for, or why they speak for none.
-    fn holder(
-        &self,
-        hash: HoldHash,
-        token: Token,
-        attempted: Attempted,
-    ) -> Result<(&Hold, u64), Box<Decision>> {
-        if let Some(alarm) = self.rewound(token) {
-            return Err(Box::new(alarm));
-        }
-        let own = self.record.hold.as_ref().filter(|hold| {
-            let renews = attempted == Attempted::Renew;
-            let unproved = (seeded!(RenewalByToken) && renews) || (seeded!(ReleaseByToken) && !renews);
-            (hold.hash == hash || unproved) && self.record.counter == token
-        });
-        if let Some(hold) = own {
-            return match self.standing.term {
-                Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
-                Term::Over { .. } if seeded!(RenewalRevives) => Ok((hold, 0)),
-                Term::Over { .. } | Term::Free => {
-                    let noted = self.run_out();
-                    let ending = noted.record.as_ref().and_then(|record| record.ending_of(hash)).cloned();
-                    Err(Box::new(self.refuse_stale(noted, token, ending.as_ref(), attempted)))
-                }
-            };
-        }
-        let ending = self.record.ending_of(hash).filter(|ending| ending.token == token);
-        let refused = answer(Err(Refusal::WrongHold { token }));
-        // Any other token than the newest is of an earlier hold, also where the key was collected since.
-        Err(Box::new(if ending.is_some() || token != self.record.counter {
-            self.refuse_stale(refused, token, ending, attempted)
-        } else {
-            refused
-        }))
-    }
-
-    fn refuse_stale(
-        &self,
-        mut refused: Decision,
-        token: Token,
-        ending: Option<&Ending>,
-        attempted: Attempted,
-    ) -> Decision {
-        let current = self.record.counter.max(token);
-        refused.reply = Err(lost(token, ending, current));
-        refused.facts.push(Fact::StaleWriteBlocked {
-            stale_token: token,
-            current_token: current,
-            attempted,
-            how: ending.map(|ending| ending.how),
-        });
-        refused
-    }
-
     /// A token that was never given here proves that the store was rewound.
-    fn rewound(&self, shown: Token) -> Option<Decision> {
+    pub(super) fn rewound(&self, shown: Token) -> Option<Decision> {
         let current = self.record.counter.max(self.standing.floor);
         (shown > current).then(|| Decision {
             facts: vec![Fact::StoreRewound { shown_token: shown, current_token: current }],
@@ -411,7 +197,7 @@ impl Case<'_> {
     }
 
     /// Notes a hold that has run out, if there is one.
-    fn run_out(&self) -> Decision {
+    pub(super) fn run_out(&self) -> Decision {
         let (Some(hold), Term::Over { since_ms }) = (&self.record.hold, self.standing.term) else {
             return answer(Ok(Outcome::Nothing));
         };
@@ -441,7 +227,7 @@ impl Case<'_> {
     }
 
     /// Ends the hold, if there is one.
-    fn ended(
+    pub(super) fn ended(
         &self,
         how: How,
         at: Stamp,
@@ -465,7 +251,7 @@ impl Case<'_> {
 }
 
 /// What somebody is told whose hold is over, as far as the record remembers its ending.
-fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Refusal {
+pub(super) fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Refusal {
     Refusal::Lost {
         token,
         how: ending.map(|ending| ending.how),
@@ -476,6 +262,6 @@ fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Refusal {
 }
 
 /// An answer that changes nothing.
-fn answer(reply: Result<Outcome, Refusal>) -> Decision {
+pub(super) fn answer(reply: Result<Outcome, Refusal>) -> Decision {
     Decision { record: None, deadline: Change::Keep, reply, facts: Vec::new() }
 }

@@ -2,6 +2,8 @@
 
 mod command;
 mod decide;
+mod force;
+mod holder;
 mod record;
 
 pub use command::{Acquire, Command, Grant, Outcome, Preempt, Renewal, Revoked};

@@ -1,13 +1,16 @@
 //! The promises of a job once more, told another way: its whole story with nothing forgotten. It hears every command
 //! and its answer, and objects to an answer that breaks a promise. It shares no code with the rules.
 
+mod force;
+mod voice;
+
 use fencehold_core::Token;
 use fencehold_core::job::{By, Command, Ended, Outcome, Refusal, Reported, State, Terms, Written};
-use fencehold_core::lease::Preempt;
-use fencehold_core::limits::{TOKEN_MAX, TRAIL_MAX};
+use fencehold_core::limits::TOKEN_MAX;
 
+use self::voice::Voice;
 use crate::support::job::{OneJob, RETRY_MS};
-use crate::support::{hold, owner};
+use crate::support::owner;
 
 type Reply = Result<Outcome, Refusal>;
 
@@ -27,18 +30,6 @@ pub(crate) struct Life {
     cancel: bool,
     /// How it ended, once somebody has noted it.
     end: Option<Ended>,
-}
-
-/// Who speaks.
-enum Voice {
-    /// Nobody who may.
-    Refused(Refusal),
-    /// The holder.
-    Live,
-    /// The last holder: its claim has run out, unnoted.
-    RanOut(Ended),
-    /// The last holder: its attempt is over.
-    Over(Ended),
 }
 
 /// The whole story of one job.
@@ -296,76 +287,6 @@ impl Model {
         }
     }
 
-    fn cancel(&mut self, now: bool, reply: &Reply) {
-        match (self.state, self.held().cloned()) {
-            (State::Cancelled, _) => {}
-            (state @ (State::Completed | State::Failed), _) => {
-                return assert_eq!(*reply, Err(Refusal::Finished { state }));
-            }
-            (_, Some(_)) if now => {
-                self.end(Ended::Revoked, State::Cancelled, None);
-                self.token = Token::new(self.newest.get() + 1);
-                self.newest = self.token;
-            }
-            (_, Some(life)) => {
-                self.last().cancel = true;
-                if self.now_ms >= life.deadline_ms {
-                    self.run_out(self.how_time_ran_out(&life), 0);
-                }
-            }
-            (_, None) => (self.state, self.due_ms) = (State::Cancelled, None),
-        }
-        assert_eq!(*reply, Ok(Outcome::Cancelled { state: self.state }));
-    }
-
-    fn retry(&mut self, reply: &Reply) {
-        match self.state {
-            State::Running => {
-                return assert!(matches!(reply, Err(Refusal::NotNow { state: State::Running, .. })));
-            }
-            state @ State::Completed => return assert_eq!(*reply, Err(Refusal::Finished { state })),
-            _ => {}
-        }
-        assert_eq!(*reply, Ok(Outcome::Retried));
-        let nothing_to_do = (self.failures, self.crashes) == (0, 0) && !self.may_be_late();
-        if self.state == State::Queued && nothing_to_do {
-            return;
-        }
-        self.token = Token::new(self.newest.get() + 1);
-        self.newest = self.token;
-        (self.state, self.due_ms, self.failures, self.crashes) = (State::Queued, None, 0, 0);
-    }
-
-    fn delete(&self, force: bool, reply: &Reply) {
-        let expected = match self.live().filter(|_| !force) {
-            None => Ok(Outcome::Deleted),
-            Some(life) => Err(Refusal::Running {
-                owner: owner("worker"),
-                token: life.token,
-                expires_in_ms: life.deadline_ms - self.now_ms,
-            }),
-        };
-        assert_eq!(*reply, expected);
-    }
-
-    fn preempt(&mut self, ask: &Preempt, reply: &Reply) {
-        let held = self.terms.priority;
-        let Some(life) = self.live() else {
-            return assert!(matches!(reply, Err(Refusal::NotNow { .. })), "{reply:?}");
-        };
-        if ask.priority <= held {
-            return assert_eq!(*reply, Err(Refusal::NotHigher { held }));
-        }
-        assert_eq!(*reply, Ok(Outcome::Nothing));
-        let at_ms = self.now_ms + ask.yield_in_ms;
-        let stands = match life.yield_at {
-            Some(standing) if standing.1 >= ask.priority => standing,
-            Some(standing) => (standing.0.min(at_ms), ask.priority),
-            None => (at_ms, ask.priority),
-        };
-        self.last().yield_at = Some(stands);
-    }
-
     /// Ends the attempt, counts what it counts, and says how the job stands: as was said, unless it was called off or
     /// has reached a limit.
     fn end(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
@@ -408,72 +329,8 @@ impl Model {
         assert_eq!(*reply, Ok(Outcome::Reported(Reported { state: self.state, again_in_ms, late })));
     }
 
-    fn voice(&self, by: By) -> Voice {
-        let (token, current) = (by.token, self.token);
-        if token > self.newest {
-            return Voice::Refused(Refusal::StoreRewound { shown: token, current: self.newest });
-        }
-        let oldest = self.remembered().first().map(|life| life.token);
-        let forgotten = self.lives.iter().filter(|life| life.end.is_some()).count() > TRAIL_MAX;
-        if forgotten && oldest.is_some_and(|oldest| token < oldest) {
-            return Voice::Refused(Refusal::Stale { token, how: None, current });
-        }
-        let Some(life) = self.lives.iter().find(|life| life.token == token) else {
-            return Voice::Refused(Refusal::OtherJob { token, job: None });
-        };
-        if hold(life.id) != by.hash {
-            return Voice::Refused(Refusal::WrongHold { token });
-        }
-        match life.end {
-            Some(_) if token != current => Voice::Refused(Refusal::Stale { token, how: life.end, current }),
-            Some(how) => Voice::Over(how),
-            None if self.now_ms < life.deadline_ms => Voice::Live,
-            None => Voice::RanOut(self.how_time_ran_out(life)),
-        }
-    }
-
-    /// Why the last holder's word does not count any more.
-    fn refused(&self, by: By, how: Ended) -> Refusal {
-        match self.state {
-            state @ (State::Completed | State::Failed | State::Cancelled) => Refusal::Finished { state },
-            _ => Refusal::Over { token: by.token, how },
-        }
-    }
-
-    /// Whether the last holder may still say what came of its attempt although it ran out.
-    fn may_be_late(&self) -> bool {
-        let undecided = matches!(self.state, State::Queued | State::Scheduled | State::Quarantined);
-        let last = self.lives.last().filter(|life| life.token == self.token);
-        undecided && last.and_then(|life| life.end).is_some_and(ran_out)
-    }
-
-    fn how_time_ran_out(&self, life: &Life) -> Ended {
-        let limit_ms = self.terms.attempt_ms.map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
-        if life.deadline_ms >= life.since_ms.saturating_add(limit_ms) {
-            Ended::TimedOut
-        } else if life.yield_at.is_some_and(|(at_ms, _)| at_ms <= life.deadline_ms) {
-            Ended::Yielded
-        } else {
-            Ended::Crashed
-        }
-    }
-
     /// The attempt that nobody has noted the end of.
     pub(crate) fn held(&self) -> Option<&Life> {
         self.lives.last().filter(|life| life.end.is_none())
-    }
-
-    fn live(&self) -> Option<&Life> {
-        self.held().filter(|life| self.now_ms < life.deadline_ms)
-    }
-
-    fn last(&mut self) -> &mut Life {
-        self.lives.last_mut().expect("somebody has claimed it")
-    }
-
-    /// The ended attempts that a record still shows.
-    fn remembered(&self) -> &[Life] {
-        let ended = self.lives.len() - usize::from(self.held().is_some());
-        &self.lives[ended.saturating_sub(TRAIL_MAX)..ended]
     }
 }

@@ -1,0 +1,111 @@
+//! What others can do about a lease: ask its holder to yield, end it by force, move every token on.
+
+use crate::error::Refusal;
+use crate::event::Fact;
+use crate::key::{Owner, Reason};
+use crate::lease::command::{Outcome, Preempt, Revoked};
+use crate::lease::decide::{Case, Decision, Term, answer, lost};
+use crate::lease::record::{How, Notice};
+use crate::token::Token;
+
+impl Case<'_> {
+    pub(super) fn revoke(&self, by: &Owner, reason: &Reason, only_token: Option<Token>) -> Decision {
+        if let Some(shown) = only_token
+            && let Some(alarm) = self.rewound(shown)
+        {
+            return alarm;
+        }
+        let Some(hold) = &self.record.hold else { return answer(Err(Refusal::NotHeld)) };
+        let token = self.record.counter;
+        if let Some(only) = only_token.filter(|only| *only != token) {
+            let ending = self.record.endings().iter().find(|ending| ending.token == only);
+            return answer(Err(lost(only, ending, token)));
+        }
+        // A hold that has run out unnoticed is ended by force all the same: fences must refuse its holder from now on.
+        let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
+        let revoked = Revoked { token, consumed, owner: hold.owner.clone(), task: hold.task.clone() };
+        let outcome = Outcome::Revoked(revoked);
+        let mut decision =
+            self.ended(How::Revoked, self.standing.now, Some(by.clone()), Some(reason.clone()), outcome);
+        if seeded!(ForceLeavesTheHold) {
+            return answer(decision.reply);
+        }
+        if let Some(record) = &mut decision.record
+            && !seeded!(ForceTakesNoToken)
+        {
+            record.counter = consumed;
+        }
+        decision
+    }
+
+    pub(super) fn preempt(&self, ask: &Preempt) -> Decision {
+        let (Some(hold), Term::Live { remaining_ms }) = (&self.record.hold, self.standing.term) else {
+            return answer(Err(Refusal::NotHeld));
+        };
+        if ask.priority <= hold.priority {
+            return answer(Err(Refusal::NotHigher { held: hold.priority }));
+        }
+        let now_ms = self.standing.now.store_ms;
+        if let Some(notice) = &hold.notice
+            && notice.priority >= ask.priority
+        {
+            // Somebody of that rank has asked already: their time stands.
+            let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
+            return answer(Ok(Outcome::Asked { free_in_ms }));
+        }
+        // Whoever was told when the key is free must not find it later than that.
+        let promised_ms = hold.notice.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
+        let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
+        let yield_in_ms = yield_at_ms.saturating_sub(now_ms);
+        let mut record = self.record.clone();
+        if let Some(hold) = &mut record.hold {
+            hold.notice = Some(Box::new(Notice {
+                contender: ask.contender.clone(),
+                task: ask.task.clone(),
+                priority: ask.priority,
+                yield_at_ms,
+            }));
+        }
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::YieldAsked {
+                token: self.record.counter,
+                contender: ask.contender.clone(),
+                task: ask.task.clone(),
+                priority: ask.priority,
+                yield_in_ms,
+            }],
+            ..answer(Ok(Outcome::Asked { free_in_ms: yield_in_ms.max(remaining_ms) }))
+        }
+    }
+
+    pub(super) fn withdraw(&self) -> Decision {
+        let asked = self.record.hold.as_ref().is_some_and(|hold| hold.notice.is_some());
+        // Once its time is up, the notice is why: that is not taken back.
+        if !asked || !matches!(self.standing.term, Term::Live { .. }) {
+            return answer(Ok(Outcome::Nothing));
+        }
+        let mut record = self.record.clone();
+        if let Some(hold) = &mut record.hold {
+            hold.notice = None;
+        }
+        Decision {
+            record: Some(record),
+            facts: vec![Fact::YieldWithdrawn { token: self.record.counter }],
+            ..answer(Ok(Outcome::Nothing))
+        }
+    }
+
+    pub(super) fn advance(&self, lift: u64, by: &Owner) -> Decision {
+        let Some(lifted) = self.record.counter.max(self.standing.floor).lifted(lift) else {
+            return answer(Err(Refusal::TokensExhausted));
+        };
+        let mut decision =
+            self.ended(How::Advanced, self.standing.now, Some(by.clone()), None, Outcome::Nothing);
+        let record = decision.record.get_or_insert_with(|| self.record.clone());
+        record.counter = lifted;
+        // What ended in the time that was lost is not in the history: every hold id from before is treated as ended.
+        record.history.get_or_insert_default().forgotten_at_ms = Some(self.standing.now.store_ms);
+        decision
+    }
+}

@@ -1,0 +1,124 @@
+//! What a holder can do about its own lease: renew it and give it back; and who is a holder at all.
+
+use crate::error::Refusal;
+use crate::event::{Attempted, Fact};
+use crate::hold::HoldHash;
+use crate::lease::command::{Outcome, Renewal};
+use crate::lease::decide::{Case, Change, Decision, Term, answer, lost};
+use crate::lease::record::{Ending, Hold, How};
+use crate::token::Token;
+
+impl Case<'_> {
+    pub(super) fn renew(&self, hash: HoldHash, token: Token) -> Decision {
+        let (hold, remaining_ms) = match self.holder(hash, token, Attempted::Renew) {
+            Ok(found) => found,
+            Err(refused) => return *refused,
+        };
+        let lasts_ms = self.renewed_ms(hold, remaining_ms);
+        let now_ms = self.standing.now.store_ms;
+        let renewal = Renewal {
+            token,
+            remaining_ms: lasts_ms,
+            notice: hold.notice.as_deref().cloned(),
+            yield_in_ms: hold.notice.as_ref().map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
+        };
+        let set_ms = if seeded!(RenewalForHalf) { lasts_ms / 2 } else { lasts_ms };
+        Decision { deadline: Change::LastsMs(set_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+    }
+
+    /// How long a renewal lasts: a ttl, less what `max_age` or a notice takes away; never less than what was
+    /// acknowledged before.
+    fn renewed_ms(&self, hold: &Hold, remaining_ms: u64) -> u64 {
+        let now_ms = self.standing.now.store_ms;
+        let mut lasts_ms = hold.ttl_ms;
+        if let Some(max_age_ms) = hold.max_age_ms {
+            let ends_at_ms = hold.since.store_ms.saturating_add(max_age_ms.get());
+            lasts_ms = lasts_ms.min(ends_at_ms.saturating_sub(now_ms));
+        }
+        if let Some(notice) = &hold.notice {
+            lasts_ms = lasts_ms.min(notice.yield_at_ms.saturating_sub(now_ms));
+        }
+        lasts_ms.max(remaining_ms)
+    }
+
+    pub(super) fn release(&self, hash: HoldHash, token: Token) -> Decision {
+        if let Some(ending) = self.record.ending_of(hash)
+            && ending.token == token
+            && ending.how == How::Released
+        {
+            // The same request again: the same answer.
+            return answer(Ok(Outcome::Released { token }));
+        }
+        match self.holder(hash, token, Attempted::Release) {
+            Ok(_) if seeded!(ReleaseKeepsTheHold) => answer(Ok(Outcome::Released { token })),
+            Ok(_) if seeded!(EndingMisreported) => {
+                self.ended(How::Expired, self.standing.now, None, None, Outcome::Released { token })
+            }
+            Ok(_) => self.ended(How::Released, self.standing.now, None, None, Outcome::Released { token }),
+            Err(refused) => *refused,
+        }
+    }
+
+    pub(super) fn abandon(&self, hash: HoldHash) -> Decision {
+        match (&self.record.hold, self.standing.term) {
+            (Some(hold), Term::Live { .. }) if hold.hash == hash => {
+                self.ended(How::Abandoned, self.standing.now, None, None, Outcome::Nothing)
+            }
+            _ => answer(Ok(Outcome::Nothing)),
+        }
+    }
+
+    /// The live hold that this id and token speak for, or why they speak for none.
+    fn holder(
+        &self,
+        hash: HoldHash,
+        token: Token,
+        attempted: Attempted,
+    ) -> Result<(&Hold, u64), Box<Decision>> {
+        if let Some(alarm) = self.rewound(token) {
+            return Err(Box::new(alarm));
+        }
+        let own = self.record.hold.as_ref().filter(|hold| {
+            let renews = attempted == Attempted::Renew;
+            let unproved = (seeded!(RenewalByToken) && renews) || (seeded!(ReleaseByToken) && !renews);
+            (hold.hash == hash || unproved) && self.record.counter == token
+        });
+        if let Some(hold) = own {
+            return match self.standing.term {
+                Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
+                Term::Over { .. } if seeded!(RenewalRevives) => Ok((hold, 0)),
+                Term::Over { .. } | Term::Free => {
+                    let noted = self.run_out();
+                    let ending = noted.record.as_ref().and_then(|record| record.ending_of(hash)).cloned();
+                    Err(Box::new(self.refuse_stale(noted, token, ending.as_ref(), attempted)))
+                }
+            };
+        }
+        let ending = self.record.ending_of(hash).filter(|ending| ending.token == token);
+        let refused = answer(Err(Refusal::WrongHold { token }));
+        // Any other token than the newest is of an earlier hold, also where the key was collected since.
+        Err(Box::new(if ending.is_some() || token != self.record.counter {
+            self.refuse_stale(refused, token, ending, attempted)
+        } else {
+            refused
+        }))
+    }
+
+    fn refuse_stale(
+        &self,
+        mut refused: Decision,
+        token: Token,
+        ending: Option<&Ending>,
+        attempted: Attempted,
+    ) -> Decision {
+        let current = self.record.counter.max(token);
+        refused.reply = Err(lost(token, ending, current));
+        refused.facts.push(Fact::StaleWriteBlocked {
+            stale_token: token,
+            current_token: current,
+            attempted,
+            how: ending.map(|ending| ending.how),
+        });
+        refused
+    }
+}

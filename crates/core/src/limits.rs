@@ -99,6 +99,8 @@ pub const RUN_AT_WALL_MS_MAX: u64 = 253_402_300_799_999;
 pub const UNIQUE_WINDOW_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
 /// A job whose holder died comes back after at most this long, spread so that a mass expiry does not become a herd.
 pub const CRASH_SPREAD_MS: u64 = 5_000;
+/// A claim that ran out is noticed within this time while the store runs. What is noticed later ran out in an outage.
+pub const CRASH_NOTICED_MS: u64 = 1_250;
 
 /// How many jobs one call may enqueue, claim, report on or act upon.
 pub const JOBS_PER_CALL_MAX: usize = 10_000;

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use fencehold_core::job::{By, Command, Due, Ended, Outcome, Refusal, State, Terms, Written};
 use fencehold_core::lease::How;
-use fencehold_core::limits::CRASH_SPREAD_MS;
+use fencehold_core::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS};
 use fencehold_core::{Attempted, Fact};
 use support::job::{OneJob, RETRY_MS, late, reported, terms};
 use support::{TTL_MS, hold};
@@ -58,6 +58,19 @@ fn a_crash_is_counted_and_the_job_comes_back_within_the_spread() {
             panic!("{:?}", job.facts)
         };
         assert_eq!((*token, *how, *again_in_ms), (by.token, Ended::Crashed, Some(delay_ms)));
+    }
+}
+
+/// A slow sweep puts nothing off; but what ended in an outage does not come back as a herd when that is over.
+#[test]
+fn after_an_outage_the_spread_counts_from_when_the_crash_was_noticed() {
+    for (late_ms, from_ms) in [(0, 0), (1_000, 0), (CRASH_NOTICED_MS, 0), (60_000, 60_000)] {
+        let mut job = OneJob::new();
+        job.claimed(1);
+        let ended_ms = job.now.store_ms + TTL_MS;
+        job.pass(TTL_MS + late_ms);
+        job.expire(1_234).unwrap();
+        assert_eq!(job.record.due, Due::Store(ended_ms + from_ms + 1_234), "{late_ms} ms late");
     }
 }
 
@@ -299,7 +312,7 @@ fn a_wrong_hold_id_is_not_late() {
 }
 
 #[test]
-fn a_crashed_job_stays_away_from_the_end_of_its_claim_however_late_it_was_noted() {
+fn a_crashed_job_stays_away_from_the_end_of_its_claim_when_the_sweep_is_late() {
     let mut job = OneJob::new();
     job.claimed(1);
     let deadline_ms = job.now.store_ms + TTL_MS;

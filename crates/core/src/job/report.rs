@@ -10,7 +10,7 @@ use super::record::Record;
 use super::state::{Due, State};
 use crate::event::{Attempted, Fact};
 use crate::lease::{Change, Term};
-use crate::limits::ERROR_BYTES_KEPT;
+use crate::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS, ERROR_BYTES_KEPT};
 use crate::time::Stamp;
 
 impl Case<'_> {
@@ -157,9 +157,10 @@ impl Case<'_> {
                 } else if record.crashes >= record.terms.max_crashes && !seeded!(PoisonGoesOn) {
                     (State::Quarantined, Due::Now)
                 } else {
-                    // From the end of the claim, not from when it was noticed: a slow sweep puts nothing off.
-                    let ended_ms = self.ran_out_at().store_ms;
-                    (State::Scheduled, Due::Store(ended_ms.saturating_add(crash_delay_ms(random))))
+                    (
+                        State::Scheduled,
+                        Due::Store(self.spread_from_ms().saturating_add(crash_delay_ms(random))),
+                    )
                 };
                 settle(&mut record, state, due, now);
             }
@@ -173,6 +174,13 @@ impl Case<'_> {
         );
         decision.reply = Ok(Outcome::Expired { how });
         decision
+    }
+
+    /// From when on a crashed job's time away counts: from the end of its claim, so that a slow sweep puts nothing off. But
+    /// all that ended in an outage would be due at its end, at once: that counts from when it was noticed.
+    fn spread_from_ms(&self) -> u64 {
+        let (ended_ms, now_ms) = (self.ran_out_at().store_ms, self.standing.now.store_ms);
+        if now_ms.saturating_sub(ended_ms) > CRASH_NOTICED_MS { now_ms } else { ended_ms }
     }
 
     /// Ends the claim in this way, and says how the job stands from now on.
@@ -239,7 +247,7 @@ fn again_in_ms(record: &Record, now: Stamp) -> Option<u64> {
 
 /// How long a crashed job stays away: its place in the spread.
 fn crash_delay_ms(random: u64) -> u64 {
-    random % (crate::limits::CRASH_SPREAD_MS + 1)
+    random % (CRASH_SPREAD_MS + 1)
 }
 
 /// Counts a failure and says what follows from it.

@@ -6,7 +6,7 @@ mod voice;
 
 use fencehold_core::Token;
 use fencehold_core::job::{By, Command, Ended, Outcome, Refusal, Reported, State, Terms, Written};
-use fencehold_core::limits::TOKEN_MAX;
+use fencehold_core::limits::{CRASH_NOTICED_MS, TOKEN_MAX};
 
 use self::voice::Voice;
 use crate::support::job::{OneJob, RETRY_MS};
@@ -280,9 +280,11 @@ impl Model {
 
     fn run_out(&mut self, how: Ended, spread_ms: u64) {
         let ended_ms = self.held().map_or(self.now_ms, |life| life.deadline_ms);
+        let in_an_outage = self.now_ms.saturating_sub(ended_ms) > CRASH_NOTICED_MS;
+        let spread_from_ms = if in_an_outage { self.now_ms } else { ended_ms };
         match how {
             Ended::TimedOut => self.end(how, State::Scheduled, Some(self.now_ms + RETRY_MS)),
-            Ended::Crashed => self.end(how, State::Scheduled, Some(ended_ms + spread_ms)),
+            Ended::Crashed => self.end(how, State::Scheduled, Some(spread_from_ms + spread_ms)),
             _ => self.end(how, State::Queued, None),
         }
     }

@@ -130,6 +130,7 @@ macro_rules! job_cases {
                 one_who_is_late_may_leave_a_checkpoint_and_little_else
                 two_claimers_and_a_sweep_find_one_job_and_one_token
                 a_mass_expiry_is_spread_and_starves_nobody
+                what_ran_out_in_an_outage_is_spread_from_its_end
             }
             cancel {
                 a_job_that_nobody_holds_is_cancelled_at_once

@@ -33,6 +33,8 @@ pub mod measure;
 mod memory;
 #[cfg(feature = "object")]
 pub mod object;
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "remote"))]
+mod patience;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod postgres_url;

@@ -223,7 +223,7 @@ impl<'a> Taking<'a> {
         if let Some(fresh) = self.fresh.filter(|fresh| fresh.lease == on.lease) {
             // This call's own write, whose answer was lost: it counts from when its etcd lease was asked for.
             let grant = Grant { token, remaining_ms: lasts_ms, resumed: false };
-            let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms);
+            let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms());
             return Ok(Some(Acquired { key: at.key.clone(), grant, waited_ms }));
         }
         let waited_ms = self.errand.so_far_ms();
@@ -303,7 +303,7 @@ impl<'a> Taking<'a> {
             Sight { revision, mark, mark_revision, waiting: None, keys: vec![known], ..sight.clone() };
         self.core
             .remember(&self.namespace, Known { hash: self.hash, held: on(fresh.lease), sight });
-        let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms);
+        let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms());
         let acquired = Acquired { key: at.key.clone(), grant: *grant, waited_ms };
         Ok(Granted::Yes(Box::new(acquired)))
     }

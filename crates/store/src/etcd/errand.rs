@@ -6,48 +6,42 @@ use std::time::Duration;
 use super::wire::Fault;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::patience::Patience;
 
-/// Between two tries, so that a cluster without a leader is not flooded.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The first rest between two tries, so that a cluster without a leader is not flooded.
+const REST: Duration = Duration::from_millis(20);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Errand {
-    clock: Arc<dyn Clock>,
+    patience: Patience,
     place: String,
-    pub(super) asked_at_ms: u64,
-    give_up_ms: u64,
     /// Something was sent whose outcome is not known.
     pub(super) uncertain: bool,
-    pause: Duration,
 }
 
 impl Errand {
     /// Sets out now, and is given up when patience ends, on top of any waiting in line.
     pub(super) fn new(clock: &Arc<dyn Clock>, place: &str, patience_ms: u64, wait_ms: u64) -> Self {
-        let asked_at_ms = clock.now().store_ms;
-        Errand {
-            clock: Arc::clone(clock),
-            place: place.to_owned(),
-            asked_at_ms,
-            give_up_ms: asked_at_ms.saturating_add(wait_ms).saturating_add(patience_ms),
-            uncertain: false,
-            pause: PAUSE_MIN,
-        }
+        let patience = Patience::new(clock, patience_ms, wait_ms, REST);
+        Errand { patience, place: place.to_owned(), uncertain: false }
     }
 
     /// Another one beside it, for a part of the same call.
     pub(super) fn beside(&self) -> Self {
-        Errand { clock: Arc::clone(&self.clock), place: self.place.clone(), ..*self }
+        self.clone()
+    }
+
+    pub(super) fn asked_at_ms(&self) -> u64 {
+        self.patience.asked_at_ms()
     }
 
     pub(super) fn now_ms(&self) -> u64 {
-        self.clock.now().store_ms
+        self.patience.now_ms()
     }
 
     /// How long it has been under way.
     pub(super) fn so_far_ms(&self) -> u64 {
-        self.now_ms().saturating_sub(self.asked_at_ms)
+        self.patience.so_far_ms()
     }
 
     /// Bears with a fault for a moment; or, when patience has ended or it would not help, says what stands in the way.
@@ -63,18 +57,17 @@ impl Errand {
             Fault::Unreached(why) => why,
             Fault::LeaseGone => "an etcd lease ended while it was needed".to_owned(),
         };
-        if self.now_ms() >= self.give_up_ms {
+        if self.is_over() {
             return Err(self.given_up(&why));
         }
         tracing::debug!(place = self.place, why, "etcd did not answer; asking again");
-        pause(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.patience.rest(Duration::ZERO).await;
         Ok(())
     }
 
     /// Whether patience has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.now_ms() >= self.give_up_ms
+        self.patience.is_over()
     }
 
     /// What to say when patience has ended.
@@ -82,9 +75,4 @@ impl Errand {
         let why = format!("{}: {why}", self.place);
         if self.uncertain { StoreError::Unknown { why } } else { StoreError::Unavailable { why } }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a cluster that has no leader is asked again after a while")]
-async fn pause(length: Duration) {
-    tokio::time::sleep(length).await;
 }

@@ -38,7 +38,7 @@ impl Core {
         for some in keys.chunks(KEYS_PER_LOOK) {
             let renewed = self.renew_some(errand, namespace, some, holds).await?;
             // The earliest sending counts for all: the holder must not believe in more than it has.
-            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(errand.asked_at_ms));
+            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(errand.asked_at_ms()));
             kept.extend(renewed.keys.into_iter().map(|kept| (kept.at.key.clone(), kept)));
         }
         let mut answers = Vec::with_capacity(holds.len());

@@ -7,52 +7,41 @@ use super::Repeat;
 use super::fault::Fault;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::patience::Patience;
 
-/// Between two tries, so that a server that is starting is not flooded.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The first rest between two tries, so that a server that is starting is not flooded.
+const REST: Duration = Duration::from_millis(20);
 /// The least that a statement gets, however little patience is left: a request that was never sent tells nobody anything.
 const STATEMENT_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Errand {
-    clock: Arc<dyn Clock>,
+    patience: Patience,
     place: String,
-    asked_at_ms: u64,
-    give_up_ms: u64,
     /// Something was sent whose outcome is not known.
     pub(super) uncertain: bool,
-    pause: Duration,
 }
 
 impl Errand {
     /// Sets out now, and is given up when patience ends, on top of any waiting in line.
     pub(super) fn new(clock: &Arc<dyn Clock>, place: &str, patience_ms: u64, wait_ms: u64) -> Self {
-        let asked_at_ms = clock.now().store_ms;
-        Errand {
-            clock: Arc::clone(clock),
-            place: place.to_owned(),
-            asked_at_ms,
-            give_up_ms: asked_at_ms.saturating_add(wait_ms).saturating_add(patience_ms),
-            uncertain: false,
-            pause: PAUSE_MIN,
-        }
+        let patience = Patience::new(clock, patience_ms, wait_ms, REST);
+        Errand { patience, place: place.to_owned(), uncertain: false }
     }
 
     /// How long it has been under way, by this machine's boot clock.
     pub(super) fn so_far_ms(&self) -> u64 {
-        self.clock.now().store_ms.saturating_sub(self.asked_at_ms)
+        self.patience.so_far_ms()
     }
 
     /// Whether patience has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.clock.now().store_ms >= self.give_up_ms
+        self.patience.is_over()
     }
 
     /// How long a statement may take.
     pub(super) fn left(&self) -> Duration {
-        let left_ms = self.give_up_ms.saturating_sub(self.clock.now().store_ms);
-        Duration::from_millis(left_ms).max(STATEMENT_MIN)
+        self.patience.left().max(STATEMENT_MIN)
     }
 
     /// Bears with a fault, unless what may have been done must not be sent again.
@@ -82,8 +71,7 @@ impl Errand {
             return Err(self.given_up(&why));
         }
         tracing::debug!(place = self.place, why, "the database did not answer; asking again");
-        pause(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.patience.rest(Duration::ZERO).await;
         Ok(())
     }
 

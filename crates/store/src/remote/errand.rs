@@ -8,11 +8,11 @@ use fencehold_core::Key;
 
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::patience::Patience;
 use crate::wire::store_error;
 
-/// Between two tries, so that a server that has just gone is not flooded when it comes back.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The first rest between two tries, so that a server that has just gone is not flooded when it comes back.
+const REST: Duration = Duration::from_millis(10);
 
 /// Why no answer came of one sending.
 #[derive(Debug)]
@@ -30,41 +30,27 @@ pub(super) enum Fault {
 }
 
 pub(super) struct Errand {
-    clock: Arc<dyn Clock>,
+    patience: Patience,
     place: String,
-    asked_at_ms: u64,
-    give_up_ms: u64,
     /// Something was sent whose outcome is not known.
     pub(super) uncertain: bool,
-    pause: Duration,
 }
 
 impl Errand {
     /// Sets out now, and is given up when patience ends, on top of any waiting in line.
     pub(super) fn new(clock: &Arc<dyn Clock>, place: &str, patience_ms: u64, wait_ms: u64) -> Self {
-        let asked_at_ms = clock.now().store_ms;
-        Errand {
-            clock: Arc::clone(clock),
-            place: place.to_owned(),
-            asked_at_ms,
-            give_up_ms: asked_at_ms.saturating_add(wait_ms).saturating_add(patience_ms),
-            uncertain: false,
-            pause: PAUSE_MIN,
-        }
+        let patience = Patience::new(clock, patience_ms, wait_ms, REST);
+        Errand { patience, place: place.to_owned(), uncertain: false }
     }
 
     /// How long it has been under way.
     pub(super) fn so_far_ms(&self) -> u64 {
-        self.clock.now().store_ms.saturating_sub(self.asked_at_ms)
-    }
-
-    fn left(&self) -> Duration {
-        Duration::from_millis(self.give_up_ms.saturating_sub(self.clock.now().store_ms))
+        self.patience.so_far_ms()
     }
 
     /// Waits for one sending, but not beyond the end of patience.
     pub(super) async fn limit<T>(&self, sending: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let left = self.left().max(Duration::from_millis(1));
+        let left = self.patience.left().max(Duration::from_millis(1));
         tokio::time::timeout(left, sending)
             .await
             .unwrap_or_else(|_| Err(Fault::Unclear("no answer came in time".to_owned())))
@@ -78,7 +64,7 @@ impl Errand {
         about: Option<&Key>,
         repeatable: bool,
     ) -> Result<(), StoreError> {
-        let mut pause = self.pause;
+        let mut at_least = Duration::ZERO;
         let why = match fault {
             Fault::Unreached(why) | Fault::Distrusted(why) => why,
             Fault::Unclear(why) => {
@@ -94,18 +80,16 @@ impl Errand {
                     Kind::Stopping | Kind::Limited => {}
                     _ => return Err(self.or_unknown(store_error(*problem, about))),
                 }
-                pause = pause.max(Duration::from_millis(problem.retry_after_ms.unwrap_or(0)));
+                at_least = Duration::from_millis(problem.retry_after_ms.unwrap_or(0));
                 problem.why.unwrap_or(problem.detail)
             }
         };
-        let left = self.left();
-        if left.is_zero() || self.uncertain && !repeatable {
+        if self.patience.is_over() || self.uncertain && !repeatable {
             let why = format!("{}: {why}", self.place);
             return Err(self.or_unknown(StoreError::Unavailable { why }));
         }
         tracing::debug!(place = self.place, why, "the server did not answer; asking again");
-        rest(pause.min(left)).await;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.patience.rest(at_least).await;
         Ok(())
     }
 
@@ -118,9 +102,4 @@ impl Errand {
             error => error,
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a server that has gone is asked again after a while")]
-async fn rest(length: Duration) {
-    tokio::time::sleep(length).await;
 }

@@ -1,0 +1,66 @@
+//! How long a call is borne with on its way to a store elsewhere, and the rests between two tries. What a fault means, and
+//! whether what may have been done may be sent again, each store says in its own errand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+/// The longest rest between two tries.
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// The time that one call has.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    clock: Arc<dyn Clock>,
+    asked_at_ms: u64,
+    ends_ms: u64,
+    rest: Duration,
+}
+
+impl Patience {
+    /// It begins now, and lasts for so long on top of any waiting in line. The first rest is this long, so that somebody who
+    /// is just coming back is not flooded.
+    pub(crate) fn new(clock: &Arc<dyn Clock>, patience_ms: u64, wait_ms: u64, first_rest: Duration) -> Self {
+        let asked_at_ms = clock.now().store_ms;
+        Patience {
+            clock: Arc::clone(clock),
+            asked_at_ms,
+            ends_ms: asked_at_ms.saturating_add(wait_ms).saturating_add(patience_ms),
+            rest: first_rest,
+        }
+    }
+
+    /// When the call was made, by this machine's boot clock.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn asked_at_ms(&self) -> u64 {
+        self.asked_at_ms
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now().store_ms
+    }
+
+    /// How long the call has been under way.
+    pub(crate) fn so_far_ms(&self) -> u64 {
+        self.now_ms().saturating_sub(self.asked_at_ms)
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_millis(self.ends_ms.saturating_sub(self.now_ms()))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// Rests before the next try, for as long as somebody asked for at least, and longer every time.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "who does not answer is asked again after a while, in real time"
+    )]
+    pub(crate) async fn rest(&mut self, at_least: Duration) {
+        tokio::time::sleep(self.rest.max(at_least).min(self.left())).await;
+        self.rest = (self.rest * 2).min(REST_MAX);
+    }
+}

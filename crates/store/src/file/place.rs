@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +18,8 @@ use crate::locality::network_file_system;
 const DATABASE: &str = "fencehold.db";
 const MARK: &str = "uncertain";
 const TURNS: &str = "disk.lock";
+/// The mode of every file: for its user alone.
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// SQLite's own limit on the length of a path, less room for the names beside the database.
 const PATH_BYTES_MAX: usize = 480;
@@ -96,6 +98,22 @@ impl Place {
 
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
+    }
+
+    /// Takes from everybody else what they may do with the database and the files that SQLite has beside it, whatever the
+    /// umask was when they were made. By name: closing a descriptor of theirs would drop SQLite's locks.
+    pub(super) fn make_private(&self) {
+        for beside in ["", "-wal", "-shm"] {
+            let path = self.path.join(format!("{DATABASE}{beside}"));
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_file()
+                && metadata.mode() & 0o7777 != PRIVATE
+                // Another user's file cannot be changed. Whether it can be used is for SQLite to find out.
+                && let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(PRIVATE))
+            {
+                tracing::debug!(%error, file = %path.display(), "its mode cannot be changed");
+            }
+        }
     }
 
     /// The short way to a socket in the directory.
@@ -218,7 +236,7 @@ fn open_private(path: &Path) -> io::Result<File> {
         .write(true)
         .create(true)
         .truncate(false)
-        .mode(0o600)
+        .mode(PRIVATE)
         .open(path)
 }
 

@@ -54,6 +54,8 @@ pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
     let path = place.database();
     let fail = |error: rusqlite::Error| sorry(place, &error);
     let connection = Connection::open_with_flags(&path, flags).map_err(fail)?;
+    // What SQLite makes beside the database from here on has the mode of the database.
+    place.make_private();
     connection.busy_timeout(BUSY_WAIT).map_err(fail)?;
     connection.set_prepared_statement_cache_capacity(32);
     // SQLite would copy the log back as it closes, out of turn, and say nothing of a failure.

@@ -1,14 +1,15 @@
 //! What an operator does with a directory beside serving it: copy it, put a copy back, look for damage.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
 use rusqlite::{Connection, OpenFlags};
 
-use super::place::{Place, unusable};
+use super::place::{PRIVATE, Place, unusable};
 use super::rows;
 use super::schema::{SCHEMA_VERSION, sorry};
 use crate::error::StoreError;
@@ -25,7 +26,8 @@ pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
     let connection = open_readable(&place.database()).map_err(fail)?;
     // Written beside its name first: a backup that was cut short never looks like a whole one.
     let part = format!("{name}.part");
-    let _ = fs::remove_file(&part);
+    // SQLite takes an empty file, and would make one that others may read: payloads are in it.
+    create_private(Path::new(&part)).map_err(|error| unusable(to, &error.to_string()))?;
     connection.execute("VACUUM INTO ?1", [&part]).map_err(fail)?;
     let finish = || {
         File::open(&part)?.sync_all()?;
@@ -65,7 +67,7 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
     let part = target.with_extension("db.part");
     let put = || {
         let mut source = File::open(from)?;
-        let mut copy = File::create(&part)?;
+        let mut copy = create_private(&part)?;
         io::copy(&mut source, &mut copy)?;
         copy.sync_all()?;
         rustix::fs::renameat_with(
@@ -87,6 +89,12 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
             _ => unusable(&target, &error.to_string()),
         }
     })
+}
+
+/// A new file for this user alone.
+fn create_private(path: &Path) -> io::Result<File> {
+    let _ = fs::remove_file(path);
+    OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)
 }
 
 /// What a look at a database found.

@@ -128,7 +128,7 @@ impl Engine {
         let mut engine = Engine::new();
         for (namespace, floor) in kept.floors {
             let space = engine.table.space(&namespace);
-            engine.table.spaces[space as usize].floor = floor;
+            engine.table.space_mut(space).floor = floor;
         }
         for mut lease in kept.leases {
             let space = engine.table.space(&lease.namespace);
@@ -225,7 +225,7 @@ impl Engine {
 
     /// Records facts as events.
     pub(super) fn note(&mut self, now: Stamp, space: u32, key: &Key, facts: Vec<Fact>) {
-        let namespace = self.table.spaces[space as usize].name.clone();
+        let namespace = self.table.name_of(space).clone();
         self.note_in(now, &namespace, key, facts);
     }
 
@@ -269,7 +269,7 @@ impl Engine {
                 }
                 (Touch::Put, Some(kept)) => Change::Put {
                     slot,
-                    namespace: self.table.spaces[kept.space as usize].name.clone(),
+                    namespace: self.table.name_of(kept.space).clone(),
                     key: kept.key.clone(),
                     record: kept.record.clone(),
                     deadline_ms: kept.deadline_ms,

@@ -8,7 +8,7 @@ use super::ask::{Answer, Ask};
 use super::jobs::Archive;
 use super::keep::Change;
 use super::state::{Engine, Touch};
-use super::table::Slot;
+use super::table::{NOWHERE, Slot};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 use crate::error::StoreError;
@@ -45,13 +45,14 @@ impl Engine {
                 self.advance(now, &by, lift, archive)
             }
             Ask::Job(ask) => {
-                // Looking at a namespace that does not exist makes none: there is nothing in it.
-                let space = match self.table.find_space(namespace) {
-                    Some(space) => space,
-                    None if ask.only_reads() => u32::MAX,
-                    None => self.table.space(namespace),
-                };
-                return self.ask_jobs(now, ticket, space, ask, archive);
+                if !ask.may_leave_something() {
+                    // There is nothing to look at, or to speak of, in a namespace that does not exist.
+                    let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
+                    return self.ask_jobs(now, ticket, space, ask, archive);
+                }
+                let space = self.table.visit_space(namespace);
+                self.ask_jobs(now, ticket, space, ask, archive);
+                return self.table.leave_space(space);
             }
             Ask::Status => Ok(Answer::Status(self.status())),
         };
@@ -177,7 +178,7 @@ impl Engine {
             // It cannot be refused any more.
             let _ = self.apply(now, at, &Command::Advance { lift, by: by.clone() });
         }
-        for space in &mut self.table.spaces {
+        for space in self.table.kept_spaces() {
             if let Some(floor) = space.floor.lifted(lift) {
                 space.floor = floor;
                 self.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
@@ -241,7 +242,7 @@ impl Engine {
     /// Removes a key that has been free for long, and raises the floor in the same step.
     fn collect(&mut self, now: Stamp, at: u32) {
         let Some(slot) = self.table.remove(at) else { return };
-        let space = &mut self.table.spaces[slot.space as usize];
+        let space = self.table.space_mut(slot.space);
         let token = slot.record.counter;
         if token > space.floor && !seeded!(CollectedWithoutFloor) {
             space.floor = token;

@@ -46,7 +46,14 @@ impl Slot {
 pub(super) struct Space {
     pub(super) name: Namespace,
     pub(super) floor: Token,
+    /// Whether something is in it, or was. One that was only asked about goes with the last who asks.
+    is_kept: bool,
+    /// How many are asking about it, or stand in line in it.
+    visitors: u32,
 }
+
+/// The number of a namespace that does not exist.
+pub(super) const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -54,8 +61,9 @@ pub(super) struct Table {
     free: Vec<u32>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    pub(super) spaces: Vec<Space>,
+    spaces: Vec<Space>,
     space_index: HashTable<u32>,
+    vacant_spaces: Vec<u32>,
 }
 
 impl Table {
@@ -65,14 +73,73 @@ impl Table {
         self.space_index.find(self.hasher.hash_one(name), same).copied()
     }
 
-    /// The number of a namespace; new ones get the next. For those who only look, [`Table::find_space`] makes none.
+    /// The number of a namespace in which something is to be. For those who only look, [`Table::find_space`] makes none.
     pub(super) fn space(&mut self, name: &Namespace) -> u32 {
-        if let Some(at) = self.find_space(name) {
-            return at;
+        let at = self.find_space(name).unwrap_or_else(|| self.make_space(name));
+        self.keep_space(at);
+        at
+    }
+
+    /// The number of a namespace for somebody who may leave nothing in it, until [`Table::leave_space`].
+    pub(super) fn visit_space(&mut self, name: &Namespace) -> u32 {
+        let at = self.find_space(name).unwrap_or_else(|| self.make_space(name));
+        self.enter_space(at);
+        at
+    }
+
+    /// One more stands in line in a namespace.
+    pub(super) fn enter_space(&mut self, at: u32) {
+        self.spaces[at as usize].visitors += 1;
+    }
+
+    /// One of those who visited a namespace goes. If nothing was ever in it, the last of them leaves nothing behind.
+    pub(super) fn leave_space(&mut self, at: u32) {
+        let space = &mut self.spaces[at as usize];
+        space.visitors = space.visitors.saturating_sub(1);
+        if space.is_kept || space.visitors > 0 {
+            return;
         }
+        let hash = self.hasher.hash_one(&space.name);
+        if let Ok(entry) = self.space_index.find_entry(hash, |other| *other == at) {
+            entry.remove();
+            self.vacant_spaces.push(at);
+        }
+    }
+
+    /// Something is in a namespace from now on.
+    pub(super) fn keep_space(&mut self, at: u32) {
+        self.spaces[at as usize].is_kept = true;
+    }
+
+    pub(super) fn name_of(&self, space: u32) -> &Namespace {
+        &self.spaces[space as usize].name
+    }
+
+    pub(super) fn space_mut(&mut self, space: u32) -> &mut Space {
+        &mut self.spaces[space as usize]
+    }
+
+    /// The namespaces in which something is, or was.
+    pub(super) fn kept_spaces(&mut self) -> impl Iterator<Item = &mut Space> {
+        self.spaces.iter_mut().filter(|space| space.is_kept)
+    }
+
+    /// How many namespaces take up memory.
+    #[cfg(test)]
+    pub(super) fn namespaces(&self) -> usize {
+        self.space_index.len()
+    }
+
+    fn make_space(&mut self, name: &Namespace) -> u32 {
         let floor = self.floor_of_a_new_one();
-        let at = u32::try_from(self.spaces.len()).expect("fewer than 2^32 namespaces");
-        self.spaces.push(Space { name: name.clone(), floor });
+        let space = Space { name: name.clone(), floor, is_kept: false, visitors: 0 };
+        let at = if let Some(at) = self.vacant_spaces.pop() {
+            self.spaces[at as usize] = space;
+            at
+        } else {
+            self.spaces.push(space);
+            u32::try_from(self.spaces.len() - 1).expect("fewer than 2^32 namespaces")
+        };
         let (spaces, hasher) = (&self.spaces, &self.hasher);
         let hash_of = |at: &u32| hasher.hash_one(&spaces[*at as usize].name);
         self.space_index.insert_unique(hasher.hash_one(name), at, hash_of);
@@ -82,7 +149,8 @@ impl Table {
     /// A namespace that is new here may not have been new before this store was rewound. `advance` lifts every floor
     /// there is, so the lowest of them is above all that was given before.
     pub(super) fn floor_of_a_new_one(&self) -> Token {
-        self.spaces.iter().map(|space| space.floor).min().unwrap_or(Token::NONE)
+        let kept = self.spaces.iter().filter(|space| space.is_kept);
+        kept.map(|space| space.floor).min().unwrap_or(Token::NONE)
     }
 
     pub(super) fn floor(&self, space: u32) -> Token {

@@ -133,6 +133,7 @@ impl Engine {
     }
 
     pub(super) fn set_queue(&mut self, now: Stamp, space: u32, order: &QueueOrder) -> JobAnswer {
+        self.table.keep_space(space);
         let number = self.jobs.queues.find_or_insert(space, &order.queue);
         let queue = self.jobs.queues.at_mut(number);
         queue.is_kept = true;

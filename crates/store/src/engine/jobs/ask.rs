@@ -33,6 +33,7 @@ pub(crate) enum JobAsk {
 
 impl JobAsk {
     /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
+    #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn only_reads(&self) -> bool {
         matches!(
             self,
@@ -42,6 +43,19 @@ impl JobAsk {
                 | JobAsk::Queues
                 | JobAsk::Schedules
                 | JobAsk::Findings(_)
+        )
+    }
+
+    /// Whether it may leave something behind in its namespace, for which that must exist. The others speak of what is
+    /// there already, and where nothing is they are told so.
+    pub(crate) fn may_leave_something(&self) -> bool {
+        matches!(
+            self,
+            JobAsk::Enqueue(_)
+                | JobAsk::Claim(_)
+                | JobAsk::Begin(_)
+                | JobAsk::SetQueue(_)
+                | JobAsk::SetSchedule(_)
         )
     }
 

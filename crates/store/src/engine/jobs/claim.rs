@@ -98,6 +98,7 @@ impl Engine {
     }
 
     fn stand_in_line(&mut self, ticket: Ticket, claimer: Claimer) {
+        self.table.enter_space(claimer.space);
         let jobs = &mut self.jobs;
         let place = (claimer.since_ms, ticket);
         for (number, _) in &claimer.queues {
@@ -127,6 +128,7 @@ impl Engine {
         if jobs.claimers.by_hash.get(&hold) == Some(&ticket) {
             jobs.claimers.by_hash.remove(&hold);
         }
+        self.table.leave_space(claimer.space);
         Some(claimer)
     }
 

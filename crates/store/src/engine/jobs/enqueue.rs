@@ -156,6 +156,7 @@ impl Engine {
     }
 
     pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: Taken) {
+        self.table.keep_space(space);
         self.jobs.uniques.take(space, key, taken);
         let Taken { job, payload, until_wall_ms } = taken;
         let namespace = self.namespace(space);
@@ -221,6 +222,7 @@ impl Engine {
         run_at_wall_ms: Option<u64>,
         undo_of: Option<UndoOf>,
     ) -> u32 {
+        self.table.keep_space(space);
         let queue = self.jobs.queues.find_or_insert(space, &job.queue);
         if !std::mem::replace(&mut self.jobs.queues.at_mut(queue).is_kept, true) {
             self.jobs.batch.queues.insert(queue);

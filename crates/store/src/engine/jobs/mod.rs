@@ -247,7 +247,7 @@ impl Engine {
     }
 
     pub(super) fn namespace(&self, space: u32) -> Namespace {
-        self.table.spaces[space as usize].name.clone()
+        self.table.name_of(space).clone()
     }
 
     /// Why nothing more may be answered.

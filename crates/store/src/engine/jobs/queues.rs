@@ -7,6 +7,7 @@ use fencehold_core::job::{Queue, Ready, State};
 use hashbrown::HashMap;
 
 use super::archive::KeptQueue;
+use crate::engine::table::NOWHERE;
 use crate::engine::waiters::Ticket;
 use crate::job::{Counts, QueueMode, QueueView};
 
@@ -28,7 +29,7 @@ pub(super) struct QueueState {
 impl QueueState {
     fn vacant() -> Self {
         QueueState {
-            space: u32::MAX,
+            space: NOWHERE,
             name: Queue::default(),
             mode: QueueMode::Open,
             ready: Ready::default(),
@@ -134,7 +135,9 @@ impl Queues {
     }
 
     pub(super) fn of_space(&self, space: u32) -> impl Iterator<Item = &QueueState> {
-        self.all.iter().filter(move |queue| queue.space == space)
+        self.all
+            .iter()
+            .filter(move |queue| queue.space == space && queue.space != NOWHERE)
     }
 
     pub(super) fn kept(&self, number: u32, namespace: Namespace) -> KeptQueue {

@@ -125,6 +125,7 @@ impl Engine {
     }
 
     fn keep_schedule(&mut self, space: u32, schedule: Schedule) {
+        self.table.keep_space(space);
         let kept = KeptSchedule {
             namespace: self.namespace(space),
             spec: schedule.spec.clone(),

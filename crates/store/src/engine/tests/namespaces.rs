@@ -1,8 +1,14 @@
 //! Looking leaves no trace: only what is taken in a namespace makes one.
 
+use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
 
 use super::{Answer, Ask, Rig, key, request};
+use crate::engine::{JobAnswer, JobAsk};
+use crate::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, FindingsRequest, JobFilter, JobsRequest, NewJob,
+    Report, WaitRequest, Word,
+};
 use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
 
 #[test]
@@ -21,7 +27,7 @@ fn whoever_only_looks_makes_no_namespace() {
     rig.sweep(10);
     let (_, answers) = rig.engine.take_batch(true);
     assert_eq!(answers.len(), 40, "each was answered all the same");
-    assert_eq!(rig.engine.table.spaces.len(), 1);
+    assert_eq!(rig.engine.table.namespaces(), 1);
 }
 
 /// Whoever can reach the store could otherwise fill its memory with names.
@@ -49,7 +55,7 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
     }
     let (_, answers) = rig.engine.take_batch(true);
     assert_eq!(answers.len(), 40, "each was answered all the same");
-    assert_eq!(rig.engine.table.spaces.len(), 1);
+    assert_eq!(rig.engine.table.namespaces(), 1);
     assert_eq!(rig.held(), 1, "and the same key elsewhere was left alone");
 
     let nobodys = Namespace::new("nobodys-0").unwrap();
@@ -64,6 +70,125 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
     }
 }
 
+fn nobodys(nth: u64) -> Namespace {
+    Namespace::new(format!("nobodys-{nth}")).unwrap()
+}
+
+fn claim(nth: u8, wait_ms: u64) -> JobAsk {
+    JobAsk::Claim(ClaimRequest {
+        queues: vec![(Queue::new("q").unwrap(), 1)],
+        limit: 1,
+        hold: HoldId::from_random([nth; 16]),
+        owner: Owner::new("w").unwrap(),
+        ttl_ms: 1_000,
+        wait_ms,
+        waited_before_ms: 0,
+    })
+}
+
+/// What is said for a job, or asked about one, where there is none.
+#[test]
+fn whoever_speaks_of_no_job_makes_no_namespace() {
+    let mut rig = Rig::new();
+    rig.take(request("k", 1));
+    let job = JobId::from_random(1_800_000_000_000, [7; 10]);
+    let attempt = AttemptRef { job, hold: HoldId::from_random([7; 16]), token: Token::new(3) };
+    let by = Owner::new("P").unwrap();
+    let report = |word| JobAsk::Report(vec![Report { attempt: attempt.clone(), word }]);
+    let cancel = |on| {
+        JobAsk::Act(ActRequest {
+            on,
+            action: Action::Cancel { reason: None, now: true },
+            by: by.clone(),
+            dry_run: false,
+        })
+    };
+    for nth in 0..10 {
+        let all = ActOn::Matching { filter: JobFilter::default(), cursor: None, limit: 10 };
+        let asks = [
+            JobAsk::Renew(vec![attempt.clone()]),
+            report(Word::Complete { result: None }),
+            report(Word::Fail { error: "no".to_owned(), retry_in_ms: None, for_good: true }),
+            report(Word::HandBack),
+            cancel(ActOn::Jobs(vec![job])),
+            cancel(all),
+            JobAsk::Get(job),
+            JobAsk::WaitFor(WaitRequest { id: job, wait_ms: 1_000 }),
+            JobAsk::List(JobsRequest { limit: 10, ..JobsRequest::default() }),
+            JobAsk::Findings(FindingsRequest { limit: 10, ..FindingsRequest::default() }),
+            JobAsk::Queues,
+            JobAsk::Schedules,
+        ];
+        for ask in asks {
+            rig.engine
+                .ask(rig.now, 1_000 + nth, &nobodys(nth), Ask::Job(ask), &mut rig.archive);
+        }
+    }
+    let (_, answers) = rig.engine.take_batch(true);
+    assert_eq!(answers.len(), 120, "each was answered all the same");
+    assert_eq!(rig.engine.table.namespaces(), 1);
+}
+
+/// A claim may wait for the first job of its namespace. If none comes, nothing is left of it.
+#[test]
+fn a_claim_that_was_given_nothing_leaves_no_namespace() {
+    let mut rig = Rig::new();
+    for nth in 0..10 {
+        let (at_once, waits, leaves) = (1_000 + 3 * nth, 1_001 + 3 * nth, 1_002 + 3 * nth);
+        for (ticket, hold, wait_ms) in [(at_once, 1, 0), (waits, 2, 50), (leaves, 3, 60_000)] {
+            rig.engine
+                .ask(rig.now, ticket, &nobodys(nth), Ask::Job(claim(hold, wait_ms)), &mut rig.archive);
+        }
+        rig.engine.serve_claims(rig.now, &mut rig.archive);
+        assert_eq!(rig.engine.table.namespaces(), 1, "two stand in line there");
+        rig.pass(50);
+        rig.sweep(10);
+        rig.engine.cancel(rig.now, leaves);
+        assert_eq!(rig.engine.table.namespaces(), 0);
+    }
+    let (_, answers) = rig.engine.take_batch(true);
+    assert_eq!(answers.len(), 20, "those who stayed were answered");
+}
+
+/// Sent again, the later sending takes the place of the earlier, in the namespace that exists only for them.
+#[test]
+fn a_claim_that_is_sent_again_keeps_its_namespace() {
+    let mut rig = Rig::new();
+    let here = nobodys(1);
+    for ticket in [1_000, 1_001] {
+        rig.engine
+            .ask(rig.now, ticket, &here, Ask::Job(claim(1, 60_000)), &mut rig.archive);
+    }
+    assert_eq!(rig.engine.table.namespaces(), 1);
+    let job = NewJob::new(
+        JobId::from_random(1_800_000_000_000, [7; 10]),
+        Queue::new("q").unwrap(),
+        Kind::new("k").unwrap(),
+        "{}",
+    );
+    rig.engine
+        .ask(rig.now, 1_002, &here, Ask::Job(JobAsk::Enqueue(vec![job])), &mut rig.archive);
+    rig.engine.serve_claims(rig.now, &mut rig.archive);
+    let (_, answers) = rig.engine.take_batch(true);
+    let given: Vec<u64> = answers.iter().filter(|a| a.granted.is_some()).map(|a| a.ticket).collect();
+    assert_eq!(given, [1_001]);
+    assert_eq!(rig.engine.table.namespaces(), 1, "there is a job in it now");
+}
+
+/// A queue that only claims had named is nobody's, and is not shown to those who ask about nowhere.
+#[test]
+fn a_namespace_that_does_not_exist_has_no_queues() {
+    let mut rig = Rig::new();
+    rig.engine
+        .ask(rig.now, 1_000, &nobodys(1), Ask::Job(claim(1, 0)), &mut rig.archive);
+    rig.engine.serve_claims(rig.now, &mut rig.archive);
+    rig.engine.take_batch(true);
+    match rig.answer(Ask::Job(JobAsk::Queues)) {
+        Ok(Answer::Job(JobAnswer::Queues(queues))) => assert!(queues.is_empty(), "{queues:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_namespace_is_found_again_among_many() {
     let mut rig = Rig::new();
@@ -71,5 +196,5 @@ fn a_namespace_is_found_again_among_many() {
     let numbers: Vec<u32> = names.iter().map(|name| rig.engine.table.space(name)).collect();
     let again: Vec<Option<u32>> = names.iter().map(|name| rig.engine.table.find_space(name)).collect();
     assert_eq!(again, numbers.into_iter().map(Some).collect::<Vec<_>>());
-    assert_eq!(rig.engine.table.spaces.len(), 500);
+    assert_eq!(rig.engine.table.namespaces(), 500);
 }

@@ -73,12 +73,12 @@ impl Place {
             .with_next(format!("Name one with --store file:DIR or {STORE_VARIABLE}.")));
         };
         // Not by way of a text: a directory may have any name.
-        Ok(Place { url: StoreUrl::File(state), chosen: Chosen::Default })
+        Ok(Place { url: StoreUrl::file(state), chosen: Chosen::Default })
     }
 
     /// The user's state directory may not exist yet, on a new account. What somebody named is not made up, though.
     pub(crate) fn prepare(&self) -> Result<(), Failure> {
-        let StoreUrl::File(path) = &self.url else { return Ok(()) };
+        let StoreUrl::File(path, _) = &self.url else { return Ok(()) };
         let (Chosen::Default, Some(parent)) = (self.chosen, path.parent()) else { return Ok(()) };
         std::fs::create_dir_all(parent).map_err(|error| {
             Failure::new(Exit::Unavailable, format!("{} cannot be created: {error}", parent.display()))

@@ -65,7 +65,7 @@ pub(crate) fn access_file(settings: &Settings, place: &Place) -> Result<PathBuf,
     if let Some(path) = &settings.access {
         return Ok(path.clone());
     }
-    if let StoreUrl::File(directory) = &place.url {
+    if let StoreUrl::File(directory, _) = &place.url {
         return Ok(directory.join(ACCESS_FILE));
     }
     // systemd names the directory of a service, with colons between several.

@@ -114,6 +114,10 @@ pub const JOBS_MAX: u64 = 100_000_000;
 pub const QUEUES_MAX: usize = 100_000;
 /// How long finished jobs are kept unless told otherwise: 7 days.
 pub const FINISHED_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// The least that finished jobs can be kept: an hour. Whoever missed an answer asks again, and is to be told the same.
+pub const FINISHED_KEPT_MS_MIN: u64 = 60 * 60 * 1000;
+/// The longest that finished jobs can be kept: ten years.
+pub const FINISHED_KEPT_MS_MAX: u64 = 3_650 * 24 * 60 * 60 * 1000;
 
 /// Longest idempotency key, in bytes of UTF-8.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;

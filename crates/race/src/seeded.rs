@@ -94,7 +94,7 @@ pub fn layer(name: &str) -> Option<bool> {
 
 fn races_hold() -> bool {
     let Ok(room) = tempfile::tempdir() else { return false };
-    let stores = [StoreUrl::Memory, StoreUrl::File(room.path().to_owned())];
+    let stores = [StoreUrl::memory(), StoreUrl::file(room.path())];
     stores.iter().all(|url| {
         RACES.iter().all(|race| {
             let Ok(world) = World::open(url) else { return false };

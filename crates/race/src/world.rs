@@ -67,11 +67,11 @@ impl World {
     /// The time of `memory:` and `file:` is moved by hand. Elsewhere it passes by itself: what runs out is waited for.
     pub fn open(url: &StoreUrl) -> Result<World, WorldError> {
         match url {
-            StoreUrl::Memory => Ok(World::in_arena(Arc::new(ClockArena::new(MemoryStore::open)))),
+            StoreUrl::Memory(_) => Ok(World::in_arena(Arc::new(ClockArena::new(MemoryStore::open)))),
             #[cfg(feature = "file")]
-            StoreUrl::File(directory) => World::in_directory(directory),
+            StoreUrl::File(directory, _) => World::in_directory(directory),
             #[cfg(not(feature = "file"))]
-            StoreUrl::File(_) => Err(WorldError::NoRaces("this build lacks the feature `file`".to_owned())),
+            StoreUrl::File(..) => Err(WorldError::NoRaces("this build lacks the feature `file`".to_owned())),
             other => {
                 let arena = Arc::new(RealArena::open(other)?);
                 Ok(World { real_time: true, shared: true, ..World::in_arena(arena) })

@@ -27,7 +27,7 @@ fn all_hold(url: &StoreUrl, repeats: u64) -> Vec<&'static str> {
 #[test]
 fn every_race_holds_on_memory() {
     assert_eq!(
-        all_hold(&StoreUrl::Memory, 20),
+        all_hold(&StoreUrl::memory(), 20),
         ["R23", "R23-job"],
         "a store that keeps nothing cannot be restarted"
     );
@@ -37,14 +37,14 @@ fn every_race_holds_on_memory() {
 #[test]
 fn every_race_holds_on_file() {
     let room = tempfile::tempdir().unwrap();
-    assert_eq!(all_hold(&StoreUrl::File(room.path().to_owned()), 2), [""; 0]);
+    assert_eq!(all_hold(&StoreUrl::file(room.path()), 2), [""; 0]);
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
 #[test]
 fn every_naive_twin_breaks_under_the_same_schedule() {
     for race in RACES.iter().filter(|race| race.naive.is_some()) {
-        let report = run(race, &StoreUrl::Memory, Side::Naive, 0);
+        let report = run(race, &StoreUrl::memory(), Side::Naive, 0);
         assert!(
             matches!(report.verdict, Verdict::Broken(_)),
             "{}: {}\n{}",
@@ -64,7 +64,7 @@ fn every_naive_twin_breaks_under_the_same_schedule() {
 #[test]
 fn a_trace_is_json_lines_in_order_and_names_no_hold_id() {
     let race = fencehold_race::find("r06").unwrap();
-    let report = run(race, &StoreUrl::Memory, Side::Ours, 0);
+    let report = run(race, &StoreUrl::memory(), Side::Ours, 0);
     let events: Vec<String> = report
         .trace()
         .lines()

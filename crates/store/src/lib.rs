@@ -42,6 +42,7 @@ mod prefixes;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod remote_url;
+mod retention;
 #[cfg(any(feature = "object", feature = "remote"))]
 mod runtime;
 #[cfg(feature = "sim")]
@@ -65,4 +66,5 @@ pub use memory::MemoryStore;
 pub use postgres_url::{CompletedJobs, PostgresTls, PostgresUrl};
 pub use prefixes::Prefixes;
 pub use remote_url::RemoteUrl;
+pub use retention::KeepFinished;
 pub use url::{StoreUrl, open};

@@ -15,6 +15,7 @@ use crate::lease::{
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
 use crate::measure::Measures;
+use crate::retention::KeepFinished;
 
 /// A store in this process's memory. It is gone with its last handle.
 #[derive(Debug)]
@@ -27,7 +28,13 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// A fresh store on this clock.
     pub fn open(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let engine = Engine::new();
+        Self::open_with(clock, KeepFinished::default())
+    }
+
+    /// The same, with finished jobs kept for another time than the usual one.
+    pub fn open_with(clock: Arc<dyn Clock>, kept: KeepFinished) -> Result<Self, StoreError> {
+        let mut engine = Engine::new();
+        engine.keep_finished(kept);
         let measures = Arc::clone(&engine.measures);
         let writer =
             Writer::start("fencehold-memory", clock, engine, KeepInMemory::default(), false, |_, _, _| {})

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use fencehold_core::BadInput;
 
 use crate::etcd_url::unescaped;
+use crate::retention::KeepFinished;
 
 /// PostgreSQL's own port.
 const PORT: u16 = 5432;
@@ -16,10 +17,10 @@ const SCHEMA_BYTES_MAX: usize = 48;
 /// How many connections one handle opens at most unless the URL says otherwise.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_MAX: usize = 1_000;
-const OPTIONS: &str = "schema, connections, completed, host, sslmode and sslrootcert";
+const OPTIONS: &str = "schema, connections, completed, keep_finished, host, sslmode and sslrootcert";
 const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stands for verify-ca too";
 
-/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&connections=N&completed=…&host=DIR&sslmode=…&sslrootcert=FILE]`
+/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&connections=N&completed=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct PostgresUrl {
     pub connections: usize,
     /// What becomes of jobs that this handle completes.
     pub completed: CompletedJobs,
+    /// For how long this handle's sweep keeps finished jobs.
+    pub keep_finished: KeepFinished,
     /// What is asked of the connection's secrecy.
     pub tls: PostgresTls,
     /// The authority that signed the server's certificate, in PEM; `None`: those that the system trusts.
@@ -108,6 +111,7 @@ impl PostgresUrl {
             schema: SCHEMA.to_owned(),
             connections: CONNECTIONS,
             completed: CompletedJobs::default(),
+            keep_finished: KeepFinished::default(),
             tls: PostgresTls::Prefer,
             ca: None,
         };
@@ -165,6 +169,7 @@ impl PostgresUrl {
                         _ => return bad("has an option completed that is not kept or dropped".to_owned()),
                     }
                 }
+                KeepFinished::OPTION => self.keep_finished = KeepFinished::parse(value)?,
                 "host" => match unescaped(value).filter(|path| path.starts_with('/')) {
                     Some(path) => directory = Some(path),
                     None => {
@@ -254,6 +259,17 @@ mod tests {
         assert_eq!(parsed("postgres://h/app?completed=kept").completed, CompletedJobs::Kept);
         assert_eq!(parsed("postgres://h/app?completed=dropped").completed, CompletedJobs::Dropped);
         assert!(error("postgres://h/app?completed=never").contains("kept or dropped"));
+    }
+
+    #[test]
+    fn finished_jobs_are_kept_for_the_time_that_is_named() {
+        assert_eq!(parsed("postgres://h/app").keep_finished.named_ms(), None);
+        let month = parsed("postgres://h/app?keep_finished=30d");
+        assert_eq!(month.keep_finished.named_ms(), Some(30 * 24 * 3_600_000));
+        assert!(
+            error("postgres://h/app?keep_finished=1s")
+                .contains("keep_finished is 1s; it must be 1h to 3650d")
+        );
     }
 
     #[test]

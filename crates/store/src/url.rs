@@ -13,15 +13,16 @@ use crate::etcd_url::EtcdUrl;
 use crate::lease::LeaseStore;
 use crate::postgres_url::PostgresUrl;
 use crate::remote_url::RemoteUrl;
+use crate::retention::KeepFinished;
 
 /// Which store, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreUrl {
     /// `memory:`: in this process.
-    Memory,
+    Memory(KeepFinished),
     /// `file:DIR`: in a directory on this machine.
-    File(PathBuf),
+    File(PathBuf, KeepFinished),
     /// `etcd://HOST,HOST/PREFIX`: in an etcd cluster.
     Etcd(EtcdUrl),
     /// `postgres://USER@HOST/DATABASE`: in a PostgreSQL database.
@@ -48,17 +49,11 @@ impl FromStr for StoreUrl {
             Some((place, options)) => (place, Some(options)),
             None => (rest, None),
         };
-        // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
-        let no_options = || match options.map(|options| options.split(['=', '&']).next().unwrap_or_default())
-        {
-            None => Ok(()),
-            Some(option) => Err(bad(format!("has an option {option:?}, and {scheme}: takes none"))),
-        };
         match scheme {
-            "memory" if place.is_empty() => no_options().map(|()| StoreUrl::Memory),
+            "memory" if place.is_empty() => KeepFinished::of_options(scheme, options).map(StoreUrl::Memory),
             "memory" => Err(bad(format!("names {place:?}, and memory: takes no place"))),
             "file" => {
-                no_options()?;
+                let kept = KeepFinished::of_options(scheme, options)?;
                 let path = place.strip_prefix("//").unwrap_or(place);
                 if path.is_empty() {
                     return Err(bad("names no directory; it looks like file:DIR".to_owned()));
@@ -66,7 +61,7 @@ impl FromStr for StoreUrl {
                 if path.contains('\0') {
                     return Err(bad("has a NUL character in its directory".to_owned()));
                 }
-                Ok(StoreUrl::File(path.into()))
+                Ok(StoreUrl::File(path.into(), kept))
             }
             "http" | "https" => RemoteUrl::parse(scheme == "https", place, options).map(StoreUrl::Remote),
             "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
@@ -93,6 +88,18 @@ impl FromStr for StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// `memory:`, with nothing more said about it.
+    pub fn memory() -> Self {
+        StoreUrl::Memory(KeepFinished::default())
+    }
+
+    /// `file:DIR`, with nothing more said about it.
+    pub fn file(directory: impl Into<PathBuf>) -> Self {
+        StoreUrl::File(directory.into(), KeepFinished::default())
+    }
+}
+
 /// Enough of a text to recognise it in an error.
 fn clip(text: &str) -> String {
     text.chars().take(20).collect()
@@ -101,8 +108,8 @@ fn clip(text: &str) -> String {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreUrl::Memory => f.write_str("memory:"),
-            StoreUrl::File(path) => write!(f, "file:{}", path.display()),
+            StoreUrl::Memory(kept) => write!(f, "memory:{kept}"),
+            StoreUrl::File(path, kept) => write!(f, "file:{}{kept}", path.display()),
             StoreUrl::Etcd(url) => url.fmt(f),
             StoreUrl::Postgres(url) => url.fmt(f),
             StoreUrl::Remote(url) => url.fmt(f),
@@ -115,11 +122,14 @@ impl fmt::Display for StoreUrl {
 /// Opens the store that a URL names.
 pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError> {
     match url {
-        StoreUrl::Memory => Ok(Arc::new(crate::memory::MemoryStore::open(clock)?)),
+        StoreUrl::Memory(kept) => Ok(Arc::new(crate::memory::MemoryStore::open_with(clock, *kept)?)),
         #[cfg(feature = "file")]
-        StoreUrl::File(path) => Ok(Arc::new(crate::file::FileStore::open(path, clock)?)),
+        StoreUrl::File(path, kept) => {
+            let options = crate::file::FileOptions::default().keep_finished(*kept);
+            Ok(Arc::new(crate::file::FileStore::open_with(path, clock, options)?))
+        }
         #[cfg(not(feature = "file"))]
-        StoreUrl::File(_) => Err(StoreError::Unsupported {
+        StoreUrl::File(..) => Err(StoreError::Unsupported {
             store: "file:".to_owned(),
             what: "be used: this build lacks the feature `file`".to_owned(),
         }),
@@ -161,16 +171,33 @@ mod tests {
 
     #[test]
     fn a_url_names_a_store_and_a_place() {
-        assert_eq!("memory:".parse(), Ok(StoreUrl::Memory));
-        assert_eq!("file:state/x".parse(), Ok(StoreUrl::File("state/x".into())));
-        assert_eq!("file:///var/lib/x".parse(), Ok(StoreUrl::File("/var/lib/x".into())));
+        assert_eq!("memory:".parse(), Ok(StoreUrl::memory()));
+        assert_eq!("file:state/x".parse(), Ok(StoreUrl::file("state/x")));
+        assert_eq!("file:///var/lib/x".parse(), Ok(StoreUrl::file("/var/lib/x")));
+    }
+
+    #[test]
+    fn how_long_finished_jobs_are_kept_is_an_option_of_every_store_that_has_them() {
+        let thirty_days = KeepFinished::for_ms(30 * 24 * 3_600_000).unwrap();
+        let url: StoreUrl = "file:state/x?keep_finished=30d".parse().unwrap();
+        assert_eq!(url, StoreUrl::File("state/x".into(), thirty_days));
+        assert_eq!(url.to_string(), "file:state/x?keep_finished=30d");
+        assert_eq!("memory:?keep_finished=30d".parse(), Ok(StoreUrl::Memory(thirty_days)));
+        for (wrong, said) in [
+            ("file:x?keep_finished=5m", "keep_finished is 5m; it must be 1h to 3650d"),
+            ("memory:?keep_finished=4000d", "keep_finished is 4000d; it must be 1h to 3650d"),
+            ("file:x?keep_finished=7", "keep_finished is wrong: a number needs a unit (ms, s, m, h, d)"),
+            ("file:x?keep_finished", "keep_finished is wrong: the duration is empty"),
+        ] {
+            assert!(error(wrong).starts_with(said), "{}", error(wrong));
+        }
     }
 
     #[test]
     fn what_is_not_understood_is_refused_and_named() {
         assert_eq!(error("/var/x"), "store URL \"/var/x\" has no scheme; it looks like file:DIR or memory:");
         assert_eq!(error("file:"), "store URL names no directory; it looks like file:DIR");
-        assert_eq!(error("file:x?sync=off"), "store URL has an option \"sync\", and file: takes none");
+        assert_eq!(error("file:x?sync=off"), "store URL has an option \"sync\"; file: takes keep_finished");
         assert_eq!(error("memory:x"), "store URL names \"x\", and memory: takes no place");
         assert!(error("redis://h").contains("unknown scheme \"redis\""));
     }

@@ -5,10 +5,12 @@
 mod support;
 
 use fencehold_core::Fact;
+use fencehold_core::job::State;
 use fencehold_core::lease::How;
 use fencehold_core::limits::TTL_MS_MAX;
 use fencehold_store::file::{backup, check, restore};
-use fencehold_store::{EventsRequest, LeaseStore, StoreError};
+use fencehold_store::job::{JobFilter, JobsRequest};
+use fencehold_store::{EventsRequest, JobStore, LeaseStore, StoreError};
 use support::{Ground, TTL_MS, acquire, block_on, call, key, release, remaining_ms, renew, take, view};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
@@ -256,6 +258,28 @@ fn a_database_of_schema_1_is_read() {
     assert_eq!((revoked.how, revoked.reason.as_ref().unwrap().as_str()), (How::Revoked, "wrong branch"));
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!((status.keys, status.held, status.set_aside), (3, 2, 0));
+}
+
+/// This one was made by version 2: a job that waits, one that is done with its result, and nothing said about how long
+/// finished jobs are kept.
+#[test]
+fn a_database_of_schema_2_is_read() {
+    let ground = Ground::new();
+    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-2.db");
+    restore(&kept, ground.path()).unwrap();
+    let store = ground.open();
+    assert_eq!(view(&store, "reports/daily").token.get(), 1);
+    let jobs = |state| {
+        let filter = JobFilter { states: vec![state], ..JobFilter::default() };
+        let request = JobsRequest { filter, limit: 10, ..JobsRequest::default() };
+        block_on(JobStore::jobs(&store, &call(), request)).unwrap().jobs
+    };
+    assert_eq!(jobs(State::Queued).len(), 1);
+    let done = jobs(State::Completed);
+    let detail = block_on(store.job(&call(), done[0].id)).unwrap().unwrap();
+    assert_eq!(detail.result.as_deref(), Some("{\"sent\":true}"));
+    let status = block_on(store.status(&call())).unwrap();
+    assert_eq!((status.jobs, status.set_aside), (1, 0));
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Args {
         let mut findings = Findings::default();
         about_us(&mut findings, &place);
         about_clocks(&mut findings);
-        if let StoreUrl::File(directory) = &place.url {
+        if let StoreUrl::File(directory, _) = &place.url {
             about_directory(&mut findings, directory);
         }
         #[cfg(feature = "etcd")]

@@ -191,7 +191,7 @@ fn all(context: &Context, how: How) -> Outcome {
 
 /// The store that was named, or else memory: a race is never arranged in somebody's own store by accident.
 fn url(context: &Context) -> Result<StoreUrl, Failure> {
-    let Some(text) = context.store_named() else { return Ok(StoreUrl::Memory) };
+    let Some(text) = context.store_named() else { return Ok(StoreUrl::memory()) };
     text.parse().map_err(Failure::from)
 }
 

@@ -29,6 +29,10 @@ pub(crate) enum Ask {
     },
     Status,
     Job(JobAsk),
+    /// How long finished jobs are to be kept, by whoever opened the store last and named a time.
+    KeepFinished {
+        ms: u64,
+    },
 }
 
 impl Ask {
@@ -122,6 +126,7 @@ pub(crate) enum Answer {
     Advanced(Advanced),
     Status(StoreStatus),
     Job(JobAnswer),
+    KeepsFinished,
 }
 
 impl Answer {

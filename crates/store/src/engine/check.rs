@@ -8,6 +8,7 @@ use fencehold_core::{BadInput, ttl};
 
 use super::ask::Ask;
 use crate::lease::{AcquireRequest, HoldRef, Which};
+use crate::retention::KeepFinished;
 
 impl Ask {
     pub(crate) fn check(&self) -> Result<(), BadInput> {
@@ -29,6 +30,7 @@ impl Ask {
             }
             Ask::Advance { lift: 0, .. } => Err(BadInput::new("lift", "must be more than 0")),
             Ask::Job(ask) => ask.check(),
+            Ask::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
             Ask::Get(_) | Ask::Advance { .. } | Ask::Status => Ok(()),
         }
     }

@@ -24,6 +24,8 @@ pub(crate) enum Change {
     ClosedUntil { until_ms: u64 },
     /// The longest ttl that was ever granted: how long a rewound store must wait.
     LongestTtl { ttl_ms: u64 },
+    /// For how long finished jobs are kept.
+    KeepFinished { ms: u64 },
 }
 
 /// The changes of one batch.

@@ -13,6 +13,7 @@ use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 use crate::error::StoreError;
 use crate::lease::{Advanced, HoldRef, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which};
+use crate::retention::KeepFinished;
 
 impl Engine {
     /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
@@ -55,6 +56,10 @@ impl Engine {
                 return self.table.leave_space(space);
             }
             Ask::Status => Ok(Answer::Status(self.status())),
+            Ask::KeepFinished { ms } => KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
+                self.set_keep_finished(kept);
+                Answer::KeepsFinished
+            }),
         };
         self.answer(ticket, result);
     }

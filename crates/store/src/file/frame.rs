@@ -11,7 +11,7 @@ use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
 
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 /// The longest frame. A full batch of the longest names fits, and a full page of the longest answers.
 const FRAME_BYTES_MAX: usize = 32 << 20;

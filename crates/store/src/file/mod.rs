@@ -50,6 +50,7 @@ use crate::lease::{
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
 use crate::measure::Measures;
+use crate::retention::KeepFinished;
 
 #[cfg(feature = "sim")]
 pub(crate) use self::job::rebase as rebase_job;
@@ -66,6 +67,8 @@ const ATTEMPT_ENDS_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FileOptions {
+    /// For how long finished jobs are kept. The directory remembers what was named last; whoever names nothing leaves it.
+    pub keep_finished: KeepFinished,
     /// Wait a little for a batch to fill while it is smaller than the recent ones: one sync then serves more. Off only
     /// to see what it gives.
     pub gather: bool,
@@ -73,14 +76,19 @@ pub struct FileOptions {
 
 impl Default for FileOptions {
     fn default() -> Self {
-        FileOptions { gather: true }
+        FileOptions { keep_finished: KeepFinished::default(), gather: true }
     }
 }
 
 impl FileOptions {
     /// The same, but each batch takes only what waits already.
     pub fn without_gathering(self) -> Self {
-        FileOptions { gather: false }
+        FileOptions { gather: false, ..self }
+    }
+
+    /// The same, but finished jobs are kept for this long.
+    pub fn keep_finished(self, keep_finished: KeepFinished) -> Self {
+        FileOptions { keep_finished, ..self }
     }
 }
 

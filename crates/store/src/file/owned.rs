@@ -10,6 +10,7 @@ use super::takeover::{Attempt, Ownership, attempt};
 use crate::clock::Clock;
 use crate::engine::{Archive, Changes, Engine, Keep as _, KeepError};
 use crate::error::StoreError;
+use crate::retention::KeepFinished;
 
 /// The owner's hold on a directory.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Owned {
     /// Tries once to become the owner.
     pub(crate) fn take_over(directory: &Path, clock: &dyn Clock) -> Result<(Engine, Owned), StoreError> {
         let place = Arc::new(Place::open(directory)?);
-        match attempt(&place, clock, None, drop, &|_| false) {
+        match attempt(&place, clock, None, KeepFinished::default(), drop, &|_| false) {
             Attempt::Became(ownership) => {
                 let Ownership { engine, keep, lock, .. } = *ownership;
                 Ok((engine, Owned { keep, _lock: lock }))

@@ -29,6 +29,7 @@ pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Chan
             run(connection, "UPDATE meta SET longest_ttl_ms = ?1", [to_sql(*ttl_ms)])
         }
         Change::ClosedUntil { until_ms } => put_closed_until(connection, *until_ms),
+        Change::KeepFinished { ms } => put_keep_finished(connection, *ms),
     }
 }
 
@@ -72,6 +73,10 @@ pub(super) fn put_floor(
 
 pub(super) fn put_closed_until(connection: &Connection, until_ms: u64) -> rusqlite::Result<()> {
     run(connection, "UPDATE meta SET closed_until_ms = ?1", [to_sql(until_ms)])
+}
+
+pub(super) fn put_keep_finished(connection: &Connection, ms: u64) -> rusqlite::Result<()> {
+    run(connection, "UPDATE meta SET keep_finished_ms = ?1", [to_sql(ms)])
 }
 
 /// Forgets every renewal: the leases themselves say until when they last.

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 /// `FENC`, in the file's header: recognises our files before they are opened.
 pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
 /// The newest schema that this program knows.
-pub(super) const SCHEMA_VERSION: u32 = 2;
+pub(super) const SCHEMA_VERSION: u32 = 3;
 
 /// How long one attempt waits for somebody else's transaction. Whoever must wait longer tries again, and can say
 /// in between what it waits for.
@@ -97,7 +97,7 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
 }
 
 /// What makes each version out of the one before it.
-const VERSIONS: [&str; SCHEMA_VERSION as usize] = [VERSION_1, super::job::VERSION_2];
+const VERSIONS: [&str; SCHEMA_VERSION as usize] = [VERSION_1, super::job::VERSION_2, super::job::VERSION_3];
 
 /// A schema that this program does not know yet.
 pub(super) fn newer(database: &Path, version: u32) -> StoreError {

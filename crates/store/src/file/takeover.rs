@@ -15,12 +15,14 @@ use super::boot;
 use super::gate;
 use super::load::{Trust, load};
 use super::place::Place;
+use super::rows;
 use super::schema::{self, is_busy, sorry};
 use super::sqlite::{SqliteKeep, from_sql, to_sql};
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::retention::KeepFinished;
 
 /// What an owner has.
 pub(super) struct Ownership {
@@ -42,16 +44,18 @@ pub(super) enum Attempt {
     Unusable(StoreError),
 }
 
-/// Tries once. `silent` is the epoch of an owner that was asked and has not answered for too long; `listening` gets
-/// the socket as soon as there is one, so that others can be told to wait.
+/// Tries once. `silent` is the epoch of an owner that was asked and has not answered for too long; `keep_finished` is what
+/// this process has to say about finished jobs and has told nobody; `listening` gets the socket as soon as there is one, so
+/// that others can be told to wait.
 pub(super) fn attempt(
     place: &Arc<Place>,
     clock: &dyn Clock,
     silent: Option<u64>,
+    keep_finished: KeepFinished,
     listening: impl FnOnce(UnixListener),
     waits_for: &dyn Fn(String) -> bool,
 ) -> Attempt {
-    match try_attempt(place, clock, silent, listening, waits_for) {
+    match try_attempt(place, clock, silent, keep_finished, listening, waits_for) {
         Ok(attempt) => attempt,
         Err(Failure::Database(error)) if is_busy(&error) => Attempt::Blocked(place.blocked_by()),
         Err(Failure::Database(error)) => Attempt::Unusable(sorry(place, &error)),
@@ -91,6 +95,7 @@ fn try_attempt(
     place: &Arc<Place>,
     clock: &dyn Clock,
     silent: Option<u64>,
+    keep_finished: KeepFinished,
     listening: impl FnOnce(UnixListener),
     waits_for: &dyn Fn(String) -> bool,
 ) -> Result<Attempt, Failure> {
@@ -141,6 +146,9 @@ fn try_attempt(
         "UPDATE meta SET epoch = ?1, owner_pid = ?2, boot = ?3",
         rusqlite::params![to_sql(next), pid, identity],
     )?;
+    if let Some(ms) = keep_finished.named_ms() {
+        rows::put_keep_finished(&connection, ms)?;
+    }
     let kept = load(&connection, clock.now(), trust)?;
     gate::pass(place, "takeover");
     sync(place, &turn, waits_for, || connection.execute_batch("COMMIT"))?;

@@ -47,6 +47,11 @@ pub(super) async fn ask(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fa
         }
         Ask::Status => Answer::Status(wire.send::<op::Status>(call, &Nothing {}).await?.across()),
         Ask::Job(ask) => Answer::Job(job(wire, call, ask).await?),
+        Ask::KeepFinished { .. } => {
+            let why =
+                "how long finished jobs are kept is said in the URL of the server's own store".to_owned();
+            return Err(Fault::Stranger(why));
+        }
     })
 }
 

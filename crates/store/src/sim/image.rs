@@ -60,6 +60,8 @@ impl Image {
                 }
                 Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
+                // Nobody names another time here.
+                Change::KeepFinished { .. } => {}
             }
         }
         for change in &record.0.jobs {

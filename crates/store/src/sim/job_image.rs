@@ -75,6 +75,7 @@ impl JobImage {
             last_arrival: self.ids.last_key_value().map_or(0, |(arrival, _)| *arrival),
             last_id: self.ids.values().max().copied(),
             token_ceiling: self.token_ceiling,
+            keep_finished_ms: None,
         }
     }
 

@@ -56,7 +56,7 @@ group! {
 fn directory(context: &Context) -> Result<(String, PathBuf), Failure> {
     let url = context.place()?.url;
     match &url {
-        StoreUrl::File(path) => Ok((url.to_string(), path.clone())),
+        StoreUrl::File(path, _) => Ok((url.to_string(), path.clone())),
         other => {
             let what = format!("{other} is not a directory: backup, restore and check are for file: stores");
             Err(Failure::new(Exit::Usage, what))

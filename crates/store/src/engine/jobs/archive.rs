@@ -189,6 +189,8 @@ pub(crate) struct KeptJobs {
     pub(crate) last_arrival: u64,
     pub(crate) last_id: Option<JobId>,
     pub(crate) token_ceiling: Token,
+    /// For how long finished jobs are kept, if somebody has said so.
+    pub(crate) keep_finished_ms: Option<u64>,
 }
 
 /// `memory:`: maps.

@@ -104,6 +104,7 @@ impl Engine {
         }
         if shown.is_final() {
             jobs.finished += 1;
+            jobs.pruning.ended(arrival, record.since_wall_ms);
             jobs.batch.queues.insert(queue_no);
         }
     }

@@ -17,6 +17,7 @@ impl Engine {
             self.jobs.finished += completed + failed + cancelled;
             self.jobs.queues.restore(space, queue);
         }
+        self.jobs.pruning.restore(kept.keep_finished_ms);
         self.jobs.newest = kept.token_ceiling;
         self.jobs.ceiling = kept.token_ceiling;
         self.jobs.last_arrival = kept.last_arrival;

@@ -5,6 +5,8 @@ mod beat;
 mod kept;
 mod late_grant;
 mod namespaces;
+#[cfg(feature = "file")]
+mod prune;
 mod sweep;
 mod unnoticed;
 mod watchers;

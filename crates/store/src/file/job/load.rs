@@ -16,8 +16,14 @@ pub(in crate::file) fn load(
     now: Stamp,
     trust: Trust,
 ) -> rusqlite::Result<(KeptJobs, u64)> {
-    let ceiling: i64 = connection.query_row("SELECT token_ceiling FROM meta", [], |row| row.get(0))?;
-    let mut kept = KeptJobs { token_ceiling: Token::new(from_sql(ceiling)), ..KeptJobs::default() };
+    let sql = "SELECT token_ceiling, keep_finished_ms FROM meta";
+    let (ceiling, keep_finished_ms): (i64, Option<i64>) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut kept = KeptJobs {
+        token_ceiling: Token::new(from_sql(ceiling)),
+        keep_finished_ms: keep_finished_ms.map(from_sql),
+        ..KeptJobs::default()
+    };
     let last: Option<i64> = connection.query_row("SELECT max(arrival) FROM jobs", [], |row| row.get(0))?;
     kept.last_arrival = last.map_or(0, from_sql);
     let last_id: Option<[u8; 16]> = connection.query_row("SELECT max(id) FROM jobs", [], |row| row.get(0))?;

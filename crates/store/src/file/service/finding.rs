@@ -11,6 +11,7 @@ use crate::file::link::{BEAT, Link, Reached, wait};
 use crate::file::owner::Door;
 use crate::file::place::{Place, unusable};
 use crate::file::takeover::{self, Attempt, Ownership};
+use crate::retention::KeepFinished;
 
 /// How long an owner that lives may be out of reach.
 const SILENCE_MS: u64 = 2_000;
@@ -27,7 +28,9 @@ impl Service {
     pub(super) async fn seek(&mut self, silent: Option<u64>) -> Sought {
         // The owner that they were sent to has gone, and will answer nothing more.
         self.left.clear();
-        let found = find(Arc::clone(&self.place), Arc::clone(&self.clock), Arc::clone(&self.shared), silent);
+        let (place, clock, shared) =
+            (Arc::clone(&self.place), Arc::clone(&self.clock), Arc::clone(&self.shared));
+        let found = find(place, clock, shared, silent, self.untold);
         tokio::pin!(found);
         let mut beat = beat();
         loop {
@@ -50,6 +53,7 @@ async fn find(
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     mut silent: Option<u64>,
+    untold: KeepFinished,
 ) -> Sought {
     let path = place.path().display().to_string();
     let mut unreachable: Option<(u64, u64)> = None;
@@ -73,7 +77,8 @@ async fn find(
                     shared.set_obstacle(why);
                     !shared.is_closing()
                 };
-                takeover::attempt(&place, &*clock, silent, |socket| drop(listening.send(socket)), &waits_for)
+                let listens = |socket| drop(listening.send(socket));
+                takeover::attempt(&place, &*clock, silent, untold, listens, &waits_for)
             }
         });
         tokio::pin!(attempt);

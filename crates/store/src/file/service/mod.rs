@@ -24,6 +24,7 @@ use crate::engine::Handle;
 use crate::engine::Unclaimed;
 use crate::error::StoreError;
 use crate::measure::Measures;
+use crate::retention::KeepFinished;
 
 pub(super) use self::questions::{Question, Told, or_unknown};
 
@@ -88,6 +89,7 @@ pub(super) async fn run(
         place,
         clock,
         options,
+        untold: options.keep_finished,
         shared,
         orders,
         pending: BTreeMap::new(),
@@ -126,6 +128,9 @@ struct Service {
     place: Arc<Place>,
     clock: Arc<dyn Clock>,
     options: FileOptions,
+    /// How long finished jobs are to be kept, until an owner has taken note of it: once, so that whoever opens the
+    /// directory later and names another time has the last word.
+    untold: KeepFinished,
     shared: Arc<Shared>,
     orders: mpsc::UnboundedReceiver<Order>,
     pending: BTreeMap<u64, Pending>,

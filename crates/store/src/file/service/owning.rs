@@ -12,6 +12,7 @@ use crate::file::link::{BEAT, wait};
 use crate::file::owner::{Door, Offer};
 use crate::file::sqlite::{Failure, Unnoted};
 use crate::file::takeover::Ownership;
+use crate::retention::KeepFinished;
 
 /// How the engine's thread came to its end.
 struct Stopped {
@@ -26,6 +27,8 @@ impl Service {
     pub(super) async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
         let Ownership { epoch, mut engine, keep, lock } = ownership;
         engine.measures = Arc::clone(&self.shared.measures);
+        // It was noted in the transaction that made this process the owner.
+        self.untold = KeepFinished::default();
         let (ended, mut end) = oneshot::channel::<Stopped>();
         let shared = Arc::clone(&self.shared);
         let started = Writer::start(

@@ -1,14 +1,18 @@
 //! Asking the owner: sending what is pending, handing over its answers, and noticing when it goes.
 
-use fencehold_core::BadInput;
+use fencehold_core::{BadInput, Namespace};
 
 use super::questions::{Pending, Question, Told, or_unknown};
 use super::{Next, Service, Taken, beat};
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Claim};
+use crate::engine::{Answer, Ask, Claim};
 use crate::error::StoreError;
 use crate::file::frame::{FromOwner, ToOwner};
 use crate::file::link::{Link, SILENCE};
+use crate::retention::KeepFinished;
+
+/// The number of the one question that is the thread's own. Those of its handle start at 1.
+const KEEP_FINISHED: u64 = 0;
 
 impl Service {
     /// Asks the owner until it ends, falls silent, or the handle is closed.
@@ -19,7 +23,10 @@ impl Service {
         link.expect_an_answer();
         self.answer_those_that_may_not_be_repeated();
         let ids: Vec<u64> = self.pending.keys().copied().collect();
-        let mut sent = ids.into_iter().try_for_each(|id| self.put(&mut link, id));
+        let mut sent = self.tell_how_long_to_keep(&mut link);
+        if sent.is_ok() {
+            sent = ids.into_iter().try_for_each(|id| self.put(&mut link, id));
+        }
         let mut beat = beat();
         loop {
             if sent.is_ok() {
@@ -63,6 +70,12 @@ impl Service {
                     }
                 }
                 frame = link.next() => match frame {
+                    Ok(Some(FromOwner::Answer { id: KEEP_FINISHED, result })) => {
+                        if result.is_ok() {
+                            self.untold = KeepFinished::default();
+                        }
+                        Ok(())
+                    }
                     Ok(Some(FromOwner::Answer { id, result })) => {
                         self.hand_over(id, result);
                         Ok(())
@@ -83,6 +96,14 @@ impl Service {
                 }
             };
         }
+    }
+
+    /// Has the owner note how long finished jobs are to be kept, if this process has something to say about it. An owner
+    /// that goes before it has is followed by another, which is told then.
+    fn tell_how_long_to_keep(&self, link: &mut Link) -> std::io::Result<()> {
+        let Some(ms) = self.untold.named_ms() else { return Ok(()) };
+        let (namespace, ask) = (Namespace::default(), Box::new(Ask::KeepFinished { ms }));
+        link.queue(&ToOwner::Ask { id: KEEP_FINISHED, namespace, ask, patience_ms: u64::MAX })
     }
 
     /// Hands an answer to whoever asked. A lease that finds its asker gone is to be given back.

@@ -42,11 +42,13 @@ use crate::job::{
 };
 use crate::lease::Call;
 use crate::postgres_url::{CompletedJobs, PostgresUrl};
+use crate::retention::KeepFinished;
 
 /// What a handle has of its own about jobs. Everything else is in the database.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     completed: CompletedJobs,
+    keep_finished: KeepFinished,
     memory: RefCell<remembered::Memory>,
     line: line::Line,
     started: Cell<bool>,
@@ -54,7 +56,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     pub(super) fn new(url: &PostgresUrl) -> Self {
-        Jobs { completed: url.completed, ..Jobs::default() }
+        Jobs { completed: url.completed, keep_finished: url.keep_finished, ..Jobs::default() }
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue};
-use fencehold_core::limits::FINISHED_KEPT_MS;
 use futures_util::future::select;
 use tokio_postgres::types::Type;
 
@@ -88,7 +87,7 @@ impl Core {
     }
 
     async fn tidy(&self, errand: &mut Errand) -> Result<bool, StoreError> {
-        let kept_ms = to_sql(FINISHED_KEPT_MS);
+        let kept_ms = to_sql(self.jobs.keep_finished.ms());
         self.run(errand, Repeat::Safe, async |client| {
             let sql = self.sql("SELECT fencehold.job_tidy($1, $2)");
             let rows = client.query_typed(&sql, &[(&kept_ms, Type::INT8), (&STEP, Type::INT4)]).await?;

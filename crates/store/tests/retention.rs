@@ -1,0 +1,171 @@
+//! For how long finished jobs are kept is said in the URL of the store; a directory remembers what was said last.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::limits::FINISHED_KEPT_MS;
+use fencehold_core::{Namespace, Owner};
+use fencehold_store::clock::{Clock as _, ManualClock};
+use fencehold_store::conformance::block_on;
+use fencehold_store::job::{ActOn, ActRequest, Action, NewJob};
+use fencehold_store::{Call, JobStore, LeaseStore, open};
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+const MINUTE_MS: u64 = 60_000;
+
+/// A store, its clock, and the jobs that were made.
+struct Ground {
+    clock: ManualClock,
+    made: std::cell::Cell<u64>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        Ground { clock: ManualClock::new(), made: std::cell::Cell::new(0) }
+    }
+
+    fn open(&self, url: &str) -> Arc<dyn LeaseStore> {
+        let store = open(&url.parse().unwrap(), Arc::new(self.clock.clone())).unwrap();
+        // So that it is known who serves, and that it was told what the URL says.
+        block_on(store.status(&call())).unwrap();
+        store
+    }
+
+    /// A job that has come to its end.
+    fn finish(&self, store: &Arc<dyn LeaseStore>) -> JobId {
+        let nth = self.made.replace(self.made.get() + 1);
+        let mut bits = [0; 10];
+        bits[2..].copy_from_slice(&nth.to_be_bytes());
+        let id = JobId::from_random(self.clock.now().wall_ms, bits);
+        let new = NewJob::new(id, Queue::new("q").unwrap(), Kind::new("k").unwrap(), "{}");
+        block_on(jobs(store).enqueue(&call(), vec![new])).unwrap()[0].as_ref().unwrap();
+        let cancel = ActRequest {
+            on: ActOn::Jobs(vec![id]),
+            action: Action::Cancel { reason: None, now: false },
+            by: Owner::new("P").unwrap(),
+            dry_run: false,
+        };
+        block_on(jobs(store).act(&call(), cancel)).unwrap().items[0]
+            .outcome
+            .as_ref()
+            .unwrap();
+        id
+    }
+
+    /// Lets the store look for what is to be forgotten: more often than it must, since each look goes a step.
+    fn rest(&self, store: &Arc<dyn LeaseStore>) {
+        for _ in 0..8 {
+            self.clock.pass(MINUTE_MS);
+            block_on(store.status(&call())).unwrap();
+        }
+    }
+}
+
+fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+fn jobs(store: &Arc<dyn LeaseStore>) -> &dyn JobStore {
+    store.jobs().unwrap()
+}
+
+fn is_kept(store: &Arc<dyn LeaseStore>, id: JobId) -> bool {
+    block_on(jobs(store).job(&call(), id)).unwrap().is_some()
+}
+
+fn url(directory: &Path, option: &str) -> String {
+    format!("file:{}{option}", directory.display())
+}
+
+#[test]
+fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
+    let directory = tempfile::tempdir().unwrap();
+    for url in ["memory:?keep_finished=30d".to_owned(), url(directory.path(), "?keep_finished=30d")] {
+        let ground = Ground::new();
+        let store = ground.open(&url);
+        let id = ground.finish(&store);
+        ground.clock.pass(30 * DAY_MS - 10 * MINUTE_MS);
+        ground.rest(&store);
+        assert!(is_kept(&store, id), "{url}");
+        ground.rest(&store);
+        assert!(!is_kept(&store, id), "{url}");
+    }
+}
+
+#[test]
+fn unless_a_time_is_named_it_is_seven_days() {
+    let directory = tempfile::tempdir().unwrap();
+    for url in ["memory:".to_owned(), url(directory.path(), "")] {
+        let ground = Ground::new();
+        let store = ground.open(&url);
+        let id = ground.finish(&store);
+        ground.clock.pass(FINISHED_KEPT_MS - 10 * MINUTE_MS);
+        ground.rest(&store);
+        assert!(is_kept(&store, id), "{url}");
+        ground.rest(&store);
+        assert!(!is_kept(&store, id), "{url}");
+    }
+}
+
+/// Which process happens to own the directory has no say in what is forgotten.
+#[test]
+fn whoever_names_no_time_leaves_it_at_what_was_named() {
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let named = ground.open(&url(directory.path(), "?keep_finished=30d"));
+    let id = ground.finish(&named);
+    let silent = ground.open(&url(directory.path(), ""));
+    drop(named);
+    ground.clock.pass(FINISHED_KEPT_MS + HOUR_MS);
+    ground.rest(&silent);
+    assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was told");
+    drop(silent);
+    let again = ground.open(&url(directory.path(), ""));
+    ground.rest(&again);
+    assert!(is_kept(&again, id), "it is kept with the rest");
+    ground.clock.pass(23 * DAY_MS);
+    ground.rest(&again);
+    assert!(!is_kept(&again, id));
+}
+
+#[test]
+fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let owner = ground.open(&url(directory.path(), "?keep_finished=30d"));
+    let early = ground.finish(&owner);
+    ground.clock.pass(2 * HOUR_MS);
+    ground.rest(&owner);
+    assert!(is_kept(&owner, early));
+    let other = ground.open(&url(directory.path(), "?keep_finished=1h"));
+    ground.rest(&other);
+    assert!(!is_kept(&owner, early), "the owner was told through its socket");
+    // And it is not told again by one that named another time before.
+    let late = ground.finish(&owner);
+    drop(other);
+    drop(owner);
+    let after = ground.open(&url(directory.path(), ""));
+    ground.clock.pass(HOUR_MS);
+    ground.rest(&after);
+    assert!(!is_kept(&after, late));
+}
+
+/// A handle that has said its time keeps quiet when it takes over later: others may have said another since.
+#[test]
+fn a_time_is_said_once() {
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let owner = ground.open(&url(directory.path(), ""));
+    let thirty = ground.open(&url(directory.path(), "?keep_finished=30d"));
+    let hour = ground.open(&url(directory.path(), "?keep_finished=1h"));
+    let id = ground.finish(&hour);
+    drop(hour);
+    drop(owner);
+    // It owns the directory now, or asks again until it does.
+    ground.clock.pass(HOUR_MS);
+    ground.rest(&thirty);
+    assert!(!is_kept(&thirty, id));
+}

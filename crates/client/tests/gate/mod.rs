@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 mod jobs;
+mod time;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold::Refusal;
-use fencehold::clock::{Clock, ManualClock, Stamp};
+use fencehold::clock::ManualClock;
 use fencehold::store::{
     AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
     LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease,
@@ -19,6 +20,8 @@ use fencehold::store::{
 };
 use fencehold::{Connect, Fencehold, Key, Lease, LeaseWatch, Owner, Reason, Snapshot, Token};
 use tokio::sync::{oneshot, watch};
+
+pub(crate) use self::time::Time;
 
 /// Past the latest moment at which a lease of 10 s is renewed: a third, and 15 %.
 pub(crate) const RENEWED_BY_MS: u64 = 3_834;
@@ -258,63 +261,6 @@ impl LeaseStore for Gate {
     }
 }
 
-/// A clock that is moved by hand, and tells until when the handle's thread sleeps.
-#[derive(Debug)]
-struct TellingClock {
-    manual: ManualClock,
-    nap: watch::Sender<u64>,
-}
-
-impl Clock for TellingClock {
-    fn now(&self) -> Stamp {
-        self.manual.now()
-    }
-
-    fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
-        self.nap.send_replace(until_ms);
-        None
-    }
-
-    fn on_move(&self, nudge: Box<dyn Fn() + Send + Sync>) {
-        self.manual.on_move(nudge);
-    }
-}
-
-/// Time, as the test moves it.
-#[derive(Clone, Debug)]
-pub(crate) struct Time {
-    clock: ManualClock,
-    nap: watch::Receiver<u64>,
-}
-
-impl Time {
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.clock.now().store_ms
-    }
-
-    pub(crate) fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
-    }
-
-    pub(crate) fn pass_to(&self, at_ms: u64) {
-        self.clock.pass(at_ms - self.now_ms());
-    }
-
-    /// Waits until the handle's thread sleeps until some moment that is at most `most_ms` away, and goes there.
-    pub(crate) async fn pass_to_next(&self, most_ms: u64) {
-        let next_ms = self.sleeps(most_ms).await;
-        self.pass_to(next_ms);
-    }
-
-    /// Waits until the handle's thread sleeps until some moment that is at most `most_ms` away.
-    pub(crate) async fn sleeps(&self, most_ms: u64) -> u64 {
-        let now_ms = self.now_ms();
-        let mut nap = self.nap.clone();
-        let next = within(nap.wait_for(|until_ms| (now_ms + 1..=now_ms + most_ms).contains(until_ms))).await;
-        *next.expect("the clock")
-    }
-}
-
 /// A handle on a gated store, on a clock that only the test moves.
 pub(crate) struct World {
     pub(crate) fh: Fencehold,
@@ -336,14 +282,12 @@ impl World {
     }
 
     pub(crate) async fn with(options: impl FnOnce(Connect) -> Connect) -> Self {
-        let clock = ManualClock::new();
-        let gate = Gate::new(&clock);
-        let telling = TellingClock { manual: clock.clone(), nap: watch::Sender::default() };
-        let nap = telling.nap.subscribe();
+        let (time, clock) = Time::by_hand();
+        let gate = Gate::new(&time.clock);
         let store: Arc<dyn LeaseStore> = Arc::clone(&gate) as _;
-        let connect = Fencehold::builder().store(store).clock(Arc::new(telling)).owner("me");
+        let connect = Fencehold::builder().store(store).clock(clock).owner("me");
         let fh = options(connect).connect().await.expect("a handle");
-        World { fh, gate, time: Time { clock, nap } }
+        World { fh, gate, time }
     }
 
     pub(crate) async fn acquire(&self, key: &str, ttl_ms: u64) -> Lease {

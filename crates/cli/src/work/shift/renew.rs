@@ -1,0 +1,71 @@
+//! Keeping the claims of jobs that run, and learning what is wanted of their holders.
+
+use std::sync::Arc;
+
+use fencehold_core::{Token, ttl};
+use fencehold_store::StoreError;
+use fencehold_store::job::{AttemptRef, RenewedJobs};
+
+use super::{News, Shift, jobs};
+use crate::process::{Tenure, boot_ms};
+use crate::work::running::Told;
+use crate::work::tries::random;
+
+impl Shift {
+    /// Renews all claims in one call.
+    pub(super) fn renew(&mut self) {
+        let renewable = self.renewable().map(|running| running.attempt.clone());
+        let attempts: Vec<AttemptRef> = renewable.collect();
+        let tokens = attempts.iter().map(|attempt| attempt.token).collect();
+        let (store, sent_ms) = (Arc::clone(&self.store), boot_ms());
+        // One that takes longer than a claim lasts is of no use to it.
+        let call = self.call.clone().with_patience_ms(self.call.patience_ms.min(self.plan.ttl_ms));
+        self.renewing = true;
+        self.tasks.spawn(async move {
+            let answer = match jobs(&*store) {
+                Ok(jobs) => jobs.renew_claims(&call, attempts).await,
+                Err(error) => Err(error),
+            };
+            News::Renewed { tokens, sent_ms, answer }
+        });
+    }
+
+    pub(super) fn renewed(
+        &mut self,
+        tokens: &[Token],
+        sent_ms: u64,
+        answer: Result<RenewedJobs, StoreError>,
+    ) {
+        self.renewing = false;
+        let renewed = match answer {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                tracing::warn!(%error, "claims could not be renewed");
+                let again_ms = boot_ms().saturating_add((self.plan.ttl_ms / 20).clamp(10, 1_000));
+                self.running.values_mut().for_each(|running| running.renew_at_ms = again_ms);
+                return;
+            }
+        };
+        let term_began_ms = sent_ms.saturating_add(renewed.waited_ms);
+        for (token, answer) in tokens.iter().zip(renewed.answers) {
+            let Some(running) = self.running.get_mut(token) else { continue };
+            match answer {
+                Ok(renewal) => {
+                    running.kill_at_ms =
+                        term_began_ms.saturating_add(ttl::lost_after_ms(renewal.remaining_ms));
+                    running.renew_at_ms =
+                        term_began_ms.saturating_add(ttl::renew_after_ms(renewal.remaining_ms, random()));
+                    if running.told.is_none() {
+                        running.tell.send_replace(Tenure::Until { kill_at_ms: running.kill_at_ms });
+                    }
+                    if renewal.cancel_requested {
+                        running.end(Told::Cancelled);
+                    } else if renewal.notice.is_some() {
+                        running.end(Told::Yield);
+                    }
+                }
+                Err(refusal) => running.lose(&refusal),
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Working on jobs from a script: claims, and what is said under them.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::{Room, said};
+use crate::{claim, speak};
+
+#[test]
+fn a_script_claims_renews_and_completes_by_what_it_evaluates() {
+    let room = Room::new();
+    let id = room.enqueue(r#"{"to":"it's $(exit 3)"}"#, &["--label", "a=b"]);
+    let binary = env!("CARGO_BIN_EXE_fencehold");
+    let script = format!(
+        "vars=$({binary} job claim --queue q -o env) || exit; eval \"$vars\"
+         {binary} job renew >/dev/null && {binary} job complete --result '[1]' >/dev/null
+         echo $? $FENCEHOLD_JOB_ID $FENCEHOLD_TOKEN $FENCEHOLD_ATTEMPT $FENCEHOLD_QUEUE $FENCEHOLD_KIND \"$FENCEHOLD_PAYLOAD\""
+    );
+    let said = said(Command::new("sh").args(["-c", &script]).env("FENCEHOLD_STORE", room.store()));
+    assert_eq!(said.out, format!("0 {id} 1 1 q k {{\"to\":\"it's $(exit 3)\"}}\n"), "{said:?}");
+    let job = room.job(&id);
+    assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!([1])));
+    assert_eq!(job["payload"]["to"], "it's $(exit 3)");
+}
+
+#[test]
+fn a_job_fails_is_snoozed_and_is_handed_back() {
+    let room = Room::new();
+    let id = room.enqueue("1", &["--retry", "fixed:1h", "--max-attempts", "2"]);
+    let back = claim(&room, &[]).say(&room, &["job", "hand-back", "-o", "json"]);
+    assert_eq!((back.code, &back.json()["state"]), (0, &json!("queued")), "{back:?}");
+
+    let snoozed = claim(&room, &[]).say(&room, &["job", "snooze", "--for", "1h", "-o", "json"]);
+    assert_eq!(snoozed.json()["again_in_ms"], 3_600_000, "{snoozed:?}");
+    assert_eq!(room.job(&id)["failures"], 0, "neither counts");
+
+    assert_eq!(room.fencehold(&["job", "retry", &id]).code, 0);
+    let failed = claim(&room, &[]).say(&room, &["job", "fail", "--error", "no luck", "-o", "json"]);
+    assert_eq!(
+        (&failed.json()["state"], &failed.json()["again_in_ms"]),
+        (&json!("scheduled"), &json!(3_600_000))
+    );
+    assert_eq!(room.job(&id)["failures"], 1);
+
+    assert_eq!(room.fencehold(&["job", "retry", &id]).code, 0);
+    let given_up = claim(&room, &[]).say(&room, &["job", "fail", "--error", "never", "--for-good"]);
+    assert!(given_up.out.contains("failed"), "{given_up:?}");
+    let waited = room.fencehold(&["job", "wait", &id]);
+    assert_eq!(waited.code, 1, "{waited:?}");
+    assert!(waited.err.contains(&format!("job {id} is failed: never")), "{waited:?}");
+}
+
+#[test]
+fn each_bad_word_about_an_attempt_has_its_own_error() {
+    let room = Room::new();
+    room.enqueue("1", &[]);
+    room.enqueue("2", &[]);
+    let (one, other) = (claim(&room, &["--ttl", "1h"]), claim(&room, &["--ttl", "1h"]));
+    let nobody = "01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55";
+    let complete = &["job", "complete"];
+    for (said, code, says) in [
+        (speak(&room, complete, nobody, 1, &one.hold), 1, "there is no such job"),
+        (speak(&room, complete, &one.id, other.token, &one.hold), 2, "was never given for this job"),
+        (speak(&room, complete, &one.id, one.token, &other.hold), 2, "the hold id is not the one"),
+        (speak(&room, complete, &one.id, 1 << 40, &one.hold), 74, "rewound"),
+        (speak(&room, complete, "nonsense", 1, &one.hold), 2, "FENCEHOLD_JOB_ID: job id \"nonsense\""),
+        (speak(&room, complete, &one.id, 1, "nonsense"), 2, "FENCEHOLD_HOLD"),
+        (room.fencehold(&["job", "complete"]), 2, "the job is missing"),
+        (room.fencehold(&["job", "complete", &one.id]), 2, "the hold id is missing"),
+    ] {
+        assert_eq!(said.code, code, "{says}: {said:?}");
+        assert!(said.err.contains(says), "{says}: {said:?}");
+    }
+    assert_eq!(one.say(&room, complete).code, 0);
+    assert_eq!(one.say(&room, complete).code, 0, "the same word again gets the same answer");
+    let late = one.say(&room, &["job", "renew"]);
+    assert_eq!(late.code, 76, "{late:?}");
+    assert_eq!(one.say(&room, &["job", "fail", "--error", "x"]).code, 76, "the first word stands");
+}
+
+#[test]
+fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    let claim = claim(&room, &["--ttl", "1h"]);
+    let mut shown = String::new();
+    for words in [
+        &["job", "get", &id, "-o", "json"] as &[&str],
+        &["job", "ls", "-o", "jsonl"],
+        &["events", "-o", "jsonl"],
+        &["explain", &id, "-o", "json"],
+        &["-vvv", "job", "renew"],
+        &["-vvv", "job", "complete"],
+        &["-vvv", "job", "renew"],
+    ] {
+        let said = claim.say(&room, words);
+        shown.extend([said.out, said.err]);
+    }
+    assert!(shown.contains(&id) && !shown.contains(&claim.hold));
+}

@@ -1,0 +1,118 @@
+//! Looking at jobs, queues and schedules, and acting upon them.
+
+use serde_json::{Value, json};
+
+use crate::claim;
+use crate::support::Room;
+
+#[test]
+fn jobs_are_found_counted_and_acted_upon_by_what_they_are() {
+    let room = Room::new();
+    let red = room.enqueue(r#"{"n":1}"#, &["--label", "colour=red", "--priority", "5"]);
+    let blue = room.enqueue(r#"{"n":2}"#, &["--label", "colour=blue", "--delay", "1h"]);
+    let ids = |options: &[&str]| -> Vec<String> {
+        let said = room.fencehold(&[&["job", "ls", "-o", "jsonl"], options].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+        let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
+        said.out.lines().map(id).collect()
+    };
+    assert_eq!(ids(&[]), [red.clone(), blue.clone()]);
+    assert_eq!(ids(&["--label", "colour=red"]), std::slice::from_ref(&red));
+    assert_eq!(ids(&["--state", "scheduled"]), std::slice::from_ref(&blue));
+    assert_eq!(ids(&["--contains", "\"n\":2"]), std::slice::from_ref(&blue));
+    assert_eq!(ids(&["--queue", "other"]), [] as [String; 0]);
+
+    let counts = room.fencehold(&["job", "counts", "-o", "json"]).json();
+    let expected = json!({
+        "queued": 1, "scheduled": 1, "running": 0, "completed": 0,
+        "failed": 0, "cancelled": 0, "quarantined": 0, "indeterminate": 0
+    });
+    assert_eq!(counts, expected);
+
+    let dry = room
+        .fencehold(&["job", "cancel", "--queue", "q", "--dry-run", "-o", "json"])
+        .json();
+    assert_eq!(dry.as_array().unwrap().len(), 2, "{dry}");
+    assert_eq!(room.job(&red)["state"], "queued", "nothing was done");
+    let cancelled = room.fencehold(&["job", "cancel", "--queue", "q", "--reason", "not needed"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    assert!(cancelled.err.contains("2 jobs cancelled"), "{cancelled:?}");
+    assert_eq!(room.job(&blue)["state"], "cancelled");
+    assert_eq!(room.fencehold(&["job", "retry", &red]).code, 0);
+    assert_eq!(room.job(&red)["state"], "queued");
+
+    let held = claim(&room, &["--ttl", "1h", "--owner", "me"]);
+    assert_eq!(held.id, red);
+    assert_eq!(ids(&["--owner", "me"]), std::slice::from_ref(&red));
+    let refused = room.fencehold(&["job", "delete", &red]);
+    assert_eq!(refused.code, 75, "{refused:?}");
+    assert!(refused.err.contains("me works on it under token"), "{refused:?}");
+    let forced = room.fencehold(&["job", "delete", &red, "--force", "--by", "root"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert_eq!(room.fencehold(&["job", "get", &red]).code, 1);
+    let events = room.events();
+    let deleted = events.iter().find(|event| event["event"] == "job_deleted").expect("recorded");
+    assert_eq!((&deleted["by"], &deleted["forced"]), (&json!("root"), &json!(true)));
+}
+
+#[test]
+fn waiting_gives_the_result_or_says_what_it_waits_for() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    let timeout = room.fencehold(&["job", "wait", &id, "--timeout", "50ms"]);
+    assert_eq!(timeout.code, 75, "{timeout:?}");
+    assert!(timeout.err.contains("still queued after 50ms"), "{timeout:?}");
+    let mut waiting = room.start(&["job", "wait", &id]);
+    let claim = claim(&room, &["--ttl", "1h"]);
+    assert_eq!(claim.say(&room, &["job", "complete", "--result", "{\"ok\":true}"]).code, 0);
+    let said = waiting.finish();
+    assert_eq!((said.code, said.out.as_str()), (0, "{\"ok\":true}\n"), "{said:?}");
+}
+
+#[test]
+fn queues_are_paused_resumed_and_drained() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    assert_eq!(room.fencehold(&["queue", "pause", "q"]).code, 0);
+    let none = room.fencehold(&["job", "claim", "--queue", "q"]);
+    assert_eq!(none.code, 75, "{none:?}");
+    assert!(none.err.contains("no job is ready in q"), "{none:?}");
+    let explained = room.fencehold(&["explain", &id]);
+    assert!(explained.out.contains("queue q is paused"), "{explained:?}");
+    assert_eq!(room.fencehold(&["queue", "drain", "q"]).code, 0);
+    let refused = room.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "2"]);
+    assert_eq!(refused.code, 75, "{refused:?}");
+    assert!(refused.err.contains("queue q is being drained"), "{refused:?}");
+    let resumed = room.fencehold(&["queue", "resume", "q", "-o", "json"]).json();
+    assert_eq!((&resumed["mode"], &resumed["counts"]["queued"]), (&json!("open"), &json!(1)));
+    assert!(room.fencehold(&["queue", "ls"]).out.contains("open"));
+    assert_eq!(claim(&room, &[]).id, id);
+}
+
+#[test]
+fn schedules_are_made_listed_read_and_removed() {
+    let room = Room::new();
+    let words = ["schedule", "add", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin"];
+    let added =
+        room.fencehold(&[&words[..], &["--queue", "q", "--kind", "k", "--payload", "{\"a\":1}"]].concat());
+    assert_eq!(added.code, 0, "{added:?}");
+    let listed = room.fencehold(&["schedule", "ls", "-o", "json"]).json();
+    assert_eq!((&listed[0]["cron"], &listed[0]["payload"]), (&json!("30 2 * * *"), &json!({"a": 1})));
+    // A year of nights: the one in which the clock jumps over half past two is when it jumps.
+    let year = room
+        .fencehold(&["schedule", "next", "nightly", "--count", "366", "-o", "json"])
+        .json();
+    let locals: Vec<&str> = year
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|firing| firing["local"].as_str().unwrap())
+        .collect();
+    assert_eq!(locals.len(), 366);
+    assert_eq!(locals.iter().filter(|local| local.contains("T03:00:00+02:00")).count(), 1, "{locals:?}");
+    assert_eq!(locals.iter().filter(|local| local.contains("T02:30:00")).count(), 365);
+    assert_eq!(room.fencehold(&["schedule", "rm", "nightly"]).code, 0);
+    let gone = room.fencehold(&["schedule", "rm", "nightly"]);
+    assert_eq!(gone.code, 1, "{gone:?}");
+    assert!(gone.err.contains("there is no schedule nightly"), "{gone:?}");
+}

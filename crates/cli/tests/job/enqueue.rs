@@ -1,0 +1,147 @@
+//! Putting jobs in: good ones, bad ones among them, the same one twice.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::{Room, Running, Said};
+
+fn with_stdin(room: &Room, words: &[&str], text: &[u8]) -> Said {
+    use std::io::Write;
+    let mut command = room.command(words);
+    let mut running = Running::start(command.stdin(Stdio::piped()));
+    running.child.stdin.take().unwrap().write_all(text).unwrap();
+    running.finish()
+}
+
+#[test]
+fn a_bad_line_costs_the_good_ones_nothing_and_is_named_by_its_number() {
+    let room = Room::new();
+    let mut text = b"{\"n\":1}\nnot json\n\n2\n\"".to_vec();
+    text.extend(vec![b'x'; 1 << 20]);
+    text.extend(b"\"\n\xff\n[3]");
+    let words = ["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "-"];
+    let said = with_stdin(&room, &words, &text);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(said.out.lines().count(), 3, "{said:?}");
+    for says in [
+        "line 2: the payload is not JSON",
+        "line 5: the payload has 1048578 bytes; the limit is 1048576",
+        "line 6: the payload is not UTF-8",
+        "3 of 6 lines were refused",
+    ] {
+        assert!(said.err.contains(says), "{says}: {}", said.err);
+    }
+    let payloads: Vec<Value> = said.out.lines().map(|id| room.job(id)["payload"].clone()).collect();
+    assert_eq!(payloads, [json!({"n": 1}), json!(2), json!([3])], "in the order of their lines");
+
+    let lines = with_stdin(&room, &[&words[..], &["-o", "jsonl"]].concat(), b"1\n\n2\n");
+    let numbers: Vec<Value> = lines
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].clone())
+        .collect();
+    assert_eq!(numbers, [1, 3]);
+}
+
+#[test]
+fn many_lines_go_through_in_batches() {
+    let room = Room::new();
+    let lines: Vec<String> = (0..2_500).map(|nth| nth.to_string()).collect();
+    std::fs::write(room.path("jobs.jsonl"), lines.join("\n")).unwrap();
+    let said = room.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "jobs.jsonl"]);
+    assert_eq!((said.code, said.out.lines().count()), (0, 2_500), "{}", said.err);
+    assert!(said.err.is_empty(), "no bar without a terminal: {said:?}");
+    assert_eq!(room.fencehold(&["job", "counts", "-o", "json"]).json()["queued"], 2_500);
+}
+
+#[test]
+fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
+    let room = Room::new();
+    let first = room.enqueue("1", &["--unique", "invoice-42"]);
+    let again = room.fencehold(&[
+        "job",
+        "enqueue",
+        "--queue",
+        "q",
+        "--kind",
+        "k",
+        "--payload",
+        "1",
+        "--unique",
+        "invoice-42",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(again.json(), json!({"id": first, "existed": true}));
+    let other = room.fencehold(&[
+        "job",
+        "enqueue",
+        "--queue",
+        "q",
+        "--kind",
+        "k",
+        "--payload",
+        "2",
+        "--unique",
+        "invoice-42",
+    ]);
+    assert_eq!(other.code, 2, "{other:?}");
+    let says = format!("the unique key is taken by job {first}, which has another payload");
+    assert!(other.err.contains(&says), "{other:?}");
+}
+
+#[test]
+fn bad_input_is_refused_with_what_is_wrong_and_makes_no_store() {
+    let room = Room::new();
+    let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k"];
+    let long = "x".repeat(300);
+    let bad: &[(&[&str], &str)] = &[
+        (&["--payload", "{"], "--payload <JSON>: the payload is not JSON"),
+        (&["--payload", "1", "--delay", "-5s"], "a duration cannot be negative"),
+        (&["--payload", "1", "--run-at", "10000-01-01T00:00:00Z"], "after the year 9999"),
+        (&["--payload", "1", "--run-at", "tomorrow"], "not a moment"),
+        (&["--payload", "1", "--max-attempts", "0"], "max_attempts is 0; it takes 1 to 10000"),
+        (&["--payload", "1", "--max-crashes", "0"], "max_crashes is 0"),
+        (&["--payload", "1", "--time-limit", "0s"], "time limit"),
+        (&["--payload", "1", "--retry", "sometimes"], "retry"),
+        (&["--payload", "1", "--label", "plain"], "a label is written NAME=VALUE"),
+        (&["--payload", "1", "--unique", ""], "unique key must not be empty"),
+        (&["--payload", "1", "--jsonl", "-"], "cannot be used with"),
+        (&[], "--payload"),
+    ];
+    for (options, says) in bad {
+        let said = room.fencehold(&[&enqueue[..], options].concat());
+        assert_eq!(said.code, 2, "{options:?}: {said:?}");
+        assert!(said.err.contains(says), "{options:?}: {said:?}");
+    }
+    let others: &[(&[&str], i32, &str)] = &[
+        (&["job", "enqueue", "--queue", &long, "--kind", "k", "--payload", "1"], 2, "the limit is 128"),
+        (&["job", "enqueue", "--queue", "fencehold/x", "--kind", "k", "--payload", "1"], 2, "reserved"),
+        (&["job", "claim", "--queue", "q=0"], 2, "a weight is a whole number from 1"),
+        (&["job", "claim", "--queue", "q", "--ttl", "1ms"], 2, "ttl is 1 ms"),
+        (&["job", "get", "7"], 2, "is not 32 hexadecimal digits"),
+        (&["job", "ls", "--state", "odd"], 2, "is not one of queued"),
+        (&["job", "cancel"], 2, "no jobs are named"),
+        (&["schedule", "add", "s", "--cron", "0 25 * * *", "--queue", "q", "--kind", "k"], 2, "hour \"25\""),
+        (
+            &["schedule", "add", "s", "--cron", "0 0 * *", "--queue", "q", "--kind", "k"],
+            2,
+            "has 4 fields; it takes five",
+        ),
+        (
+            &["schedule", "next", "--cron", "0 0 * * *", "--zone", "Europe/Berln"],
+            2,
+            "did you mean Europe/Berlin?",
+        ),
+        (&["work", "--queue", "q", "--concurrency", "0", "--", "true"], 2, "--concurrency"),
+        (&["work", "--queue", "q", "--", "no-such-command"], 127, "no-such-command was not found"),
+        (&["work", "--queue", "q", "--grace", "1h", "--", "true"], 2, "too long for a ttl"),
+    ];
+    for (words, code, says) in others {
+        let said = room.fencehold(words);
+        assert_eq!(said.code, *code, "{words:?}: {said:?}");
+        assert!(said.err.contains(says), "{words:?}: {said:?}");
+    }
+    assert!(!room.path("leases").exists(), "nothing was made for any of them");
+}

@@ -1,0 +1,49 @@
+//! `fencehold job …`: enqueuing, working from scripts, looking, acting; and every bad input with its own message.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod attempt;
+mod desk;
+mod enqueue;
+mod story;
+
+use support::{Room, Said, said};
+
+/// A claim, as a script keeps it.
+struct Claim {
+    id: String,
+    token: u64,
+    hold: String,
+}
+
+fn claim(room: &Room, options: &[&str]) -> Claim {
+    let mut words = vec!["job", "claim", "--queue", "q", "-o", "json"];
+    words.extend(options);
+    let said = room.fencehold(&words);
+    assert_eq!(said.code, 0, "{said:?}");
+    let taken = said.json();
+    Claim {
+        id: taken["id"].as_str().unwrap().to_owned(),
+        token: taken["token"].as_u64().unwrap(),
+        hold: taken["hold"].as_str().unwrap().to_owned(),
+    }
+}
+
+/// Speaks for an attempt.
+fn speak(room: &Room, words: &[&str], id: &str, token: u64, hold: &str) -> Said {
+    said(
+        room.command(words)
+            .env("FENCEHOLD_JOB_ID", id)
+            .env("FENCEHOLD_TOKEN", token.to_string())
+            .env("FENCEHOLD_HOLD", hold),
+    )
+}
+
+impl Claim {
+    fn say(&self, room: &Room, words: &[&str]) -> Said {
+        speak(room, words, &self.id, self.token, &self.hold)
+    }
+}

@@ -1,0 +1,122 @@
+//! The story of a job, and effects of which nobody knows whether they happened.
+
+use serde_json::{Value, json};
+
+use crate::claim;
+use crate::support::Room;
+
+#[test]
+fn explain_tells_attempt_by_attempt_and_what_happens_next() {
+    let room = Room::new();
+    let id = room.enqueue("1", &["--retry", "fixed:1h"]);
+    let waiting = room.fencehold(&["explain", &id]);
+    assert!(
+        waiting.out.contains("is queued since") && waiting.out.contains("nobody waits for jobs"),
+        "{waiting:?}"
+    );
+
+    let first = claim(&room, &["--ttl", "1h", "--owner", "first"]);
+    let running = room.fencehold(&["explain", &format!("job/{id}")]);
+    assert!(running.out.contains("first works on it under token 1, attempt 1"), "{running:?}");
+    assert!(running.out.contains("the claim ends in"), "{running:?}");
+
+    assert_eq!(first.say(&room, &["job", "fail", "--error", "the printer\nis on fire"]).code, 0);
+    let failed = room.fencehold(&["explain", &id, "-o", "json"]).json();
+    assert_eq!(failed["state"], "scheduled");
+    assert!(failed["next"].as_str().unwrap().contains("since it failed; then it is claimed"), "{failed}");
+    let attempt = &failed["job"]["ended_attempts"][0];
+    assert_eq!(
+        (&attempt["token"], &attempt["owner"], &attempt["how"]),
+        (&json!(1), &json!("first"), &json!("failed"))
+    );
+    let table = room.fencehold(&["explain", &id]).out;
+    assert!(
+        table
+            .lines()
+            .any(|line| line.starts_with("1 ") && line.contains("failed") && line.ends_with("is on fire")),
+        "{table}"
+    );
+}
+
+/// What the library does, in this process: two attempts that announce the same effect and die.
+fn leave_an_open_intent(room: &Room, id: &str) {
+    use std::sync::Arc;
+
+    use fencehold_core::job::{EffectName, Queue};
+    use fencehold_core::ledger::OnDoubt;
+    use fencehold_core::{HoldId, Namespace, Owner};
+    use fencehold_store::clock::SystemClock;
+    use fencehold_store::job::{AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry};
+    use fencehold_store::{Call, open};
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = open(&room.store().parse().unwrap(), Arc::new(SystemClock)).unwrap();
+        let (jobs, call) = (store.jobs().unwrap(), Call::new(Namespace::default()));
+        for (attempt, expected) in [(1, LedgerAnswer::Go), (2, LedgerAnswer::InDoubt)] {
+            let hold = HoldId::from_random([attempt; 16]);
+            let request = ClaimRequest {
+                queues: vec![(Queue::new("q").unwrap(), 1)],
+                limit: 1,
+                hold,
+                owner: Owner::new(format!("attempt-{attempt}")).unwrap(),
+                ttl_ms: 300,
+                wait_ms: 60_000,
+                waited_before_ms: 0,
+            };
+            let claimed = jobs.claim(&call, request).await.unwrap();
+            let job = &claimed.jobs[0];
+            assert_eq!(job.id.to_string(), id);
+            let attempt = AttemptRef { job: job.id, hold, token: job.token };
+            let act = LedgerAct::Begin { effect: EffectName::new("charge").unwrap(), policy: OnDoubt::Ask };
+            let answers = jobs.ledger(&call, vec![LedgerEntry { attempt, act }]).await.unwrap();
+            assert_eq!(answers[0], Ok(expected));
+        }
+        store.close().await;
+    });
+}
+
+#[test]
+fn an_effect_in_doubt_stops_its_job_until_a_person_says_what_happened() {
+    for (outcome, value) in [
+        (&["--happened", "{\"receipt\":7}"] as &[&str], json!({"receipt": 7})),
+        (&["--did-not-happen"], Value::Null),
+    ] {
+        let room = Room::new();
+        let id = room.enqueue("1", &[]);
+        leave_an_open_intent(&room, &id);
+        assert_eq!(room.job(&id)["state"], "indeterminate");
+        let listed = room.fencehold(&["reconcile", "-o", "json"]).json();
+        assert_eq!(
+            (&listed[0]["what"], &listed[0]["effect"], &listed[0]["job"]),
+            (&json!("open_intent"), &json!("charge"), &json!(id))
+        );
+        let table = room.fencehold(&["reconcile"]);
+        assert!(table.out.contains("open intent") && table.err.contains("reconcile --help"), "{table:?}");
+        let explained = room.fencehold(&["explain", &id]);
+        assert!(
+            explained
+                .out
+                .contains(&format!("fencehold reconcile {id} charge --happened JSON")),
+            "{explained:?}"
+        );
+        let waited = room.fencehold(&["job", "wait", &id]);
+        assert_eq!(waited.code, 1, "nobody waits for a job that waits for a person: {waited:?}");
+
+        let said = room.fencehold(&[&["reconcile", &id, "charge", "--by", "ada"], outcome].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+        let job = room.job(&id);
+        assert!(matches!(job["state"].as_str(), Some("queued" | "scheduled")), "it goes on: {job}");
+        assert_eq!(
+            job["effects"]
+                .as_array()
+                .and_then(|effects| effects.first())
+                .map_or(Value::Null, |effect| effect["value"].clone()),
+            value
+        );
+        let again = room.fencehold(&[&["reconcile", &id, "charge"], outcome].concat());
+        assert_ne!(again.code, 0, "there is no doubt any more: {again:?}");
+        let unclear = room.fencehold(&["reconcile", &id, "charge"]);
+        assert_eq!(unclear.code, 2, "{unclear:?}");
+    }
+}

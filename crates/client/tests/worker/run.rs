@@ -1,0 +1,211 @@
+//! Handlers: what they are given, what they say, and how many run at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fencehold::job::{Backoff, JobState, Retry};
+use fencehold::{Error, Job, JobError};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::gate::{Verb, World, secs, within};
+
+#[tokio::test]
+async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .handle("sum", async |_job: Job, numbers: Vec<u32>| Ok(numbers.iter().sum::<u32>()))
+        .start()
+        .unwrap();
+    let sum = within(world.fh.queue("q").job("sum", &[1, 2, 3]).enqueue()).await.unwrap();
+    assert_eq!(within(world.fh.jobs().wait::<u32>(sum.id, secs(60))).await, Ok(6));
+    let drained = within(worker.drain()).await.unwrap();
+    assert_eq!((drained.finished, drained.handed_back, drained.left_running), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn errors_panics_misfits_and_unknown_kinds_are_failures_with_clear_words() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .concurrency(4)
+        .handle("errs", async |_job: Job, (): ()| {
+            "x".parse::<u8>()?;
+            Ok(())
+        })
+        .handle("panics", async |_job: Job, (): ()| -> Result<(), JobError> { panic!("out of {}", "paper") })
+        .handle_blocking("blocks and panics", |_job, (): ()| -> Result<(), JobError> { panic!("out of ink") })
+        .handle("misfits", async |_job: Job, _: u32| Ok(()))
+        .start()
+        .unwrap();
+    for (kind, words) in [
+        ("errs", "invalid digit found in string"),
+        ("panics", "the handler panicked: out of paper"),
+        ("blocks and panics", "the handler panicked: out of ink"),
+        ("misfits", "no handler of kind misfits can take this job: its payload does not fit"),
+        (
+            "unheard of",
+            "this worker has no handler of kind unheard of (it has blocks and panics, errs, misfits",
+        ),
+    ] {
+        let id = world.enqueue(kind).await;
+        let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+        assert_eq!(failed.job.state, JobState::Scheduled, "{kind} is tried again");
+        let error = failed.attempts[0].error.as_deref().unwrap();
+        assert!(error.starts_with(words), "{kind}: {error}");
+    }
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .handle("for good", async |_job: Job, (): ()| -> Result<(), _> {
+            Err(JobError::new("no such customer").for_good())
+        })
+        .handle("later", async |_job: Job, (): ()| -> Result<(), _> {
+            Err(JobError::new("busy").retry_in(secs(77)))
+        })
+        .handle("snooze", async |job: Job, (): ()| Ok(job.snooze(secs(88))))
+        .start()
+        .unwrap();
+    let id = world.enqueue("for good").await;
+    let ended = within(world.fh.jobs().wait::<()>(id, secs(60))).await.unwrap_err();
+    assert!(
+        matches!(&ended, Error::JobFailed { state: JobState::Failed, error: Some(error), .. } if error == "no such customer"),
+        "{ended}"
+    );
+    let id = world.enqueue("later").await;
+    let later = world.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
+    assert_eq!(later.job.due_in_ms, Some(77_000));
+    let id = world.enqueue("snooze").await;
+    let snoozed = world.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
+    assert_eq!((snoozed.job.due_in_ms, snoozed.job.failures), (Some(88_000), 0));
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_job_is_tried_again_when_its_time_has_come() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .handle("flaky", async |job: Job, (): ()| match job.attempt() {
+            1 => Err(JobError::new("not yet")),
+            attempt => Ok((attempt, job.failures(), job.token().get())),
+        })
+        .start()
+        .unwrap();
+    let retry = Retry::new(Backoff::Fixed, 5_000, 5_000).jitter_percent(0);
+    let flaky = world.fh.queue("q").job("flaky", &()).retry(retry).enqueue();
+    let id = within(flaky).await.unwrap().id;
+    world.until_job(id, |detail| detail.job.failures == 1).await;
+    world.pass(5_000);
+    let (attempt, failures, token) =
+        within(world.fh.jobs().wait::<(u32, u16, u64)>(id, secs(60))).await.unwrap();
+    assert_eq!((attempt, failures), (2, 1));
+    assert!(token >= 2);
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn as_many_run_at_once_as_there_are_slots_and_no_more() {
+    let world = World::new().await;
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let go = Arc::new(tokio::sync::Semaphore::new(0));
+    let at_once = Arc::new(AtomicUsize::new(0));
+    let (of_handlers, counted) = (Arc::clone(&go), Arc::clone(&at_once));
+    let worker = world
+        .worker()
+        .concurrency(3)
+        .handle("wait", move |_job: Job, (): ()| {
+            let (begun, go, at_once) = (begun.clone(), Arc::clone(&of_handlers), Arc::clone(&counted));
+            async move {
+                begun.send(at_once.fetch_add(1, Ordering::SeqCst) + 1)?;
+                go.acquire().await?.forget();
+                at_once.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }
+        })
+        .start()
+        .unwrap();
+    for _ in 0..6 {
+        world.enqueue("wait").await;
+    }
+    for nth in 1..=3 {
+        assert_eq!(within(beginnings.recv()).await, Some(nth));
+    }
+    let counts = within(world.fh.queue("q").counts()).await.unwrap();
+    assert_eq!((counts.running, counts.queued), (3, 3), "nothing is claimed ahead of its slot");
+    go.add_permits(6);
+    for _ in 0..3 {
+        assert!(within(beginnings.recv()).await.unwrap() <= 3);
+    }
+    assert_eq!(within(worker.drain()).await.unwrap().finished, 6);
+}
+
+#[tokio::test]
+async fn what_a_job_was_enqueued_with_reaches_its_handler() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .queue("other", 3)
+        .handle("look", move |job: Job, (): ()| {
+            let told = told.clone();
+            async move {
+                let labels: Vec<String> =
+                    job.labels().map(|(name, value)| format!("{name}={value}")).collect();
+                let trace = job.trace().map(str::to_owned);
+                Ok(told.send((job.queue().to_string(), job.kind().to_string(), labels, trace))?)
+            }
+        })
+        .start()
+        .unwrap();
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let job = world.fh.queue("other").job("look", &()).label("team", "a").trace(trace);
+    within(job.enqueue()).await.unwrap();
+    let seen = within(telling.recv()).await.unwrap();
+    let labels = vec!["team=a".to_owned()];
+    assert_eq!(seen, ("other".to_owned(), "look".to_owned(), labels, Some(trace.to_owned())));
+    let queues = world.gate.claims()[0].queues.clone();
+    assert_eq!(
+        queues
+            .iter()
+            .map(|(queue, weight)| (queue.as_str(), *weight))
+            .collect::<Vec<_>>(),
+        [("q", 1), ("other", 3)]
+    );
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn progress_is_seen_while_the_job_runs_and_only_the_newest_travels() {
+    let world = World::new().await;
+    let (finish, finished) = oneshot::channel::<()>();
+    let finished = Arc::new(std::sync::Mutex::new(Some(finished)));
+    let worker = world
+        .worker()
+        .handle("long", move |job: Job, (): ()| {
+            let finished = finished.lock().unwrap().take();
+            async move {
+                for step in 0..100 {
+                    job.progress(&step)?;
+                }
+                finished.unwrap().await?;
+                Ok(())
+            }
+        })
+        .start()
+        .unwrap();
+    let answer = world.gate.delay_answer(Verb::Report);
+    let id = world.enqueue("long").await;
+    world.gate.arrived(Verb::Report, 1).await;
+    drop(answer);
+    world.until_job(id, |detail| detail.progress.as_deref() == Some("99")).await;
+    finish.send(()).unwrap();
+    within(worker.drain()).await.unwrap();
+    let words: usize = world.gate.reports().iter().map(Vec::len).sum();
+    assert!(words < 50, "{words} words for a hundred steps");
+}

@@ -1,0 +1,194 @@
+//! Handlers that are stopped: their claim is lost or was ended, their job called off, their place or their time is up.
+
+use fencehold::job::{Ended, JobState};
+use fencehold::{Job, JobError, Outcome};
+use tokio::sync::mpsc;
+
+use crate::gate::{RENEWED_BY_MS, Verb, World, secs, within};
+
+/// Tells when it is dropped.
+struct Dropped(mpsc::UnboundedSender<&'static str>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send("dropped");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_claim_drops_the_handler_and_the_job_is_handed_back() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("wait", move |job: Job, (): ()| {
+            let told = told.clone();
+            async move {
+                if job.attempt() > 1 {
+                    return Ok("done");
+                }
+                told.send("begun")?;
+                let _dropped = Dropped(told);
+                std::future::pending().await
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("wait").await;
+    assert_eq!(within(telling.recv()).await, Some("begun"));
+    world.gate.close(Verb::RenewClaims);
+    world.pass(9_000);
+    assert_eq!(within(telling.recv()).await, Some("dropped"), "at nine tenths of the ttl");
+    let detail = world.until_job(id, |detail| detail.job.state == JobState::Completed).await;
+    assert_eq!((detail.job.attempts, detail.job.crashes), (2, 0));
+    assert_eq!(detail.attempts[0].how, Ended::HandedBack);
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_that_was_ended_by_force_stops_the_handler_and_nothing_is_said() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("wait", move |_job: Job, (): ()| {
+            let told = told.clone();
+            async move {
+                told.send("begun")?;
+                let _dropped = Dropped(told);
+                std::future::pending::<Result<(), JobError>>().await
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("wait").await;
+    assert_eq!(within(telling.recv()).await, Some("begun"));
+    assert_eq!(within(world.fh.jobs().cancel_now(id, None)).await, Ok(JobState::Cancelled));
+    world.pass(RENEWED_BY_MS);
+    assert_eq!(within(telling.recv()).await, Some("dropped"));
+    within(worker.drain()).await.unwrap();
+    assert!(world.gate.reports().is_empty());
+    assert_eq!(world.job(id).await.job.state, JobState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_handler_learns_that_its_job_was_called_off_and_stops_at_a_good_place() {
+    let world = World::new().await;
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("wait", move |job: Job, (): ()| {
+            let begun = begun.clone();
+            async move {
+                begun.send(job.is_cancelled())?;
+                assert!(job.cancelled().await);
+                assert!(job.is_cancelled() && job.is_live());
+                Ok(Outcome::hand_back())
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("wait").await;
+    assert_eq!(within(beginnings.recv()).await, Some(false));
+    let state = within(world.fh.jobs().cancel(id, None)).await;
+    assert_eq!(state, Ok(JobState::Running), "its holder is told first");
+    world.pass(RENEWED_BY_MS);
+    world.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_does_not_heed_a_cancel_is_dropped_after_its_time() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .cancel_within(secs(2))
+        .handle("deaf", move |job: Job, (): ()| {
+            let told = told.clone();
+            async move {
+                let _dropped = Dropped(told.clone());
+                told.send("begun")?;
+                job.cancelled().await;
+                told.send("called off")?;
+                std::future::pending::<Result<(), JobError>>().await
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("deaf").await;
+    assert_eq!(within(telling.recv()).await, Some("begun"));
+    within(world.fh.jobs().cancel(id, None)).await.unwrap();
+    world.pass(RENEWED_BY_MS);
+    assert_eq!(within(telling.recv()).await, Some("called off"));
+    world.pass(2_000);
+    assert_eq!(within(telling.recv()).await, Some("dropped"));
+    world.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("work", move |job: Job, name: String| {
+            let told = told.clone();
+            async move {
+                let from = job.last_checkpoint().map(<[u8]>::to_vec);
+                told.send(format!("{name} from {from:?}"))?;
+                if name == "patient" && from.is_none() {
+                    let notice = job.yield_asked().await.expect("still held");
+                    assert_eq!(notice.priority, 5);
+                    job.checkpoint(vec![7]).await?;
+                    return Ok(Outcome::hand_back());
+                }
+                Outcome::done(&name)
+            }
+        })
+        .start()
+        .unwrap();
+    let queue = world.fh.queue("q");
+    let patient = within(queue.job("work", "patient").enqueue()).await.unwrap().id;
+    assert_eq!(within(telling.recv()).await.unwrap(), "patient from None");
+    let urgent = queue.job("work", "urgent").priority(5).yield_within(secs(60)).enqueue();
+    within(urgent).await.unwrap();
+    world.pass(RENEWED_BY_MS);
+    assert_eq!(within(telling.recv()).await.unwrap(), "urgent from None");
+    assert_eq!(within(telling.recv()).await.unwrap(), "patient from Some([7])");
+    assert_eq!(within(world.fh.jobs().wait::<String>(patient, secs(60))).await.unwrap(), "patient");
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("slow", move |job: Job, (): ()| {
+            let (told, begun) = (told.clone(), begun.clone());
+            async move {
+                begun.send(job)?;
+                let _dropped = Dropped(told);
+                std::future::pending::<Result<(), JobError>>().await
+            }
+        })
+        .start()
+        .unwrap();
+    let slow = world.fh.queue("q").job("slow", &()).time_limit(secs(15)).enqueue();
+    let id = within(slow).await.unwrap().id;
+    let job = within(beginnings.recv()).await.unwrap();
+    let began_ms = world.now_ms();
+    world.pass_renewal(&job, 10_000).await;
+    world.pass_renewal(&job, 15_000 - 2 * RENEWED_BY_MS).await;
+    assert!(job.is_live() && telling.is_empty());
+    world.pass_to(began_ms + 14_000);
+    assert_eq!(within(telling.recv()).await, Some("dropped"), "a tenth of the ttl before");
+    let detail = world.until_job(id, |detail| detail.job.failures == 1).await;
+    assert_eq!(detail.job.state, JobState::Scheduled);
+    assert_eq!(detail.attempts[0].error.as_deref(), Some("the attempt ran over its time limit of 15000 ms"));
+    within(worker.drain()).await.unwrap();
+}

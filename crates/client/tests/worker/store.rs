@@ -1,0 +1,133 @@
+//! What a worker says to the store: in few calls, and as often as it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fencehold::job::JobState;
+use fencehold::{Job, StopReason};
+use tokio::sync::mpsc;
+
+use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+
+#[tokio::test]
+async fn nobody_waits_for_anothers_completion_and_many_go_in_one_call() {
+    let world = World::new().await;
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("quick", move |job: Job, (): ()| {
+            let begun = begun.clone();
+            async move { Ok(begun.send(job.id())?) }
+        })
+        .start()
+        .unwrap();
+    let answer = world.gate.delay_answer(Verb::Report);
+    world.enqueue("quick").await;
+    within(beginnings.recv()).await.unwrap();
+    world.gate.arrived(Verb::Report, 1).await;
+    // The first completion is on its way and stays there. The others are worked on all the same.
+    for _ in 0..5 {
+        world.enqueue("quick").await;
+        within(beginnings.recv()).await.unwrap();
+    }
+    drop(answer);
+    assert_eq!(within(worker.drain()).await.unwrap().finished, 6);
+    let sizes: Vec<usize> = world.gate.reports().iter().map(Vec::len).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 6);
+    assert!(sizes.len() <= 3, "one by itself, and the rest together: {sizes:?}");
+}
+
+#[tokio::test]
+async fn all_running_jobs_are_renewed_in_one_call() {
+    let world = World::new().await;
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .concurrency(3)
+        .handle("wait", move |job: Job, (): ()| {
+            let begun = begun.clone();
+            async move {
+                begun.send(job.clone())?;
+                Ok(matches!(job.stop_asked().await, StopReason::Draining))
+            }
+        })
+        .start()
+        .unwrap();
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        world.enqueue("wait").await;
+        jobs.push(within(beginnings.recv()).await.unwrap());
+    }
+    for _ in 0..10 {
+        world.pass_renewal(&jobs[2], 10_000).await;
+    }
+    assert!(world.gate.claim_renewals().iter().all(|call| call.len() == 3));
+    let drained = within(worker.drain()).await.unwrap();
+    assert_eq!(drained.finished, 3);
+    for job in jobs {
+        let detail = world.job(job.id()).await;
+        assert_eq!((detail.job.state, detail.job.attempts), (JobState::Completed, 1));
+        assert_eq!(detail.result.as_deref(), Some("true"));
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
+    let world = World::new().await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    world.gate.next(Verb::Claim, Fate::LoseAnswer);
+    world.gate.next(Verb::Report, Fate::LoseAnswer);
+    let id = world.enqueue("count").await;
+    let worker = world
+        .worker()
+        .handle("count", move |_job: Job, (): ()| {
+            let runs = Arc::clone(&counted);
+            async move { Ok(runs.fetch_add(1, Ordering::SeqCst)) }
+        })
+        .start()
+        .unwrap();
+    world.gate.arrived(Verb::Claim, 1).await;
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    world.gate.arrived(Verb::Report, 1).await;
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    let drained = within(worker.drain()).await.unwrap();
+    assert_eq!((drained.finished, runs.load(Ordering::SeqCst)), (1, 1));
+    let holds: Vec<_> = world.gate.claims().iter().map(|claim| claim.hold).collect();
+    assert_eq!(holds[0], holds[1], "the same claim, asked for again");
+    let detail = world.job(id).await;
+    assert_eq!((detail.job.state, detail.job.attempts), (JobState::Completed, 1));
+}
+
+#[tokio::test]
+async fn a_worker_outlives_a_store_that_is_away_for_long() {
+    let world = World::new().await;
+    world.gate.close(Verb::Claim);
+    let worker = world.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
+    let id = world.enqueue("do").await;
+    while world.gate.calls(Verb::Claim) < 12 {
+        assert_eq!(world.job(id).await.job.state, JobState::Queued);
+        world.pass(100);
+    }
+    world.gate.open(Verb::Claim);
+    world.pass_until_job(id, |detail| detail.job.state == JobState::Completed).await;
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_can_never_work_says_why() {
+    let world = World::new().await;
+    let handler = async |_job: Job, (): ()| Ok(());
+    let bad = |worker: fencehold::Worker| worker.start().unwrap_err().to_string();
+    let worker = || world.fh.worker();
+    assert_eq!(bad(worker().handle("k", handler)), "worker takes from 0 queues; it takes 1 to 64");
+    assert_eq!(bad(world.worker()), "worker has no handler, so every job would fail");
+    assert_eq!(
+        bad(world.worker().handle("k", handler).concurrency(0)),
+        "concurrency is 0; it takes 1 to 5000"
+    );
+    assert_eq!(bad(world.worker().handle("k", handler).handle("k", handler)), "kind k has two handlers");
+    assert!(bad(world.worker().handle("", handler)).starts_with("kind must not be empty"));
+    assert!(bad(worker().queue("fencehold/operations", 1).handle("k", handler)).contains("is reserved"));
+    assert!(bad(world.worker().handle("k", handler).ttl(secs(0))).starts_with("ttl is 0 ms"));
+}

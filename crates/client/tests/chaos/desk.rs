@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencehold::job::{Backoff, Retry};
 use fencehold::store::{EventsRequest, file};
 use fencehold::{Fencehold, JobId};
 
-use crate::crew::Room;
+use crate::crew::{PATIENCE, Room};
 use crate::worker::{Moment, Task};
 use crate::{News, QUEUE, Random};
 
@@ -93,7 +93,10 @@ impl Desk {
     async fn step_down(&mut self) {
         let epoch = file::check(&self.room.store()).unwrap().epoch;
         self.fh.close().await;
+        let begun = Instant::now();
         while file::check(&self.room.store()).unwrap().epoch == epoch {
+            assert!(begun.elapsed() < PATIENCE, "nobody takes the directory over");
+            // Another process must come to it; how soon orders nothing here.
             std::thread::sleep(Duration::from_millis(20));
         }
         self.fh = self.room.connect("desk").await;

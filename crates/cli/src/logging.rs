@@ -33,6 +33,12 @@ pub(crate) fn start_server(verbose: u8, settings: &LogSettings) -> Result<(), Fa
     Ok(())
 }
 
+/// Whether a server's settings say something that can be logged by.
+#[cfg(feature = "server")]
+pub(crate) fn check_server(settings: &LogSettings) -> Result<(), Failure> {
+    filter(0, settings.level.as_deref().unwrap_or("info")).map(drop)
+}
+
 fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
     let by_flags = match verbose {
         0 => quiet,

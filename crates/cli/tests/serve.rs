@@ -37,7 +37,8 @@ impl Serving {
         let address = loop {
             let line = lines.next().unwrap_or_else(|| panic!("it ended: {said:?}")).unwrap();
             said.push(line.clone());
-            if let Some((_, address)) = line.split_once("://").filter(|_| line.contains("serving ")) {
+            let text = if line.starts_with('{') { message(&line) } else { line };
+            if let Some((_, address)) = text.split_once("://").filter(|_| text.contains("serving ")) {
                 break address.to_owned();
             }
         };
@@ -67,6 +68,14 @@ impl Serving {
         let code = support::code(self.running.child.wait().unwrap());
         (code, self.rest.take().unwrap().join().unwrap())
     }
+}
+
+/// What a line of the log says that is an object.
+fn message(line: &str) -> String {
+    let object: serde_json::Value =
+        serde_json::from_str(line).unwrap_or_else(|_| panic!("no object: {line}"));
+    assert!(object["timestamp"].is_string() && object["level"].is_string(), "{line}");
+    object["message"].as_str().unwrap().to_owned()
 }
 
 fn hear(mut stream: TcpStream) -> (u16, String) {
@@ -200,11 +209,20 @@ fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_
     );
     assert_eq!(find("limits.header_time")["from"], path);
     assert!(find("listen")["from"].is_null());
-    std::fs::write(&file, "[limits]\nconections = 77\n").unwrap();
-    for verb in [&["config", "check", "--config", path][..], &["serve", "--config", path]] {
-        let said = room.fencehold(verb);
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains("limits.conections is not a setting"), "{said:?}");
+    // What is wrong with a file is found by the check as by the server itself, before anything is started.
+    for (text, wrong) in [
+        ("[limits]\nconections = 77\n", "limits.conections is not a setting"),
+        ("[tls]\ncert = '/nowhere/cert.pem'\nkey = '/nowhere/key.pem'\n", "/nowhere/cert.pem"),
+        ("[traces]\notlp = 'collector:4318'\n", "traces.otlp"),
+        ("[traces]\notlp = 'https://c:1'\nca = '/nowhere/ca.pem'\n", "/nowhere/ca.pem"),
+        ("[log]\nlevel = 'fencehold=loud'\n", "log.level"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for verb in [&["config", "check", "--config", path][..], &["serve", "--config", path]] {
+            let said = room.fencehold(verb);
+            assert_eq!(said.code, 2, "{said:?}");
+            assert!(said.err.contains(wrong), "{said:?}");
+        }
     }
 }
 
@@ -225,9 +243,13 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     let ready = told();
     assert!(ready.starts_with("READY=1\nSTATUS=serving file:"), "{ready}");
     assert_eq!(server.ask("", "/readyz").0, 200);
-    let (code, _) = server.stop();
+    let mut lines = server.said.clone();
+    let (code, rest) = server.stop();
     assert!(told().starts_with("STOPPING=1\n"));
     assert_eq!(code, 0);
+    lines.extend(rest.lines().map(str::to_owned));
+    let said: Vec<String> = lines.iter().map(|line| message(line)).collect();
+    assert!(said.iter().any(|text| text.starts_with("stopping: ")), "every line is an object: {said:?}");
 }
 
 #[test]

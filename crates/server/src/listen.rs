@@ -51,7 +51,7 @@ impl Connection {
 
 impl Server {
     /// Serves until told to stop. Then whoever stands in line is sent home, what is under way is finished, and every
-    /// connection is closed.
+    /// connection is closed. Until then whoever comes is told so: a renewal is still carried out, and nothing new is given.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
         let router = self.router();
         let (going, _) = watch::channel(false);
@@ -67,31 +67,23 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
                 Some(_) = farewells.join_next() => continue,
             };
-            match accepted {
-                Ok((stream, peer)) => {
-                    if let Some(admitted) = self.0.gate.connections.admit() {
-                        prepare(&stream);
-                        let visit = Visit { peer, admitted, server: self.clone(), going: going.subscribe() };
-                        connections.spawn(visit.receive(stream, router.clone()));
-                    } else {
-                        self.0.metrics.connections_turned_away.add_one();
-                        // Whoever expects encryption would not understand a plain word.
-                        if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX {
-                            farewells.spawn(tokio::time::timeout(FAREWELL, turn_away(stream)));
-                        }
-                    }
+            match self.let_in(accepted).await {
+                Entry::Admitted(stream, peer, admitted) => {
+                    let going = going.subscribe();
+                    let visit = Visit { peer, admitted, server: self.clone(), going, once: false };
+                    connections.spawn(visit.receive(stream, router.clone()));
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be let in");
-                    pause(FULL_PAUSE).await;
+                // Whoever expects encryption would not understand a plain word.
+                Entry::Full(stream) if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX => {
+                    farewells.spawn(tokio::time::timeout(FAREWELL, turn_away(stream)));
                 }
+                Entry::Full(_) | Entry::Failed => {}
             }
         }
-        drop(listener);
         self.0.stopping.stop();
         going.send_replace(true);
-        let all = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.0.grace, all).await.is_err() {
+        let end = self.see_off(listener, connections, router);
+        if tokio::time::timeout(self.0.grace, end).await.is_err() {
             tracing::warn!("some connections did not finish in time and were cut off");
         }
         if let Some(certificates) = certificates {
@@ -100,6 +92,58 @@ impl Server {
         self.0.tracer.flush().await;
         Ok(())
     }
+
+    /// Lets a connection in, if there is room.
+    async fn let_in(&self, accepted: io::Result<(TcpStream, SocketAddr)>) -> Entry {
+        match accepted {
+            Ok((stream, peer)) => {
+                let Some(admitted) = self.0.gate.connections.admit() else {
+                    self.0.metrics.connections_turned_away.add_one();
+                    return Entry::Full(stream);
+                };
+                prepare(&stream);
+                Entry::Admitted(stream, peer, admitted)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be let in");
+                pause(FULL_PAUSE).await;
+                Entry::Failed
+            }
+        }
+    }
+
+    /// Sees those off who are here. Whoever comes before the last of them has gone is answered once: a holder renews, a
+    /// balancer learns that the server is not ready. They keep nobody: without anything under way the door closes at once.
+    async fn see_off(&self, listener: TcpListener, mut connections: JoinSet<()>, router: axum::Router) {
+        let mut late = JoinSet::new();
+        let (going, _) = watch::channel(false);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                gone = connections.join_next() => match gone {
+                    Some(_) => continue,
+                    None => break,
+                },
+                accepted = listener.accept() => accepted,
+                Some(_) = late.join_next() => continue,
+            };
+            if let Entry::Admitted(stream, peer, admitted) = self.let_in(accepted).await {
+                let going = going.subscribe();
+                let visit = Visit { peer, admitted, server: self.clone(), going, once: true };
+                late.spawn(visit.receive(stream, router.clone()));
+            }
+        }
+        drop(listener);
+        going.send_replace(true);
+        while late.join_next().await.is_some() {}
+    }
+}
+
+/// What became of somebody at the door.
+enum Entry {
+    Admitted(TcpStream, SocketAddr, Admitted),
+    Full(TcpStream),
+    Failed,
 }
 
 /// One connection, from when it was let in.
@@ -108,6 +152,8 @@ struct Visit {
     admitted: Admitted,
     server: Server,
     going: watch::Receiver<bool>,
+    /// One request, and no more.
+    once: bool,
 }
 
 impl Visit {
@@ -133,7 +179,7 @@ impl Visit {
         router: axum::Router,
     ) {
         let headers_within = self.headers_within();
-        let Visit { peer, admitted: _admitted, mut going, .. } = self;
+        let Visit { peer, admitted: _admitted, mut going, once, .. } = self;
         let here = Connection { peer, cut: Arc::default() };
         let cut = Arc::clone(&here.cut);
         let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -143,6 +189,7 @@ impl Visit {
         let talk = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(headers_within)
+            .keep_alive(!once)
             .serve_connection(TokioIo::new(stream), service);
         let mut talk = std::pin::pin!(talk);
         let mut leaving = false;

@@ -107,8 +107,29 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     }
 }
 
+/// Every `label="value"` that some rule picks, with the metric that it picks from.
+fn selected(rules: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    for (at, _) in rules.match_indices("fencehold_") {
+        let rest = &rules[at..];
+        let name = &rest[..rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len())];
+        let picked = rest[name.len()..]
+            .strip_prefix('{')
+            .and_then(|rest| Some(rest.split_once('}')?.0));
+        found.extend(
+            picked
+                .into_iter()
+                .flat_map(|picked| picked.split(','))
+                .map(|label| (name, label)),
+        );
+    }
+    found
+}
+
 #[test]
-fn the_alert_rules_ask_only_for_metrics_that_there_are() {
+fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
     let client = serve(&ManualClock::new(), Options::default);
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let page = page(&client);
@@ -123,9 +144,18 @@ fn the_alert_rules_ask_only_for_metrics_that_there_are() {
         .filter(|name| name.starts_with("fencehold_"))
         .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
         .collect();
-    assert!(asked.len() > 5, "{asked:?}");
+    assert!(asked.len() > 5 && selected(rules).len() > 3, "{asked:?}");
     let missing: Vec<_> = asked.difference(&there).collect();
     assert!(missing.is_empty(), "no such metrics: {missing:?}");
+    for (name, label) in selected(rules) {
+        let has = |line: &str| line.starts_with(name) && line.contains(label);
+        assert!(page.lines().any(has), "{name} never has {label}");
+    }
+    let explained = include_str!("../../../docs/operations.md");
+    for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        assert!(explained.contains(&format!("\n### {alert}\n")), "nobody says what to do about {alert}");
+        assert!(rules.contains(&format!("runbook: docs/operations.md#{}", alert.to_lowercase())), "{alert}");
+    }
     // Where Prometheus' own tool is, it has the last word on both.
     let promtool = |words: &[&str], page: &str| {
         let mut command = std::process::Command::new("promtool");

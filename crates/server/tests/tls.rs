@@ -2,46 +2,28 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
+mod plain;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fencehold_server::access::Access;
+use fencehold_server::Options;
 use fencehold_server::tls::Tls;
-use fencehold_server::{Options, Server};
-use fencehold_store::MemoryStore;
-use fencehold_store::clock::SystemClock;
+use fencehold_store::clock::{ManualClock, SystemClock};
+use plain::{eventually, fixture};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../store/tests/fixtures/etcd-tls")
-        .join(name)
-}
-
 fn serve(tls: Arc<Tls>) -> SocketAddr {
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
-            let store = Arc::new(MemoryStore::open(Arc::new(SystemClock)).unwrap());
-            let mut options = Options::default();
-            options.tls = Some(tls);
-            let server = Server::with_options(store, Arc::new(SystemClock), Access::default(), options);
-            server.serve(listener, std::future::pending()).await.unwrap();
-        });
-    });
-    told.recv().unwrap()
+    let encrypted = move || {
+        let mut options = Options::default();
+        options.tls = Some(tls);
+        options
+    };
+    plain::serve(&ManualClock::new(), encrypted).address()
 }
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
@@ -92,12 +74,9 @@ fn a_certificate_is_replaced_while_the_server_runs_and_a_broken_one_is_not_used(
     assert!(tls.refresh().is_err(), "what the server does now and then");
     assert_eq!(certificate(address), before);
     std::fs::copy(fixture("client.key"), &key).unwrap();
-    let began = Instant::now();
-    while certificate(address) == before {
-        assert!(began.elapsed() < Duration::from_secs(30), "the new certificate is never used");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let after = certificate(address);
+    let after = eventually("the new certificate is used", || {
+        Some(certificate(address)).filter(|shown| *shown != before)
+    });
     std::fs::write(&cert, "not a certificate").unwrap();
     assert!(tls.refresh().is_err());
     assert_eq!(certificate(address), after, "the last good one stays");

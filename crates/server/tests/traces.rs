@@ -7,11 +7,15 @@ mod plain;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use fencehold_server::{Options, Receiver};
 use fencehold_store::clock::ManualClock;
-use plain::{Client, eventually};
+use plain::{Client, eventually, fixture};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
 const CALLERS_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -153,20 +157,42 @@ fn spans(body: &[u8]) -> Vec<Span> {
 
 /// A receiver of OTLP over HTTP.
 fn receive() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
+    receive_over(|stream| stream)
+}
+
+/// A receiver that speaks only encrypted, with a certificate that no system trusts.
+fn receive_encrypted() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
+    let pem = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(&pem("server.pem")).unwrap()],
+            PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap(),
+        )
+        .unwrap();
+    let config = Arc::new(config);
+    receive_over(move |stream| StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream))
+}
+
+fn receive_over<S: Read + Write + Send + 'static>(
+    dress: impl Fn(TcpStream) -> S + Send + 'static,
+) -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let received = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&received);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let into = Arc::clone(&into);
-            std::thread::spawn(move || take(stream.unwrap(), &into));
+            let (stream, into) = (dress(stream.unwrap()), Arc::clone(&into));
+            std::thread::spawn(move || take(stream, &into));
         }
     });
     (address, received)
 }
 
-fn take(stream: TcpStream, into: &Mutex<Vec<Span>>) {
+fn take(stream: impl Read + Write, into: &Mutex<Vec<Span>>) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut length = 0;
@@ -215,6 +241,46 @@ fn a_server_that_ends_sends_the_last_of_its_spans_first() {
     );
     let received = received.lock().unwrap();
     assert!(received.iter().any(|span| span.name == "job enqueue"), "{received:?}");
+}
+
+/// A server whose spans go to this receiver, which shows a certificate.
+fn serve_over_tls(otlp: SocketAddr, authority: Option<PathBuf>) -> Client {
+    plain::serve(&ManualClock::new(), move || {
+        let mut receiver = Receiver::new(&format!("https://{otlp}"), "shop", [7; 16]).unwrap();
+        if let Some(file) = authority {
+            receiver = receiver.trusting(&std::fs::read(file).unwrap()).unwrap();
+        }
+        let mut options = Options::default();
+        options.traces = Some(receiver);
+        options
+    })
+}
+
+#[test]
+fn spans_go_over_an_encrypted_connection_to_a_receiver_whose_authority_is_named() {
+    let (otlp, received) = receive_encrypted();
+    let client = serve_over_tls(otlp, Some(fixture("ca.pem")));
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
+    eventually("the enqueuing", || {
+        received
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|span| span.name == "job enqueue")
+            .then_some(())
+    });
+}
+
+#[test]
+fn nothing_is_sent_to_a_receiver_that_nobody_vouches_for_and_what_is_dropped_is_counted() {
+    let (otlp, received) = receive_encrypted();
+    let client = serve_over_tls(otlp, None);
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
+    eventually("spans that were dropped", || {
+        let (_, page) = client.ask("GET", "/metrics", "", "");
+        (!page.contains("\nfencehold_spans_dropped_total 0\n")).then_some(())
+    });
+    assert!(received.lock().unwrap().is_empty(), "a stranger was told");
 }
 
 #[test]

@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fencehold_server::access::{Access, Keeper};
-use fencehold_server::config::Settings;
+use fencehold_server::config::{LogFormat, Settings};
 use fencehold_server::limit::Limits;
 use fencehold_server::systemd;
-use fencehold_server::tls::Tls;
-use fencehold_server::{Options, Receiver, Server};
+use fencehold_server::{Options, Server};
 use fencehold_store::clock::SystemClock;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -112,14 +110,14 @@ impl Args {
 /// Who is let in: whoever has a token, once there is any; before that everybody on this machine, and nobody else.
 fn access(settings: &Settings, keeper: &Arc<Keeper>) -> Result<Access, Failure> {
     if settings.insecure {
-        note("INSECURE: everybody who can reach the server may do everything");
+        say(settings, "INSECURE: everybody who can reach the server may do everything");
         return Ok(Access::open(Some(Arc::clone(keeper))));
     }
     if keeper.has_tokens() {
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
     if settings.listen.ip().is_loopback() {
-        note("open to every program on this machine: no token was made yet, so none is asked for");
+        say(settings, "open to every program on this machine: no token was made yet, so none is asked for");
         return Ok(Access::open(Some(Arc::clone(keeper))));
     }
     let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
@@ -130,31 +128,17 @@ fn access(settings: &Settings, keeper: &Arc<Keeper>) -> Result<Access, Failure> 
 }
 
 fn options(settings: &Settings) -> Result<Options, Failure> {
-    let misused = |why: String| Failure::new(Exit::Usage, why);
-    let mut options = Options::default();
-    options.limits = Limits::from(settings.limits);
-    make_room(&mut options.limits);
-    options.grace = Duration::from_millis(settings.grace.ms());
-    if let (Some(cert), Some(key)) = (&settings.tls.cert, &settings.tls.key) {
-        options.tls = Some(Arc::new(Tls::load(cert, key).map_err(misused)?));
-    }
-    if let Some(url) = &settings.traces.otlp {
-        let mut seed = [0; 16];
-        getrandom::fill(&mut seed).map_err(|error| misused(format!("no randomness can be had: {error}")))?;
-        let service = settings.traces.service.as_deref().unwrap_or("fencehold");
-        let mut receiver = Receiver::new(url, service, seed).map_err(misused)?;
-        if let Some(file) = &settings.traces.ca {
-            let pem = std::fs::read(file);
-            let unread = |error| misused(format!("traces.ca: {} cannot be read: {error}", file.display()));
-            receiver = receiver.trusting(pem.map_err(unread)?);
-        }
-        options.traces = Some(receiver);
-    }
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed)
+        .map_err(|error| Failure::new(Exit::Failed, format!("no randomness can be had: {error}")))?;
+    let options = settings.options(seed);
+    let mut options = options.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    make_room(settings, &mut options.limits);
     Ok(options)
 }
 
 /// Every connection needs a descriptor: takes as many as the system lets us, and promises no more than that.
-fn make_room(limits: &mut Limits) {
+fn make_room(settings: &Settings, limits: &mut Limits) {
     let wanted = limits.connections as u64 + DESCRIPTORS_APART;
     let mut now = getrlimit(Resource::Nofile);
     if now.current.is_some_and(|current| current < wanted) {
@@ -163,10 +147,11 @@ fn make_room(limits: &mut Limits) {
     }
     if let Some(current) = getrlimit(Resource::Nofile).current.filter(|current| *current < wanted) {
         limits.connections = usize::try_from(current.saturating_sub(DESCRIPTORS_APART).max(1)).unwrap_or(1);
-        note(&format!(
-            "the system allows {current} open files, so {} connections are taken at once; raise LimitNOFILE for more",
-            limits.connections
-        ));
+        let so_many = limits.connections;
+        let less = format!(
+            "the system allows {current} open files, so {so_many} connections are taken at once; raise LimitNOFILE for more"
+        );
+        say(settings, &less);
     }
 }
 
@@ -180,14 +165,22 @@ async fn serve(settings: &Settings, store: &Store, access: Access, options: Opti
     let stop = told_to_stop()?;
     let server = Server::with_options(Arc::clone(&store.leases), Arc::new(SystemClock), access, options);
     let what = format!("serving {} at {scheme}://{address}", store.name);
-    note(&what);
+    say(settings, &what);
     systemd::tell(systemd::State::Ready, &what);
     let stop = async {
         stop.await;
-        note("stopping: nothing new is given, what is under way is finished");
+        say(settings, "stopping: nothing new is given, what is under way is finished");
         systemd::tell(systemd::State::Stopping, "finishing what is under way");
     };
     server.serve(listener, stop).await.map_err(failed)
+}
+
+/// Tells people on stderr; or, where every line is an object for programs, the log.
+fn say(settings: &Settings, text: &str) {
+    match settings.log.format {
+        LogFormat::Json => tracing::info!("{text}"),
+        _ => note(text),
+    }
 }
 
 /// Ends when the process is told to stop.

@@ -79,7 +79,9 @@ impl Inner {
         let caller = self.identify(parts)?;
         let is_renewal = [op::Renew::SPEC.path, op::RenewClaims::SPEC.path].contains(&spec.path);
         if let Err(retry_after_ms) = self.gate.pace(&caller.who, is_renewal, self.clock.now().store_ms) {
-            self.metrics.over_pace.add_one();
+            let metrics = &self.metrics;
+            let over = if is_renewal { &metrics.renewals_over_pace } else { &metrics.over_pace };
+            over.add_one();
             let detail =
                 "this token sends more requests a second than the server takes from one; nothing was done";
             let mut problem = Problem::new(Kind::Limited, detail);

@@ -4,6 +4,7 @@
 //! environment and `--set limits.connections=…` on the command line. A key that is not known is an error that names it,
 //! wherever it stands: it may have been meant as a safeguard.
 
+mod options;
 mod settings;
 mod span;
 
@@ -171,12 +172,20 @@ fn plain(text: &str) -> Value {
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => without_secret(text),
         Value::Integer(number) => number.to_string(),
         Value::Boolean(truth) => truth.to_string(),
         // No setting takes anything else.
         other => format!("{other:?}"),
     }
+}
+
+/// What stands before the @ of a URL may be a password.
+fn without_secret(text: &str) -> String {
+    let secret = text
+        .split_once("://")
+        .and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    secret.map_or_else(|| text.to_owned(), |(scheme, rest)| format!("{scheme}://…@{rest}"))
 }
 
 fn read<'a>(values: impl Iterator<Item = (&'static str, &'a Value)>) -> Result<Settings, String> {
@@ -253,6 +262,15 @@ mod tests {
         assert!(wrong.contains("line 1"), "{wrong}");
         told.flags([("tls.cert", "x.pem".to_owned())]).unwrap();
         assert!(told.settings().unwrap_err().to_string().contains("tls.key"));
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        let mut told = Told::default();
+        let url = "https://team:s3/cr@t@collector:4318/v1/traces";
+        told.flags([("traces.otlp", url.to_owned())]).unwrap();
+        let line = told.lines().find(|(key, ..)| *key == "traces.otlp").unwrap();
+        assert_eq!(line.1, "https://…@collector:4318/v1/traces");
     }
 
     #[test]

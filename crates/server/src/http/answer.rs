@@ -7,19 +7,18 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use fencehold_api::{Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_api::{IDEMPOTENCY_HEADER, Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
 use fencehold_core::{BadInput, Namespace};
 use fencehold_store::wire::Across;
 use fencehold_store::{Call, LeaseStore, StoreError};
 use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Inner;
 use crate::access::{Caller, Desk};
-use crate::limit::BadBody;
+use crate::limit::{BadBody, Share};
 use crate::observe::Context;
 
 /// How long the store is borne with, unless the caller says otherwise.
@@ -35,32 +34,32 @@ pub(super) struct Asked {
     /// The store, as far as this caller may use it.
     pub(super) store: Box<dyn LeaseStore>,
     pub(super) call: Call,
-    pub(super) headers: HeaderMap,
+    pub(super) idempotency_key: Option<HeaderValue>,
 }
 
 impl Asked {
-    /// Of a request that was let in.
+    /// Of a request that was let in. What is kept of its head is copied: whoever waits would else keep all of what its head
+    /// was read into.
     pub(super) fn new(
         server: Arc<Inner>,
         (caller, namespace): (Caller, Namespace),
-        parts: Parts,
+        parts: &Parts,
+        share: Option<Share>,
     ) -> Result<Self, Problem> {
         let patience_ms = match parts.headers.get(PATIENCE_HEADER) {
             None => PATIENCE_MS,
-            Some(value) => value
-                .to_str()
-                .ok()
-                .and_then(|text| text.parse::<u64>().ok())
-                .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?
-                .min(PATIENCE_MS_MAX),
+            Some(value) => patience_of(value)
+                .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?,
         };
         let call = Call::new(namespace).with_patience_ms(patience_ms);
         let trace = parts
             .headers
             .get(TRACE_HEADER)
             .and_then(|value| Context::parse(value.to_str().ok()?));
-        let store = Box::new(Desk::new(Arc::clone(&server), caller, trace));
-        Ok(Asked { server, store, call, headers: parts.headers })
+        let store = Box::new(Desk::new(Arc::clone(&server), caller, trace, share));
+        let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
+        let idempotency_key = parts.headers.get(IDEMPOTENCY_HEADER).and_then(copied);
+        Ok(Asked { server, store, call, idempotency_key })
     }
 
     /// Waits for something in line: until it comes, or the server stops, or (this future is dropped) the caller goes.
@@ -70,6 +69,13 @@ impl Asked {
     ) -> Result<T, Problem> {
         self.server.stopping.unless(waiting).await?.map_err(Across::across)
     }
+}
+
+/// How long the store is to be borne with: a number, of which more than the most counts as that, however long it is.
+fn patience_of(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(PATIENCE_MS_MAX).min(PATIENCE_MS_MAX))
 }
 
 /// What comes of an operation.
@@ -136,14 +142,15 @@ async fn answer<O: Operation, H: Handler<O>>(
     let (parts, body) = request.into_parts();
     // First of all: nothing is read for one who may not ask.
     let caller = server.admit(&parts, &O::SPEC)?;
-    let (request, _share) = match O::SPEC.method {
+    let (request, share) = match O::SPEC.method {
         Method::Get => (from_query(path, parts.uri.query())?, None),
         Method::Post => {
             let (request, share) = from_body(&server, &parts.headers, body).await?;
             (request, Some(share))
         }
     };
-    let asked = Asked::new(server, caller, parts)?;
+    let asked = Asked::new(server, caller, &parts, share)?;
+    drop(parts);
     handler.handle(asked, request).await
 }
 
@@ -165,7 +172,7 @@ async fn from_body<T: DeserializeOwned>(
     server: &Inner,
     headers: &HeaderMap,
     body: Body,
-) -> Answer<(T, OwnedSemaphorePermit)> {
+) -> Answer<(T, Share)> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
@@ -185,6 +192,7 @@ async fn from_body<T: DeserializeOwned>(
                 problem
             }
             BadBody::TooSlow => {
+                server.metrics.bodies_too_slow.add_one();
                 Problem::new(Kind::Unavailable, "the body did not come in time; nothing was done")
             }
             BadBody::Broken => bad(BadInput::new("body", "broke off")),
@@ -218,7 +226,7 @@ pub(super) fn problem_response(problem: &Problem) -> Response {
             .insert(header::RETRY_AFTER, retry_after_ms.div_ceil(1_000).into());
     }
     if status == StatusCode::UNAUTHORIZED {
-        let bearer = http::HeaderValue::from_static("Bearer");
+        let bearer = HeaderValue::from_static("Bearer");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
     }
     response

@@ -4,7 +4,7 @@ use fencehold_api::job::{
     Attempts, ClaimRequest, Claimed, EnqueueAnswer, EnqueueRequest, JobDetail, JobPage, JobRequest,
     JobsRequest, LedgerAnswers, LedgerRequest, NewJob, RenewedJobs, ReportAnswer, ReportRequest,
 };
-use fencehold_api::{IDEMPOTENCY_HEADER, Kind, Problem};
+use fencehold_api::{Kind, Problem};
 use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
@@ -85,7 +85,7 @@ fn same_id(namespace: &Namespace, key: &str, nth: usize) -> JobId {
 }
 
 fn idempotency_key(asked: &Asked) -> Answer<Option<String>> {
-    let Some(value) = asked.headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
+    let Some(value) = &asked.idempotency_key else { return Ok(None) };
     match value.to_str() {
         Ok(key) if !key.is_empty() && key.len() <= IDEMPOTENCY_KEY_BYTES_MAX => Ok(Some(key.to_owned())),
         _ => {

@@ -107,8 +107,12 @@ async fn begin(
         }
     };
     let Caller { who, .. } = caller.clone();
-    let seat = server.gate.seat(&who).map_err(Across::across)?;
-    let asked = Asked::new(server, (caller, namespace), parts)?;
+    let seat = server
+        .gate
+        .seat(&who)
+        .inspect_err(|_| server.metrics.waiting_refused.add_one())
+        .map_err(Across::across)?;
+    let asked = Asked::new(server, (caller, namespace), &parts, None)?;
     let first = page(&asked, after, prefix.clone()).await?;
     let after = after.unwrap_or(0);
     Ok((Stream { asked, who, prefix, after, batches, _seat: seat }, first))

@@ -2,8 +2,9 @@
 //!
 //! A body is read whole before anything is done with it, so its share of memory is taken before its first byte is read.
 //! Small ones have a part of the memory to themselves: whoever sends large ones slowly keeps nobody's renewals waiting.
+//! So have those of requests that wait, which live for long: thousands in line take nothing from those who pass by.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -18,6 +19,9 @@ const SMALL_MAX: usize = 64 << 10;
 /// One part of so many is for small ones alone.
 const SMALL_PART: usize = 4;
 
+/// And one part of so many for requests that wait.
+const WAITING_PART: usize = 4;
+
 /// The memory that bodies share.
 #[derive(Clone, Debug)]
 pub(crate) struct Bodies {
@@ -25,6 +29,8 @@ pub(crate) struct Bodies {
     time_limit: Duration,
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    waiting_max: usize,
     pieces_max: usize,
 }
 
@@ -47,8 +53,34 @@ pub(crate) enum BadBody {
 pub(crate) struct Taken {
     /// The bytes.
     pub(crate) bytes: Bytes,
-    /// To be kept as long as the bytes are.
-    pub(crate) share: OwnedSemaphorePermit,
+    /// To be kept as long as the bytes are, or what was made of them.
+    pub(crate) share: Share,
+}
+
+/// A body's share of the memory, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    now: Mutex<OwnedSemaphorePermit>,
+    pieces: u32,
+    waiting: Arc<Semaphore>,
+    waiting_max: usize,
+}
+
+/// There is no memory left for another request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory {
+    /// How many bytes all of them may have.
+    pub(crate) limit: usize,
+}
+
+impl Share {
+    /// Moves to the memory of requests that wait, and makes room for those that do not.
+    pub(crate) fn wait(&self) -> Result<(), NoMemory> {
+        let permit = Arc::clone(&self.waiting).try_acquire_many_owned(self.pieces);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) =
+            permit.map_err(|_| NoMemory { limit: self.waiting_max * PIECE })?;
+        Ok(())
+    }
 }
 
 impl Bodies {
@@ -56,12 +88,15 @@ impl Bodies {
     pub(crate) fn new(one_max: usize, time_limit: Duration, all_max: usize) -> Self {
         let large_max = (all_max.max(one_max) / PIECE + 1).min(Semaphore::MAX_PERMITS / 2);
         let small_max = large_max / SMALL_PART + SMALL_MAX / PIECE;
+        let waiting_max = large_max / WAITING_PART + SMALL_MAX / PIECE;
         Bodies {
             one_max,
             time_limit,
             small: Arc::new(Semaphore::new(small_max)),
             large: Arc::new(Semaphore::new(large_max)),
-            pieces_max: small_max + large_max,
+            waiting: Arc::new(Semaphore::new(waiting_max)),
+            waiting_max,
+            pieces_max: small_max + large_max + waiting_max,
         }
     }
 
@@ -78,12 +113,17 @@ impl Bodies {
         }
         let pool = if length <= SMALL_MAX { &self.small } else { &self.large };
         let read = async {
-            let pieces = u32::try_from(length.div_ceil(PIECE)).unwrap_or(u32::MAX);
-            let share = Arc::clone(pool).acquire_many_owned(pieces).await.map_err(|_| BadBody::Broken)?;
+            let taken = Arc::clone(pool)
+                .acquire_many_owned(pieces(length))
+                .await
+                .map_err(|_| BadBody::Broken)?;
             let whole = Limited::new(body, self.one_max).collect().await;
             let whole = whole
                 .map_err(|error| if error.is::<LengthLimitError>() { too_large } else { BadBody::Broken })?;
-            Ok(Taken { bytes: whole.to_bytes(), share })
+            let bytes = whole.to_bytes();
+            let (now, waiting) = (Mutex::new(taken), Arc::clone(&self.waiting));
+            let share = Share { now, pieces: pieces(bytes.len()), waiting, waiting_max: self.waiting_max };
+            Ok(Taken { bytes, share })
         };
         tokio::time::timeout(self.time_limit, read)
             .await
@@ -92,11 +132,13 @@ impl Bodies {
 
     /// How many bytes are taken up, and how many there are.
     pub(crate) fn used(&self) -> (usize, usize) {
-        (
-            (self.pieces_max - self.small.available_permits() - self.large.available_permits()) * PIECE,
-            self.pieces_max * PIECE,
-        )
+        let free = [&self.small, &self.large, &self.waiting].map(|pool| pool.available_permits());
+        ((self.pieces_max - free.iter().sum::<usize>()) * PIECE, self.pieces_max * PIECE)
     }
+}
+
+fn pieces(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX)
 }
 
 fn has_body(headers: &HeaderMap) -> bool {
@@ -142,5 +184,33 @@ mod tests {
         drop(first);
         assert!(bodies.take(&chunked(), Body::from("x")).await.is_ok());
         assert_eq!(bodies.used().0, 0);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_make_room_for_others_and_have_no_more_than_their_part() {
+        let bodies = Bodies::new(SMALL_MAX, Duration::from_millis(50), SMALL_MAX);
+        let mut waiting = Vec::new();
+        // Each leaves the part of small ones when it begins to wait: else the second would find no room there.
+        let refused = loop {
+            let taken = bodies.take(&length(SMALL_MAX), Body::from(vec![0; SMALL_MAX])).await.unwrap();
+            match taken.share.wait() {
+                Ok(()) => waiting.push(taken),
+                Err(refused) => break refused,
+            }
+            assert!(waiting.len() < 100, "there is no end to those who wait");
+        };
+        assert_eq!((refused, waiting.len()), (NoMemory { limit: 80 * PIECE }, 1));
+        assert!(bodies.take(&length(SMALL_MAX), Body::from(vec![0; SMALL_MAX])).await.is_ok());
+        drop(waiting);
+        assert_eq!(bodies.used().0, 0);
+    }
+
+    #[tokio::test]
+    async fn who_waits_takes_up_what_it_sent_and_not_what_it_might_have_sent() {
+        let bodies = Bodies::new(2 * SMALL_MAX, LONG, 2 * SMALL_MAX);
+        let taken = bodies.take(&chunked(), Body::from("x")).await.unwrap();
+        assert_eq!(bodies.used().0, 2 * SMALL_MAX);
+        taken.share.wait().unwrap();
+        assert_eq!(bodies.used().0, PIECE);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencehold_core::Namespace;
 use fencehold_store::StoreError;
 
-use super::{Bodies, Connections, Lane, Limits, Pace, Place, Seat, Seats};
+use super::{Bodies, Connections, Lane, Limits, NoSeat, Pace, Place, Seat, Seats};
 use crate::access::Who;
 
 /// How long a request may wait for room before it is shed.
@@ -22,8 +22,8 @@ pub(crate) struct Gate {
     pub(crate) ordinary: Lane,
     pub(crate) renewals: Lane,
     pub(crate) seats: Seats<Who>,
-    requests: Pace<Who>,
-    renewal_requests: Pace<Who>,
+    pub(crate) requests: Pace<Who>,
+    pub(crate) renewal_requests: Pace<Who>,
 }
 
 /// How a request goes to the store.
@@ -53,7 +53,7 @@ impl Gate {
             bodies: Bodies::new(limits.body_bytes, body_time, limits.bodies_bytes),
             ordinary: Lane::new(limits.lane_room, limits.lane_line),
             renewals: Lane::new(limits.lane_room, limits.renewal_line),
-            seats: Seats::new(limits.waiting_per_token),
+            seats: Seats::new(limits.waiting_per_token, limits.waiting()),
             requests: Pace::new(limits.requests_per_second),
             renewal_requests: Pace::new(limits.renewals_per_second),
             limits,
@@ -69,9 +69,13 @@ impl Gate {
 
     /// A seat for somebody who waits, or watches.
     pub(crate) fn seat(&self, who: &Who) -> Result<Seat<Who>, StoreError> {
-        let limit = self.seats.each_max() as u64;
-        let full = || StoreError::Full { what: "waiting requests of this token".to_owned(), limit };
-        self.seats.take(who).ok_or_else(full)
+        self.seats.take(who).map_err(|no_seat| {
+            let (what, limit) = match no_seat {
+                NoSeat::OfCaller { limit } => ("waiting requests of this token", limit),
+                NoSeat::OfAll { limit } => ("waiting requests of all tokens", limit),
+            };
+            StoreError::Full { what: what.to_owned(), limit: limit as u64 }
+        })
     }
 
     /// Waits for room on the way to the store.

@@ -12,12 +12,15 @@ mod seats;
 
 use fencehold_api::BODY_BYTES_MAX;
 
-pub(crate) use body::{BadBody, Bodies};
+pub(crate) use body::{BadBody, Bodies, NoMemory, Share};
 pub(crate) use connections::{Admitted, Connections};
-pub(crate) use gate::{Gate, Way};
+pub(crate) use gate::{Gate, Room, Way};
 pub(crate) use lane::{Lane, Place};
 pub(crate) use pace::Pace;
-pub(crate) use seats::{Seat, Seats};
+pub(crate) use seats::{NoSeat, Seat, Seats};
+
+/// One connection of so many is for those who do not wait.
+const CONNECTIONS_PER_SPARE: usize = 10;
 
 /// Every limit of a server. Which of them is how much used stands in its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,14 @@ pub struct Limits {
     pub lane_line: usize,
     /// Renewals of one namespace that may wait for room.
     pub renewal_line: usize,
+}
+
+impl Limits {
+    /// Requests that wait for something, at once: each keeps a connection, and they must not have all of them.
+    pub fn waiting(&self) -> usize {
+        let spare = (self.connections / CONNECTIONS_PER_SPARE).max(1);
+        self.connections.saturating_sub(spare)
+    }
 }
 
 impl Default for Limits {

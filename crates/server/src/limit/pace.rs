@@ -55,6 +55,20 @@ impl<Who: Clone + Eq + Hash> Pace<Who> {
     }
 }
 
+impl<Who: Eq + Hash> Pace<Who> {
+    /// How many requests of what may come at once the busiest caller has used up, and how many those are. `None`: there is
+    /// no limit.
+    pub(crate) fn busiest(&self, now_ms: u64) -> Option<(u64, u64)> {
+        let full = self.per_second.checked_mul(BURST_SECONDS * ONE).filter(|full| *full > 0)?;
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = buckets
+            .values()
+            .map(|bucket| bucket.at(now_ms, self.per_second, full).thousandths)
+            .min();
+        Some((full.saturating_sub(left.unwrap_or(full)) / ONE, full / ONE))
+    }
+}
+
 impl Bucket {
     fn at(self, now_ms: u64, per_second: u64, full: u64) -> Bucket {
         let passed_ms = now_ms.saturating_sub(self.filled_ms);
@@ -87,6 +101,19 @@ mod tests {
         let pace = Pace::new(0);
         assert!((0..1_000).all(|_| pace.take(&"a", 0).is_ok()));
         assert!(pace.buckets.lock().unwrap().is_empty());
+        assert_eq!(pace.busiest(0), None);
+    }
+
+    #[test]
+    fn the_busiest_caller_shows_how_near_the_limit_is() {
+        let pace = Pace::new(10);
+        assert_eq!(pace.busiest(0), Some((0, 20)));
+        for _ in 0..15 {
+            pace.take(&"a", 0).unwrap();
+        }
+        pace.take(&"b", 0).unwrap();
+        assert_eq!(pace.busiest(0), Some((15, 20)));
+        assert_eq!(pace.busiest(1_000), Some((5, 20)), "silence makes up for it");
     }
 
     #[test]

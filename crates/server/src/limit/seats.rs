@@ -1,4 +1,7 @@
-//! How many requests of one caller may wait at once: for a lease, for a job, for events.
+//! How many requests may wait at once, of one caller and of all: for a lease, for a job, for events.
+//!
+//! Whoever waits does no work, and so takes no room in a lane; but each keeps a connection. So all of them together have
+//! fewer seats than there are connections: however many wait, there is a way in for those who renew and release.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +14,23 @@ pub(crate) struct Seats<Who: Eq + Hash>(Arc<Inner<Who>>);
 #[derive(Debug)]
 struct Inner<Who: Eq + Hash> {
     each_max: usize,
-    taken: Mutex<HashMap<Who, usize>>,
+    all_max: usize,
+    taken: Mutex<Taken<Who>>,
+}
+
+#[derive(Debug)]
+struct Taken<Who> {
+    by: HashMap<Who, usize>,
+    all: usize,
+}
+
+/// Why there is no seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSeat {
+    /// This caller has all of its own.
+    OfCaller { limit: usize },
+    /// All are taken.
+    OfAll { limit: usize },
 }
 
 /// A seat, until it is dropped.
@@ -22,26 +41,36 @@ pub(crate) struct Seat<Who: Eq + Hash> {
 }
 
 impl<Who: Clone + Eq + Hash> Seats<Who> {
-    /// So many for each.
-    pub(crate) fn new(each_max: usize) -> Self {
-        Seats(Arc::new(Inner { each_max, taken: Mutex::default() }))
+    /// So many for each, and for all together.
+    pub(crate) fn new(each_max: usize, all_max: usize) -> Self {
+        let taken = Mutex::new(Taken { by: HashMap::new(), all: 0 });
+        Seats(Arc::new(Inner { each_max, all_max, taken }))
     }
 
-    /// Takes a seat. `None`: all of this caller's are taken.
-    pub(crate) fn take(&self, who: &Who) -> Option<Seat<Who>> {
+    /// Takes a seat.
+    pub(crate) fn take(&self, who: &Who) -> Result<Seat<Who>, NoSeat> {
         let mut taken = self.0.taken();
-        let count = taken.entry(who.clone()).or_insert(0);
-        if *count >= self.0.each_max {
-            return None;
+        let of_caller = taken.by.get(who).copied().unwrap_or(0);
+        if of_caller >= self.0.each_max {
+            return Err(NoSeat::OfCaller { limit: self.0.each_max });
         }
-        *count += 1;
-        Some(Seat { seats: Arc::clone(&self.0), who: who.clone() })
+        if taken.all >= self.0.all_max {
+            return Err(NoSeat::OfAll { limit: self.0.all_max });
+        }
+        taken.by.insert(who.clone(), of_caller + 1);
+        taken.all += 1;
+        Ok(Seat { seats: Arc::clone(&self.0), who: who.clone() })
     }
 
     /// How many are taken, by all together, and by whoever has most.
     pub(crate) fn taken(&self) -> (usize, usize) {
         let taken = self.0.taken();
-        (taken.values().sum(), taken.values().copied().max().unwrap_or(0))
+        (taken.all, taken.by.values().copied().max().unwrap_or(0))
+    }
+
+    /// How many there are.
+    pub(crate) fn all_max(&self) -> usize {
+        self.0.all_max
     }
 
     /// How many one caller may have.
@@ -51,7 +80,7 @@ impl<Who: Clone + Eq + Hash> Seats<Who> {
 }
 
 impl<Who: Eq + Hash> Inner<Who> {
-    fn taken(&self) -> MutexGuard<'_, HashMap<Who, usize>> {
+    fn taken(&self) -> MutexGuard<'_, Taken<Who>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,10 +88,11 @@ impl<Who: Eq + Hash> Inner<Who> {
 impl<Who: Eq + Hash> Drop for Seat<Who> {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
-        if let Some(count) = taken.get_mut(&self.who) {
+        taken.all = taken.all.saturating_sub(1);
+        if let Some(count) = taken.by.get_mut(&self.who) {
             *count -= 1;
             if *count == 0 {
-                taken.remove(&self.who);
+                taken.by.remove(&self.who);
             }
         }
     }
@@ -74,13 +104,25 @@ mod tests {
 
     #[test]
     fn each_caller_has_so_many_seats_and_gets_them_back() {
-        let seats = Seats::new(2);
+        let seats = Seats::new(2, 10);
         let (one, _two) = (seats.take(&"a").unwrap(), seats.take(&"a").unwrap());
-        assert!(seats.take(&"a").is_none());
+        assert_eq!(seats.take(&"a").err(), Some(NoSeat::OfCaller { limit: 2 }));
         let _other = seats.take(&"b").unwrap();
         assert_eq!(seats.taken(), (3, 2));
         drop(one);
-        assert!(seats.take(&"a").is_some());
+        assert!(seats.take(&"a").is_ok());
         assert_eq!(seats.taken(), (2, 1));
+    }
+
+    #[test]
+    fn all_together_have_so_many_and_who_is_refused_takes_none() {
+        let seats = Seats::new(2, 3);
+        let taken = ["a", "a", "b"].map(|who| seats.take(&who).unwrap());
+        assert_eq!(seats.take(&"b").err(), Some(NoSeat::OfAll { limit: 3 }));
+        assert_eq!(seats.take(&"c").err(), Some(NoSeat::OfAll { limit: 3 }));
+        assert_eq!(seats.taken(), (3, 2));
+        drop(taken);
+        assert_eq!(seats.taken(), (0, 0));
+        assert!(seats.take(&"c").is_ok());
     }
 }

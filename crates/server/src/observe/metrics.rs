@@ -84,13 +84,17 @@ pub(crate) struct Metrics {
     pub(crate) wrong_holds: Counter,
     pub(crate) dedup_hits: Counter,
     pub(crate) strangers: Counter,
-    /// Requests over a caller's pace.
+    /// Requests over a caller's pace, renewals apart.
     pub(crate) over_pace: Counter,
+    pub(crate) renewals_over_pace: Counter,
     /// Requests that found a lane's line full, or waited too long in it.
     pub(crate) shed: Counter,
     pub(crate) renewals_shed: Counter,
+    /// Requests that would have waited, and found no seat or no memory for that.
+    pub(crate) waiting_refused: Counter,
     pub(crate) connections_turned_away: Counter,
     pub(crate) bodies_too_large: Counter,
+    pub(crate) bodies_too_slow: Counter,
 }
 
 impl Default for Metrics {
@@ -107,10 +111,13 @@ impl Default for Metrics {
             dedup_hits: Counter::default(),
             strangers: Counter::default(),
             over_pace: Counter::default(),
+            renewals_over_pace: Counter::default(),
             shed: Counter::default(),
             renewals_shed: Counter::default(),
+            waiting_refused: Counter::default(),
             connections_turned_away: Counter::default(),
             bodies_too_large: Counter::default(),
+            bodies_too_slow: Counter::default(),
         }
     }
 }

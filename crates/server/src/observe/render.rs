@@ -200,23 +200,30 @@ fn requests(page: &mut Page, server: &Inner) {
 fn limits(page: &mut Page, server: &Inner) {
     let (gate, metrics) = (&server.gate, &server.metrics);
     let (body_used, body_max) = gate.bodies.used();
-    let all = [
+    let mut all = vec![
         ("connections", gate.connections.count() as f64, gate.limits.connections as f64),
         ("body_bytes", body_used as f64, body_max as f64),
+        ("waiting", gate.seats.taken().0 as f64, gate.seats.all_max() as f64),
         ("waiting_of_one_token", gate.seats.taken().1 as f64, gate.seats.each_max() as f64),
         ("lane_ordinary", gate.ordinary.used() as f64, gate.ordinary.room() as f64),
         ("lane_renewals", gate.renewals.used() as f64, gate.renewals.room() as f64),
     ];
-    let labels = all.map(|(name, _, _)| [("limit", name)]);
+    let now_ms = server.clock.now().store_ms;
+    let paces = [("pace_requests", &gate.requests), ("pace_renewals", &gate.renewal_requests)];
+    all.extend(paces.into_iter().filter_map(|(name, pace)| {
+        let (used, max) = pace.busiest(now_ms)?;
+        Some((name, used as f64, max as f64))
+    }));
+    let labels: Vec<[(&str, &str); 1]> = all.iter().map(|(name, _, _)| [("limit", *name)]).collect();
     let used: Vec<Series<'_>> = labels
         .iter()
-        .zip(all)
-        .map(|(label, (_, used, _))| (label.as_slice(), used))
+        .zip(&all)
+        .map(|(label, (_, used, _))| (label.as_slice(), *used))
         .collect();
     let max: Vec<Series<'_>> = labels
         .iter()
-        .zip(all)
-        .map(|(label, (_, _, max))| (label.as_slice(), max))
+        .zip(&all)
+        .map(|(label, (_, _, max))| (label.as_slice(), *max))
         .collect();
     page.gauges("fencehold_limit_used", "How much of a limit is used.", &used);
     page.gauges("fencehold_limit_max", "How much there is of it.", &max);
@@ -238,7 +245,10 @@ fn limits(page: &mut Page, server: &Inner) {
     let over: &[Series<'_>] = &[
         (&[("limit", "connections")], metrics.connections_turned_away.get() as f64),
         (&[("limit", "body_bytes")], metrics.bodies_too_large.get() as f64),
-        (&[("limit", "pace")], metrics.over_pace.get() as f64),
+        (&[("limit", "body_time")], metrics.bodies_too_slow.get() as f64),
+        (&[("limit", "waiting")], metrics.waiting_refused.get() as f64),
+        (&[("limit", "pace_requests")], metrics.over_pace.get() as f64),
+        (&[("limit", "pace_renewals")], metrics.renewals_over_pace.get() as f64),
         (&[("limit", "lane_ordinary")], metrics.shed.get() as f64),
         (&[("limit", "lane_renewals")], metrics.renewals_shed.get() as f64),
     ];

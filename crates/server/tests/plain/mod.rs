@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,7 +58,19 @@ fn start(
     (Client(told.recv().unwrap()), serving)
 }
 
+/// A certificate, or a key, that tests have.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../store/tests/fixtures/etcd-tls")
+        .join(name)
+}
+
 impl Client {
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0
+    }
+
     /// Asks, and gives status and body.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.0).unwrap();
@@ -104,6 +117,7 @@ impl Client {
     }
 }
 
+/// Waits until something can be seen. The order of events is never left to this: only their arrival.
 pub fn eventually<T>(what: &str, mut seen: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

@@ -1,7 +1,11 @@
-//! A store that one tenant's renewals go into only when they are let: so that the lanes are full when a test says so.
+//! A store that one tenant's renewals, or acquisitions, go into only when they are let: so that a lane is full when a test
+//! says so.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
+use fencehold_store::clock::ManualClock;
 use fencehold_store::{
     AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, LeasePage,
     LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease, StoreError,
@@ -9,12 +13,34 @@ use fencehold_store::{
 };
 use tokio::sync::Semaphore;
 
-/// The store, and how many of the tenant's renewals may go in.
+/// What has to be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    Renewals,
+    Acquisitions,
+}
+
+/// The store, and how many of what the tenant asks may go in.
 #[derive(Debug)]
 pub(crate) struct Gated {
     pub(crate) store: MemoryStore,
     pub(crate) tenant: Namespace,
+    pub(crate) held: Held,
     pub(crate) let_in: Semaphore,
+}
+
+impl Gated {
+    pub(crate) fn new(clock: &ManualClock, tenant: &str, held: Held) -> Arc<Self> {
+        let store = MemoryStore::open(Arc::new(clock.clone())).unwrap();
+        let tenant = Namespace::new(tenant).unwrap();
+        Arc::new(Gated { store, tenant, held, let_in: Semaphore::new(0) })
+    }
+
+    async fn pass(&self, call: &Call, what: Held) {
+        if call.namespace == self.tenant && what == self.held {
+            self.let_in.acquire().await.unwrap().forget();
+        }
+    }
 }
 
 #[async_trait]
@@ -24,13 +50,12 @@ impl LeaseStore for Gated {
     }
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
-        if call.namespace == self.tenant {
-            self.let_in.acquire().await.unwrap().forget();
-        }
+        self.pass(call, Held::Renewals).await;
         self.store.renew(call, holds).await
     }
 
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        self.pass(call, Held::Acquisitions).await;
         self.store.acquire(call, request).await
     }
 

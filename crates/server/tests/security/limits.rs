@@ -7,7 +7,7 @@ use fencehold_server::Options;
 use fencehold_server::access::Scope;
 use serde_json::json;
 
-use crate::stage::{Stage, acquire, eventually, hear, held, send};
+use crate::stage::{Stage, acquire, eventually, hear, held, send, waits};
 
 #[test]
 fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
@@ -103,10 +103,9 @@ fn over_the_limit_a_connection_gets_503_and_those_that_wait_live_on() {
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let fence = stage.acquire(&token, "k", 1, 60_000);
     // One stands in line, on a connection that it keeps; another will give the key back on the one that it has.
-    let mut waits = stage.connect();
-    let mut body = acquire("k", 2, 60_000);
-    body["wait_ms"] = json!(60_000);
-    send(&mut waits, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+    let mut waiting = stage.connect();
+    let body = waits(acquire("k", 2, 60_000));
+    send(&mut waiting, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
     let operator = stage.token(None, &[Scope::Admin]);
     eventually("it waits", || stage.shows(&operator, "fencehold_requests_waiting", 1.0));
     let mut holder = stage.connect();
@@ -132,7 +131,7 @@ fn over_the_limit_a_connection_gets_503_and_those_that_wait_live_on() {
         Some(&json!({ "holds": [held("k", 1, fence)] })),
     );
     assert_eq!(hear(holder).status, 200, "who is connected is served");
-    let granted = hear(waits);
+    let granted = hear(waiting);
     assert_eq!(granted.status, 200, "{granted:?}");
     drop(idle);
     eventually("there is room again", || {
@@ -173,11 +172,7 @@ fn a_caller_has_so_many_waiting_requests_and_no_more() {
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let operator = stage.token(None, &[Scope::Admin]);
     stage.acquire(&token, "k", 1, 60_000);
-    let wait = |number: u8| {
-        let mut body = acquire("k", number, 60_000);
-        body["wait_ms"] = json!(60_000);
-        body
-    };
+    let wait = |number: u8| waits(acquire("k", number, 60_000));
     let waiting: Vec<TcpStream> = (2..5)
         .map(|number| {
             let mut stream = stage.connect();
@@ -189,9 +184,36 @@ fn a_caller_has_so_many_waiting_requests_and_no_more() {
     let said = stage.post(&token, "/v1/leases/acquire", wait(5));
     assert_eq!(said.status, 429, "{said:?}");
     assert!(said.head.contains("retry-after"), "{said:?}");
+    assert!(stage.shows(&operator, "fencehold_limit_refused_total{limit=\"waiting\"}", 1.0));
     // Whoever goes away leaves the line, and its seat.
     drop(waiting);
     eventually("all seats are free", || stage.shows(&operator, "fencehold_requests_waiting", 0.0));
+}
+
+/// Each that waits keeps its connection; some are left for those who do not.
+#[test]
+fn those_who_wait_never_have_all_the_connections() {
+    let mut options = Options::default();
+    options.limits.connections = 100;
+    let stage = Stage::with(options);
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let operator = stage.token(None, &[Scope::Admin]);
+    let fence = stage.acquire(&token, "k", 1, 60_000);
+    let stand = |number: u8| {
+        let mut stream = stage.connect();
+        let body = waits(acquire("k", number, 60_000));
+        send(&mut stream, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+        stream
+    };
+    let waiting: Vec<TcpStream> = (2..92).map(stand).collect();
+    eventually("all seats are taken", || stage.shows(&operator, "fencehold_requests_waiting", 90.0));
+    let said = hear(stand(92));
+    assert_eq!((said.status, said.kind()), (429, "full"), "{said:?}");
+    for _ in 0..10 {
+        let renewed = stage.post(&token, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
+        assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
+    }
+    drop(waiting);
 }
 
 #[test]
@@ -200,14 +222,13 @@ fn when_the_server_stops_whoever_waits_is_sent_home_and_what_is_held_stays_held(
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let operator = stage.token(None, &[Scope::Admin]);
     stage.acquire(&token, "k", 1, 60_000);
-    let mut waits = stage.connect();
-    let mut body = acquire("k", 2, 60_000);
-    body["wait_ms"] = json!(60_000);
-    send(&mut waits, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+    let mut waiting = stage.connect();
+    let body = waits(acquire("k", 2, 60_000));
+    send(&mut waiting, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
     eventually("it waits", || stage.shows(&operator, "fencehold_requests_waiting", 1.0));
     let mut idle = stage.connect();
     drop(stage);
-    let said = hear(waits);
+    let said = hear(waiting);
     assert_eq!((said.status, said.kind()), (503, "stopping"), "{said:?}");
     assert_eq!(idle.read(&mut [0; 10]).unwrap_or(0), 0, "an idle connection is closed");
 }

@@ -7,7 +7,7 @@ use fencehold_server::access::Scope;
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, acquire, eventually, held, hold, send};
+use crate::stage::{Stage, acquire, eventually, hear, held, hold, send, waits};
 
 const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
 
@@ -96,23 +96,51 @@ fn a_stream_ends_when_its_token_is_revoked() {
     assert!(!rest.iter().any(|line| line.contains("after")), "it was told too much: {rest:?}");
 }
 
-/// Nor is anything given to one who stands in line when its token is revoked.
+/// Nor is anything given to one who stands in line when its token is revoked. That each was let in, and waits, is seen before
+/// the revocation: 401 would mean that it came too late.
 #[test]
 fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
     let stage = Stage::new();
-    let (waiter, holder) =
-        (stage.token(Some("team"), &[Scope::LeaseWrite]), stage.token(Some("team"), &[Scope::LeaseWrite]));
-    stage.acquire(&holder, "k", 1, 30_000);
-    let mut waiting = stage.connect();
-    let request =
-        json!({ "keys": ["k"], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000, "wait_ms": 60_000 });
-    send(&mut waiting, &waiter.headers(), "POST", "/v1/leases/acquire", Some(&request));
+    let scopes = [Scope::LeaseRead, Scope::LeaseWrite, Scope::JobEnqueue, Scope::JobWork];
+    let (waiter, holder) = (stage.token(Some("team"), &scopes), stage.token(Some("team"), &scopes));
+    let operator = stage.token(None, &[Scope::Admin]);
+    let fence = stage.acquire(&holder, "k", 1, 30_000);
+    let enqueued =
+        stage.post(&holder, "/v1/jobs/enqueue", json!({ "jobs": [{ "queue": "other", "kind": "k" }] }));
+    let job = enqueued.json["answers"][0]["ok"]["id"].as_str().unwrap().to_owned();
+    let events = stage.ask(&holder, "GET", "/v1/store/status", None).json["last_event"]
+        .as_u64()
+        .unwrap();
+    let waiting: Vec<_> = [
+        ("POST", "/v1/leases/acquire".to_owned(), Some(waits(acquire("k", 2, 30_000)))),
+        ("POST", "/v1/jobs/claim".to_owned(), Some(waits(sample("claim_jobs")))),
+        ("GET", format!("/v1/jobs/{job}?wait_ms=60000"), None),
+        ("GET", format!("/v1/events?after={events}&wait_ms=60000"), None),
+    ]
+    .into_iter()
+    .map(|(method, path, body)| {
+        let mut stream = stage.connect();
+        send(&mut stream, &waiter.headers(), method, &path, body.as_ref());
+        (path, stream)
+    })
+    .collect();
+    eventually("all of them wait", || {
+        stage.shows(&operator, "fencehold_requests_waiting", waiting.len() as f64)
+            && stage.shows(&operator, "fencehold_waiters", 1.0)
+    });
     stage
         .book()
         .revoke(waiter.bearer.id, "the test", "here", None, stage.clock_wall_ms())
         .unwrap();
-    let answer: String = std::io::BufReader::new(waiting).lines().map_while(Result::ok).collect();
-    assert!(answer.contains("was revoked"), "{answer}");
+    for (path, stream) in waiting {
+        let said = hear(stream);
+        assert_eq!((said.status, said.kind()), (403, "forbidden"), "{path}: {said:?}");
+        assert!(said.body.contains("was revoked"), "{path}: {said:?}");
+    }
+    eventually("nobody stands in line", || stage.shows(&operator, "fencehold_waiters", 0.0));
+    stage.post(&holder, "/v1/leases/release", json!({ "holds": [held("k", 1, fence)] }));
+    let view = stage.ask(&holder, "GET", "/v1/lease?key=k", None);
+    assert!(view.json["holder"].is_null(), "it was granted to one who was sent away: {view:?}");
 }
 
 #[test]
@@ -258,4 +286,52 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     assert_eq!(told[2], "lease revoke key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") failed");
     assert!(told[3].starts_with("queue set ") && told[3].ends_with(" denied"), "{told:?}");
     assert!(rows()[1].who.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
+}
+
+/// Acts of force, each with what the audit must say of it, done by somebody who may; and the same by somebody who may not.
+#[test]
+fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
+    let acts = [
+        ("revoke_leases", "lease revoke"),
+        ("act_on_jobs", "job retry"),
+        ("set_queue", "queue set"),
+        ("set_schedule", "schedule set"),
+        ("remove_schedule", "schedule remove"),
+        ("resolve_finding", "effect resolve"),
+        ("advance_store", "store advance"),
+    ];
+    let stage = Stage::new();
+    let operator = stage.token(None, &[Scope::Admin]);
+    let reader = stage.token(Some("team"), &[Scope::LeaseRead]);
+    let seen = |token: &str, act: &str| {
+        let rows = stage.book().audit(&AuditFilter::default()).unwrap();
+        let row = rows.into_iter().find(|row| row.who.contains(token) && row.act == act);
+        row.map(|row| row.outcome)
+    };
+    for (name, act) in acts {
+        let path = ALL.iter().find(|spec| spec.name == name).unwrap().path;
+        stage.post(&operator, path, sample(name));
+        assert_eq!(stage.post(&reader, path, sample(name)).status, 403, "{name}");
+        let (did, tried) = (operator.bearer.id.to_string(), reader.bearer.id.to_string());
+        eventually(&format!("{act} in the audit"), || {
+            seen(&did, act).is_some_and(|outcome| outcome == "done" || outcome == "failed")
+                && seen(&tried, act).is_some_and(|outcome| outcome == "denied")
+        });
+    }
+    // What else changes something is a holder's or an owner's own business: nothing is forced on anybody.
+    let own = [
+        "acquire_lease",
+        "renew_leases",
+        "release_leases",
+        "enqueue_jobs",
+        "claim_jobs",
+        "renew_claims",
+        "report_jobs",
+        "write_ledger",
+        "begin_operation",
+    ];
+    for spec in ALL.iter().filter(|spec| spec.method == Method::Post) {
+        let forced = acts.iter().any(|(name, _)| *name == spec.name);
+        assert!(forced != own.contains(&spec.name), "{} is neither, or both", spec.name);
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fencehold_core::Namespace;
 use fencehold_server::access::{Access, Bearer, Book, Keeper, NewToken, Scope};
 use fencehold_server::{Options, Server};
-use fencehold_store::clock::{Clock, ManualClock, SystemClock};
+use fencehold_store::clock::{Clock, ManualClock};
 use fencehold_store::{LeaseStore, MemoryStore};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -39,17 +39,8 @@ impl Stage {
     }
 
     /// On a store of the test's own.
-    pub(crate) fn over(options: Options, store: Arc<dyn LeaseStore>, clock: ManualClock) -> Self {
-        Stage::on(options, store, Arc::new(clock.clone()), clock)
-    }
-
-    /// On the machine's own clock.
-    pub(crate) fn in_real_time(options: Options) -> Self {
-        let store = MemoryStore::open(Arc::new(SystemClock)).unwrap();
-        Stage::on(options, Arc::new(store), Arc::new(SystemClock), ManualClock::new())
-    }
-
-    fn on(options: Options, store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, by_hand: ManualClock) -> Self {
+    pub(crate) fn over(options: Options, store: Arc<dyn LeaseStore>, by_hand: ManualClock) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(by_hand.clone());
         let place = tempfile::tempdir().unwrap();
         let keeper = Arc::new(Keeper::start(place.path().join("access.db"), Arc::clone(&clock)).unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -198,6 +189,11 @@ impl Said {
 
 pub(crate) fn send(stream: &mut TcpStream, headers: &str, method: &str, path: &str, body: Option<&Value>) {
     let body = body.map(Value::to_string).unwrap_or_default();
+    send_text(stream, headers, method, path, &body);
+}
+
+/// The same with a body as it is written here.
+pub(crate) fn send_text(stream: &mut TcpStream, headers: &str, method: &str, path: &str, body: &str) {
     let kind = if method == "POST" { "content-type: application/json\r\n" } else { "" };
     let length = body.len();
     let text = format!(
@@ -223,6 +219,12 @@ pub(crate) fn hold(number: u8) -> String {
 
 pub(crate) fn acquire(key: &str, number: u8, ttl_ms: u64) -> Value {
     json!({ "keys": [key], "hold": hold(number), "owner": "tester", "ttl_ms": ttl_ms })
+}
+
+/// The same request, standing in line for a minute.
+pub(crate) fn waits(mut request: Value) -> Value {
+    request["wait_ms"] = json!(60_000);
+    request
 }
 
 pub(crate) fn held(key: &str, number: u8, token: u64) -> Value {

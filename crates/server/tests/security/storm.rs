@@ -1,30 +1,16 @@
-//! R30: everybody comes back at once. No tenant starves, and renewals pass before anything else.
+//! R30: everybody comes back at once. No tenant starves, renewals pass before anything else, and thousands who wait take
+//! nothing from those who do not.
 
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use fencehold_core::Namespace;
 use fencehold_server::Options;
 use fencehold_server::access::Scope;
 use fencehold_server::limit::Limits;
-use fencehold_store::MemoryStore;
 use fencehold_store::clock::ManualClock;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use crate::gate::Gated;
-use crate::stage::{Stage, eventually, hear, held, hold, send};
-
-/// Ends the storm, also when the test fails in the middle of it.
-struct Calm<'a>(&'a AtomicBool);
-
-impl Drop for Calm<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
+use crate::gate::{Gated, Held};
+use crate::stage::{Stage, acquire, eventually, hear, held, hold, send, send_text, waits};
 
 /// Opens the gate, also when the test fails in the middle of it.
 struct Open<'a>(&'a Gated);
@@ -39,17 +25,16 @@ impl Drop for Open<'_> {
 const STORM: usize = 20;
 const LEASES_EACH: usize = 2_000;
 
+const ORDINARY_USED: &str = "fencehold_limit_used{limit=\"lane_ordinary\"}";
+const ORDINARY_SHED: &str = "fencehold_limit_refused_total{limit=\"lane_ordinary\"}";
+const RENEWALS_USED: &str = "fencehold_limit_used{limit=\"lane_renewals\"}";
+const RENEWALS_SHED: &str = "fencehold_limit_refused_total{limit=\"lane_renewals\"}";
+const RENEWALS_WAITING: &str = "fencehold_lane_waiting{lane=\"renewals\"}";
+
 #[test]
 fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
-    let lane = |what: &str| format!("fencehold_{what}");
-    let (used, waiting) =
-        (lane("limit_used{limit=\"lane_renewals\"}"), lane("lane_waiting{lane=\"renewals\"}"));
     let clock = ManualClock::new();
-    let gated = Arc::new(Gated {
-        store: MemoryStore::open(Arc::new(clock.clone())).unwrap(),
-        tenant: Namespace::new("loud").unwrap(),
-        let_in: Semaphore::new(0),
-    });
+    let gated = Gated::new(&clock, "loud", Held::Renewals);
     let stage = Stage::over(Options::default(), gated.clone(), clock);
     let (loud, quiet) =
         (stage.token(Some("loud"), &[Scope::Admin]), stage.token(Some("quiet"), &[Scope::Admin]));
@@ -68,12 +53,14 @@ fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
         let at_work = Limits::default().lane_room / LEASES_EACH as u64;
         let in_line = STORM as f64 - at_work as f64;
         eventually("the lane is full and the rest of the storm waits", || {
-            stage.shows(&operator, &used, (at_work * LEASES_EACH as u64) as f64)
-                && stage.shows(&operator, &waiting, in_line)
+            stage.shows(&operator, RENEWALS_USED, (at_work * LEASES_EACH as u64) as f64)
+                && stage.shows(&operator, RENEWALS_WAITING, in_line)
         });
         let renewal = json!({ "holds": [held("mine", 1, fence)] });
         let renewal = scope.spawn(|| stage.post(&quiet, "/v1/leases/renew", renewal));
-        eventually("the quiet one stands behind them", || stage.shows(&operator, &waiting, in_line + 1.0));
+        eventually("the quiet one stands behind them", || {
+            stage.shows(&operator, RENEWALS_WAITING, in_line + 1.0)
+        });
         // Room for one. Were it given to the storm, the quiet one would wait for ever: no other is let in.
         gated.let_in.add_permits(1);
         let said = renewal.join().unwrap();
@@ -87,37 +74,80 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
     let mut options = Options::default();
     options.limits.lane_room = 1;
     options.limits.lane_line = 0;
-    let stage = Stage::in_real_time(options);
+    let clock = ManualClock::new();
+    let gated = Gated::new(&clock, "loud", Held::Acquisitions);
+    let stage = Stage::over(options, gated.clone(), clock);
+    let (loud, quiet) =
+        (stage.token(Some("loud"), &[Scope::Admin]), stage.token(Some("quiet"), &[Scope::Admin]));
+    let operator = stage.token(None, &[Scope::Admin]);
+    let fence = stage.acquire(&quiet, "mine", 1, 30_000);
+    std::thread::scope(|scope| {
+        let open = Open(&gated);
+        let acquiring = scope.spawn(|| stage.post(&loud, "/v1/leases/acquire", acquire("k", 2, 30_000)));
+        eventually("the ordinary lane is full", || stage.shows(&operator, ORDINARY_USED, 1.0));
+        let said = stage.post(&quiet, "/v1/leases/acquire", acquire("other", 3, 30_000));
+        assert_eq!((said.status, said.kind()), (503, "unavailable"), "{said:?}");
+        assert!(said.head.contains("retry-after"), "{said:?}");
+        let said = stage.post(&quiet, "/v1/leases/renew", json!({ "holds": [held("mine", 1, fence)] }));
+        assert!(said.json["answers"][0].get("ok").is_some(), "{said:?}");
+        assert!(stage.shows(&operator, ORDINARY_SHED, 1.0) && stage.shows(&operator, RENEWALS_SHED, 0.0));
+        drop(open);
+        assert_eq!(acquiring.join().unwrap().status, 200);
+    });
+}
+
+/// There is room for one request in each lane and for no line, and little memory for bodies: those who wait would have all of
+/// both, and no renewal would come through.
+#[test]
+fn those_who_wait_take_neither_room_nor_memory_from_those_who_do_not() {
+    let mut options = Options::default();
+    options.limits.lane_room = 1;
+    options.limits.lane_line = 0;
+    options.limits.body_bytes = 64 << 10;
+    options.limits.bodies_bytes = 1 << 20;
+    options.limits.body_ms = 2_000;
+    let stage = Stage::with(options);
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let operator = stage.token(None, &[Scope::Admin]);
-    let fence = stage.acquire(&token, "mine", 1, 30_000);
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let calm = Calm(&over);
-        for number in 0..8_u8 {
-            let (stage, token, over) = (&stage, &token, &over);
-            scope.spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    let mut stream: TcpStream = stage.connect();
-                    let keys: Vec<String> = (0..200).map(|nth| format!("{number}/{nth}")).collect();
-                    let body = json!({ "keys": keys, "hold": hold(number), "owner": "o", "ttl_ms": 100 });
-                    send(&mut stream, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
-                    hear(stream);
+    let fence = stage.acquire(&token, "k", 1, 60_000);
+    let status = stage.ask(&token, "GET", "/v1/store/status", None);
+    let last = status.json["last_event"].as_u64().unwrap();
+    // All together they send almost as much as all small bodies may take up.
+    let padding = " ".repeat(20 << 10);
+    let mut claim = json!({ "queues": [{ "queue": "empty" }], "owner": "o", "ttl_ms": 30_000 });
+    let waiting: Vec<TcpStream> = (2..22_u8)
+        .map(|number| {
+            let mut stream = stage.connect();
+            let (path, body) = match number % 4 {
+                0 => (format!("/v1/events?after={last}&prefix=none/&wait_ms=60000"), None),
+                1 => {
+                    claim["hold"] = json!(hold(number));
+                    ("/v1/jobs/claim".to_owned(), Some(waits(claim.clone())))
                 }
-            });
-        }
-        let mut shed = 0.0;
-        let began = Instant::now();
-        let mut renewed = 0;
-        while (shed < 1.0 || renewed < 50) && began.elapsed() < Duration::from_secs(30) {
-            let said = stage.post(&token, "/v1/leases/renew", json!({ "holds": [held("mine", 1, fence)] }));
-            assert!(said.json["answers"][0].get("ok").is_some(), "{said:?}");
-            renewed += 1;
-            shed = stage.metric(&operator, "fencehold_limit_refused_total{limit=\"lane_ordinary\"}");
-        }
-        drop(calm);
-        assert!(shed >= 1.0, "the ordinary lane was never full");
-        let renewals_shed = stage.metric(&operator, "fencehold_limit_refused_total{limit=\"lane_renewals\"}");
-        assert!(renewals_shed < 0.5, "{renewals_shed} renewals were shed");
-    });
+                _ => ("/v1/leases/acquire".to_owned(), Some(waits(acquire("k", number, 60_000)))),
+            };
+            match body {
+                None => send(&mut stream, &token.headers(), "GET", &path, None),
+                Some(body) => {
+                    send_text(&mut stream, &token.headers(), "POST", &path, &format!("{body}{padding}"));
+                }
+            }
+            let so_far = f64::from(number) - 1.0;
+            eventually("it waits", || stage.shows(&operator, "fencehold_requests_waiting", so_far));
+            stream
+        })
+        .collect();
+    assert!(stage.shows(&operator, ORDINARY_USED, 0.0) && stage.shows(&operator, RENEWALS_USED, 0.0));
+    let second = stage.acquire(&token, "free", 99, 30_000);
+    let renewal = json!({ "holds": [held("k", 1, fence), held("free", 99, second)] });
+    let mut stream = stage.connect();
+    let long = format!("{renewal}{padding}{padding}");
+    send_text(&mut stream, &token.headers(), "POST", "/v1/leases/renew", &long);
+    let renewed = hear(stream);
+    assert!(renewed.json["answers"][1].get("ok").is_some(), "{renewed:?}");
+    let released = stage.post(&token, "/v1/leases/release", json!({ "holds": [held("k", 1, fence)] }));
+    assert!(released.json["answers"][0].get("ok").is_some(), "{released:?}");
+    // And the first in line is served.
+    let granted = hear(waiting.into_iter().next().unwrap());
+    assert_eq!(granted.status, 200, "{granted:?}");
 }

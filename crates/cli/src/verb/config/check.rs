@@ -1,6 +1,5 @@
 //! `fencehold config check`: whether a server could be started with these settings, and where each comes from.
 
-use fencehold_server::tls::Tls;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -39,9 +38,11 @@ impl Args {
         let settings = settings(&told)?;
         let place = context.place_or(settings.store.as_deref())?;
         let access = access_file(&settings, &place)?;
-        if let (Some(cert), Some(key)) = (&settings.tls.cert, &settings.tls.key) {
-            Tls::load(cert, key).map_err(|why| Failure::new(Exit::Usage, why))?;
-        }
+        crate::logging::check_server(&settings.log)?;
+        // Nothing is sent, so no seed is needed that would keep it apart from others.
+        settings
+            .options([0; 16])
+            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let mut lines: Vec<Line> = told
             .lines()
             .map(|(key, value, origin)| Line { key, value, from: origin.map(ToString::to_string) })

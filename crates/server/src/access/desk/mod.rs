@@ -17,16 +17,17 @@ use fencehold_store::{Call, StoreError};
 use super::caller::{Caller, Who};
 use crate::Inner;
 use crate::audit::{AuditEntry, Outcome};
-use crate::limit::Way;
+use crate::limit::{NoMemory, Room, Share, Way};
 use crate::observe::{Attribute, Context, Kind, Span, SpanKind, Stopwatch};
 
 /// The store, for one caller.
-#[derive(Clone)]
 pub(crate) struct Desk {
     server: Arc<Inner>,
     caller: Caller,
     /// The trace that the request came with.
     trace: Option<Context>,
+    /// What its body takes up, if it has one.
+    share: Option<Share>,
 }
 
 /// What is about to be asked.
@@ -103,8 +104,13 @@ struct Telling {
 
 impl Desk {
     /// The desk for this caller.
-    pub(crate) fn new(server: Arc<Inner>, caller: Caller, trace: Option<Context>) -> Self {
-        Desk { server, caller, trace }
+    pub(crate) fn new(
+        server: Arc<Inner>,
+        caller: Caller,
+        trace: Option<Context>,
+        share: Option<Share>,
+    ) -> Self {
+        Desk { server, caller, trace, share }
     }
 
     /// Does something that is no act of force.
@@ -162,11 +168,10 @@ impl Desk {
         if !act.to_the_end && self.server.stopping.is_stopping() {
             return Err(StoreError::Unavailable { why: "the server is stopping".to_owned() });
         }
-        let cost = act.cost as u64;
-        let entered = self.server.gate.enter(act.way, &self.caller.who, &call.namespace, cost).await;
-        let _room = entered.inspect_err(|_| match act.way {
+        let _room = self.enter(act, call).await.inspect_err(|_| match act.way {
             Way::Renewal => self.server.metrics.renewals_shed.add_one(),
-            Way::Ordinary | Way::Waiting => self.server.metrics.shed.add_one(),
+            Way::Ordinary => self.server.metrics.shed.add_one(),
+            Way::Waiting => self.server.metrics.waiting_refused.add_one(),
         })?;
         let noted = match force {
             Some(force) => self.note(self.entry(act, &call.namespace, force)).await?,
@@ -185,6 +190,19 @@ impl Desk {
             keeper.settle(seq, if outcome.is_ok() { Outcome::Done } else { Outcome::Failed });
         }
         outcome
+    }
+
+    /// Waits for room, or takes a seat and what goes with it.
+    async fn enter(&self, act: Act, call: &Call) -> Result<Room, StoreError> {
+        let gate = &self.server.gate;
+        let room = gate.enter(act.way, &self.caller.who, &call.namespace, act.cost as u64).await?;
+        if let (Way::Waiting, Some(share)) = (act.way, &self.share) {
+            share.wait().map_err(|NoMemory { limit }| StoreError::Full {
+                what: "bytes of the requests that wait".to_owned(),
+                limit: limit as u64,
+            })?;
+        }
+        Ok(room)
     }
 
     /// Whether this caller may do that there. What is said tells nothing of a world that is not the caller's.

@@ -1,6 +1,8 @@
 //! Sending spans away, by OTLP over HTTP: gathered for a moment, sent in one request, and dropped when the receiver
 //! does not keep up. Nobody's request ever waits for a trace.
 
+use std::error::Error as _;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,12 +30,14 @@ const TRIES: u32 = 3;
 const PATH: &str = "/v1/traces";
 
 /// Where spans go, and under which name.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Receiver {
     uri: Uri,
+    /// The same without what is secret in it, for messages.
+    place: String,
     service: String,
-    /// Who vouches for it, as PEM; `None`: whom the system trusts.
-    authority: Option<Vec<u8>>,
+    /// Who vouches for it; `None`: whom the system trusts.
+    authority: Option<Vec<Certificate>>,
     pub(super) seed: [u8; 16],
 }
 
@@ -58,6 +62,15 @@ pub(super) async fn flush(sender: &mpsc::Sender<Waiting>) {
     }
 }
 
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("place", &self.place)
+            .field("service", &self.service)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Receiver {
     /// Reads the URL of a receiver; without a path it is the usual one. The seed must be random: it keeps the ids of this
     /// server's spans apart from all others.
@@ -68,18 +81,25 @@ impl Receiver {
         let scheme = scheme.ok_or_else(|| wrong("must begin with http:// or https://"))?;
         let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
         let path = if uri.path().len() > 1 { uri.path() } else { PATH };
+        let port = authority.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+        let place = format!("{scheme}://{}{port}{path}", authority.host());
         let uri = Uri::builder()
             .scheme(scheme)
             .authority(authority.clone())
             .path_and_query(path)
             .build();
         let uri = uri.map_err(|_| wrong("is not a URL"))?;
-        Ok(Receiver { uri, service: service.to_owned(), authority: None, seed })
+        Ok(Receiver { uri, place, service: service.to_owned(), authority: None, seed })
     }
 
     /// Has its certificate vouched for by this authority, given as PEM, and by nobody else.
-    pub fn trusting(self, pem: Vec<u8>) -> Self {
-        Receiver { authority: Some(pem), ..self }
+    pub fn trusting(self, pem: &[u8]) -> Result<Self, String> {
+        let certificates =
+            Certificate::from_pem_bundle(pem).map_err(|error| format!("traces.ca is not PEM: {error}"))?;
+        if certificates.is_empty() {
+            return Err("traces.ca: there is no certificate in the file".to_owned());
+        }
+        Ok(Receiver { authority: Some(certificates), ..self })
     }
 
     fn client(&self) -> Result<Client, reqwest::Error> {
@@ -90,7 +110,9 @@ impl Receiver {
             .redirect(reqwest::redirect::Policy::none())
             .timeout(ANSWER_WITHIN);
         match &self.authority {
-            Some(pem) => client.tls_certs_only(Certificate::from_pem_bundle(pem)?).build(),
+            Some(certificates) => client.tls_certs_only(certificates.clone()).build(),
+            // Nobody shows a certificate: those that the system trusts need not be read.
+            None if self.uri.scheme_str() == Some("http") => client.tls_certs_only([]).build(),
             None => client.build(),
         }
     }
@@ -100,7 +122,7 @@ impl Receiver {
         let client = match self.client() {
             Ok(client) => client,
             Err(error) => {
-                tracing::error!(%error, "no spans can be sent to {}", self.uri);
+                tracing::error!("no spans can be sent to {}: {}", self.place, root_of(&error));
                 return;
             }
         };
@@ -144,7 +166,7 @@ impl Receiver {
         }
         if let Err(why) = sent {
             dropped.add(count);
-            tracing::warn!(spans = count, "spans could not be sent to {}: {why}", self.uri);
+            tracing::warn!(spans = count, "spans could not be sent to {}: {why}", self.place);
         }
     }
 
@@ -153,7 +175,7 @@ impl Receiver {
             .post(self.uri.to_string())
             .header(header::CONTENT_TYPE, "application/x-protobuf")
             .body(body);
-        let answer = request.send().await.map_err(|error| error.to_string())?;
+        let answer = request.send().await.map_err(|error| root_of(&error))?;
         if answer.status().is_success() { Ok(()) } else { Err(format!("the answer was {}", answer.status())) }
     }
 
@@ -166,6 +188,15 @@ impl Receiver {
             resource_spans: vec![ResourceSpans { resource: Some(Resource { attributes }), scope_spans }],
         }
     }
+}
+
+/// What is at the bottom of an error: the rest says where in the client it happened, and repeats the URL.
+fn root_of(error: &reqwest::Error) -> String {
+    let mut root = error.source();
+    while let Some(deeper) = root.and_then(|cause| cause.source()) {
+        root = Some(deeper);
+    }
+    root.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn message(span: Span) -> messages::Span {
@@ -213,6 +244,18 @@ mod tests {
         for bad in ["", "c:4318", "grpc://c"] {
             let wrong = Receiver::new(bad, "x", [0; 16]).unwrap_err();
             assert!(wrong.contains("http://localhost:4318"), "{wrong}");
+        }
+        let receiver = Receiver::new("https://team:s3cret@c:4318", "x", [0; 16]).unwrap();
+        assert_eq!(receiver.place, "https://c:4318/v1/traces", "a password stands in no message");
+        assert!(!format!("{receiver:?}").contains("s3cret"), "nor where a receiver is shown whole");
+    }
+
+    #[test]
+    fn an_authority_that_is_none_is_refused_before_anything_is_sent() {
+        let receiver = || Receiver::new("https://c:4318", "x", [0; 16]).unwrap();
+        for bad in ["", "not a certificate", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
+            let wrong = receiver().trusting(bad.as_bytes()).unwrap_err();
+            assert!(wrong.starts_with("traces.ca"), "{wrong}");
         }
     }
 }

@@ -1,0 +1,60 @@
+//! From settings to what a server is made of: the files that they name are read here, so that whoever checks settings and
+//! whoever starts a server find the same faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ConfigError, Settings};
+use crate::limit::Limits;
+use crate::tls::Tls;
+use crate::{Options, Receiver};
+
+/// The name under which spans go, unless another is given.
+const SERVICE: &str = "fencehold";
+
+impl Settings {
+    /// What a server of these settings is like. The seed must be random: it keeps the ids of its spans apart from others'.
+    pub fn options(&self, seed: [u8; 16]) -> Result<Options, ConfigError> {
+        let fault = |problem| ConfigError { origin: "the configuration".to_owned(), problem };
+        let tls = match (&self.tls.cert, &self.tls.key) {
+            (Some(cert), Some(key)) => Some(Arc::new(Tls::load(cert, key).map_err(fault)?)),
+            _ => None,
+        };
+        let traces = self.receiver(seed).map_err(fault)?;
+        let grace = Duration::from_millis(self.grace.ms());
+        Ok(Options { limits: Limits::from(self.limits), tls, grace, traces })
+    }
+
+    fn receiver(&self, seed: [u8; 16]) -> Result<Option<Receiver>, String> {
+        let Some(url) = &self.traces.otlp else { return Ok(None) };
+        let receiver = Receiver::new(url, self.traces.service.as_deref().unwrap_or(SERVICE), seed)?;
+        let Some(file) = &self.traces.ca else { return Ok(Some(receiver)) };
+        let pem = std::fs::read(file);
+        let pem = pem.map_err(|error| format!("traces.ca: {} cannot be read: {error}", file.display()))?;
+        receiver.trusting(&pem).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_settings_name_is_read_before_anything_is_started() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("ca.pem");
+        let wrong = |settings: &Settings| settings.options([0; 16]).unwrap_err().to_string();
+        let mut settings = Settings::default();
+        settings.traces.otlp = Some("collector:4318".to_owned());
+        assert!(wrong(&settings).contains("traces.otlp"), "{}", wrong(&settings));
+        settings.traces.otlp = Some("https://collector:4318".to_owned());
+        settings.traces.ca = Some(file.clone());
+        assert!(wrong(&settings).contains("ca.pem cannot be read"), "{}", wrong(&settings));
+        std::fs::write(&file, "not a certificate").unwrap();
+        assert!(wrong(&settings).contains("traces.ca"), "{}", wrong(&settings));
+        settings.traces.ca = None;
+        settings.tls.cert = Some(file.clone());
+        settings.tls.key = Some(file);
+        assert!(wrong(&settings).contains("ca.pem"), "{}", wrong(&settings));
+    }
+}

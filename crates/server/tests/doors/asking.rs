@@ -1,0 +1,97 @@
+//! What is said of requests, good and bad.
+
+use serde_json::json;
+
+use crate::door::{Door, HOLD, OTHER};
+
+#[tokio::test]
+async fn a_second_acquirer_is_told_who_holds_it_for_which_task_and_for_how_long() {
+    let door = Door::open().await;
+    let request = |hold: &str, owner: &str| json!({ "keys": ["a/b"], "hold": hold, "owner": owner, "task": "run-42", "ttl_ms": 30_000 });
+    let (status, acquired) = door.post("/v1/leases/acquire", &request(HOLD, "ada")).await;
+    assert_eq!((status, &acquired["token"], &acquired["key"]), (200, &json!(1), &json!("a/b")), "{acquired}");
+    let (status, problem) = door.post("/v1/leases/acquire", &request(OTHER, "bob")).await;
+    assert_eq!(status, 409);
+    for (member, value) in [
+        ("type", json!("urn:fencehold:held")),
+        ("status", json!(409)),
+        ("key", json!("a/b")),
+        ("owner", json!("ada")),
+        ("task", json!("run-42")),
+        ("expires_in_ms", json!(30_000)),
+        ("current_token", json!(1)),
+    ] {
+        assert_eq!(problem[member], value, "{member} of {problem}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_idempotency_key_makes_the_same_jobs() {
+    let door = Door::open().await;
+    let enqueue = async |key: &str, namespace: &str, number: u64| {
+        let body = json!({ "jobs": [{ "kind": "a", "payload": number }, { "kind": "b" }] });
+        let headers = format!(
+            "content-type: application/json\r\nidempotency-key: {key}\r\nfencehold-namespace: {namespace}\r\n"
+        );
+        let (status, answer) = door.ask("POST", "/v1/jobs/enqueue", &headers, &body.to_string()).await;
+        assert_eq!(status, 200, "{answer}");
+        answer["answers"].clone()
+    };
+    let first = enqueue("order-7", "default", 1).await;
+    let again = enqueue("order-7", "default", 1).await;
+    for nth in 0..2 {
+        assert_eq!(first[nth]["ok"]["existed"], false, "{first}");
+        assert_eq!(again[nth]["ok"]["existed"], true, "{again}");
+        assert_eq!(first[nth]["ok"]["id"], again[nth]["ok"]["id"]);
+    }
+    assert_ne!(first[0]["ok"]["id"], first[1]["ok"]["id"], "each job its own");
+    let other = enqueue("order-7", "default", 2).await;
+    assert_eq!(other[0]["problem"]["type"], "urn:fencehold:conflict", "{other}");
+    assert_eq!(other[1]["ok"]["existed"], true, "{other}");
+    let elsewhere = enqueue("order-7", "team-b", 1).await;
+    assert_eq!(elsewhere[0]["ok"]["existed"], false, "another namespace is another world: {elsewhere}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_said_and_no_secret_is_repeated() {
+    let door = Door::open().await;
+    let json = "content-type: application/json\r\n";
+    let almost = format!("{}zz", &HOLD[..30]);
+    let bad_hold = json!({ "holds": [{ "key": "k", "hold": almost, "token": 1 }] }).to_string();
+    let unknown_field = json!({ "holds": [], "force": true }).to_string();
+    for (method, path, headers, body, status, kind) in [
+        ("POST", "/v1/leases/renew", json, bad_hold.as_str(), 400, "bad-input"),
+        ("POST", "/v1/leases/renew", json, unknown_field.as_str(), 400, "bad-input"),
+        ("POST", "/v1/leases/renew", json, "{", 400, "bad-input"),
+        ("POST", "/v1/leases/renew", "", "{}", 415, "not-json"),
+        ("GET", "/v1/leases?limit=x", "", "", 400, "bad-input"),
+        ("GET", "/v1/leases?no_such_field=1", "", "", 400, "bad-input"),
+        ("GET", "/v1/leases", "fencehold-namespace: No!\r\n", "", 400, "bad-input"),
+        ("GET", "/v1/lease?key=nobody/has/it", "", "", 404, "no-such-key"),
+        ("GET", "/v1/jobs/00000000-0000-7000-8000-000000000000", "", "", 404, "no-such-job"),
+        ("GET", "/v1/nowhere", "", "", 404, "no-such-path"),
+        ("DELETE", "/v1/leases", "", "", 405, "bad-method"),
+        ("GET", "/v1/events?after=99", "", "", 400, "bad-input"),
+        ("GET", "/v1/events/stream?after=x", "", "", 400, "bad-input"),
+    ] {
+        let (got, problem) = door.ask(method, path, headers, body).await;
+        let said = problem["type"].as_str().unwrap_or_default();
+        assert_eq!(
+            (got, said),
+            (status, format!("urn:fencehold:{kind}").as_str()),
+            "{method} {path}: {problem}"
+        );
+        assert!(!problem.to_string().contains(&HOLD[..30]), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_every_kind_come_through_a_query() {
+    let door = Door::open().await;
+    for key in ["a//b", "..", "/", "a b+c", "%2F", "ключ/日本", "?x=1&y#z"] {
+        door.take(key).await;
+        let query = serde_html_form::to_string([("key", key)]).unwrap();
+        let (status, view) = door.ask("GET", &format!("/v1/lease?{query}"), "", "").await;
+        assert_eq!((status, view["key"].as_str()), (200, Some(key)), "{view}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Callers that go away, and a server that stops.
+
+use fencehold_core::Key;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::door::{Door, HOLD, OTHER, call, read, read_text};
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_the_line() {
+    let door = Door::open().await;
+    let held = door.take("k").await;
+    let waiting = door.stand_in_line("k").await;
+    drop(waiting);
+    door.until_waiters("k", 0).await;
+    door.store.release(&call(), vec![held]).await.unwrap();
+    let view = door.store.get(&call(), Key::new("k").unwrap()).await.unwrap().unwrap();
+    assert_eq!((view.holder, view.token.get()), (None, 1), "nobody was granted anything");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_sends_those_in_line_home_and_finishes() {
+    let mut door = Door::open().await;
+    let _held = door.take("k").await;
+    let waiting = door.stand_in_line("k").await;
+    drop(door.stop.take());
+    let (status, problem) = read(waiting).await;
+    assert_eq!((status, &problem["type"]), (503, &json!("urn:fencehold:stopping")), "{problem}");
+    assert!(problem["retry_after_ms"].is_u64(), "{problem}");
+    door.serving.await.unwrap().unwrap();
+    assert!(TcpStream::connect(door.address).await.is_err(), "nobody listens any more");
+    let view = door.store.get(&call(), Key::new("k").unwrap()).await.unwrap().unwrap();
+    assert_eq!(view.waiters, 0);
+}
+
+/// While one request is under way, others still come: they are told that the server is not ready, nothing new is given to
+/// them, and what they hold they can renew.
+#[tokio::test]
+async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done() {
+    let mut door = Door::open().await;
+    let held = door.take("k").await;
+    let renewal = json!({ "holds": [{ "key": "k", "hold": HOLD, "token": held.token.get() }] }).to_string();
+    let (first, rest) = renewal.split_at(10);
+    let beginning = format!(
+        "POST /v1/leases/renew HTTP/1.1\r\nhost: door\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{first}",
+        renewal.len()
+    );
+    let mut under_way = TcpStream::connect(door.address).await.unwrap();
+    under_way.write_all(beginning.as_bytes()).await.unwrap();
+    door.until("the request is under way", async || {
+        let page = read_text(door.send("GET", "/metrics", "connection: close\r\n", "").await).await;
+        !page.contains("\nfencehold_limit_used{limit=\"body_bytes\"} 0\n")
+    })
+    .await;
+    assert_eq!(door.status("/readyz").await, 200);
+    drop(door.stop.take());
+    door.until("it says that it is not ready", async || door.status("/readyz").await == 503)
+        .await;
+    assert_eq!(door.status("/livez").await, 200);
+    let (status, renewed) = door
+        .ask("POST", "/v1/leases/renew", "content-type: application/json\r\n", &renewal)
+        .await;
+    assert_eq!(status, 200, "{renewed}");
+    assert!(renewed["answers"][0].get("ok").is_some(), "{renewed}");
+    let request = json!({ "keys": ["other"], "hold": OTHER, "owner": "bob", "ttl_ms": 30_000 });
+    let (status, problem) = door.post("/v1/leases/acquire", &request).await;
+    assert_eq!((status, &problem["type"]), (503, &json!("urn:fencehold:unavailable")), "{problem}");
+
+    under_way.write_all(rest.as_bytes()).await.unwrap();
+    let (status, finished) = read(under_way).await;
+    assert_eq!(status, 200, "{finished}");
+    assert!(finished["answers"][0].get("ok").is_some(), "{finished}");
+    door.serving.await.unwrap().unwrap();
+    assert!(TcpStream::connect(door.address).await.is_err(), "nobody listens any more");
+}

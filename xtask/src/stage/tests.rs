@@ -113,7 +113,7 @@ impl Suite {
 }
 
 #[cfg(test)]
-mod tests {
+mod listing {
     use super::*;
 
     #[test]

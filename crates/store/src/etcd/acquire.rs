@@ -3,9 +3,7 @@
 //! A grant is one transaction: it finds the record, the held key, the mark and the line as they were seen, or does
 //! nothing. A waiter's place must still be there by its own etcd lease, so one whose own time is up is never granted (R19).
 
-use std::num::NonZeroU64;
-
-use fencehold_core::lease::{Acquire, Command, Decision, Grant, Outcome, decide};
+use fencehold_core::lease::{Decision, Grant, Outcome};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio::sync::oneshot;
 
@@ -16,6 +14,8 @@ use super::look::{Ahead, Gaze, KEYS_PER_LOOK, KeySight, OnLease, Sight, changed_
 use super::look::{nothing_in, nothing_older_in, put};
 use super::messages::TxnRequest;
 use super::names::Span;
+use super::unheard::{Left, Told, Unheard};
+use super::verdict::Verdict;
 use super::wire::Fault;
 use super::{Core, Known, STORE};
 use crate::error::StoreError;
@@ -32,6 +32,22 @@ pub(super) struct Taking<'a> {
     pub(super) stand: Option<Stand>,
     /// The etcd lease that the hold is to be on, and when it was asked for.
     fresh: Option<Fresh>,
+    /// Those that were too old to be used again, on which a grant may have come or may still come.
+    unclear: Vec<Fresh>,
+}
+
+/// An acquisition that was given up while nobody knew what became of a grant.
+pub(super) struct Unsettled {
+    namespace: Namespace,
+    request: AcquireRequest,
+    unclear: Vec<Fresh>,
+}
+
+impl Unsettled {
+    /// What it asked for, to be told.
+    pub(super) fn keys(&self) -> String {
+        self.request.keys.iter().map(Key::as_str).collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -43,47 +59,57 @@ struct Fresh {
     unclear: bool,
 }
 
-/// What the rules say about the keys as they were seen.
-enum Verdict {
-    /// This key can be had.
-    Take(usize, Box<Decision>),
-    /// This hold id has a lease already.
-    Has(usize),
-    /// Refused, and what is to be put on record with it.
-    Refused(usize, Refusal),
-    /// Somebody holds every key, or stands ahead in line.
-    InTheWay,
-}
-
 impl<'a> Taking<'a> {
     pub(super) fn new(core: &'a Core, errand: Errand, namespace: Namespace, request: AcquireRequest) -> Self {
         let hash = request.hold.hash();
-        Taking { core, errand, namespace, request, hash, stand: None, fresh: None }
+        let (stand, fresh, unclear) = (None, None, Vec::new());
+        Taking { core, errand, namespace, request, hash, stand, fresh, unclear }
+    }
+
+    /// Goes on with an acquisition that nobody waits for, to find out what became of its grant.
+    pub(super) fn settle(core: &'a Core, errand: Errand, unsettled: Unsettled) -> Self {
+        let Unsettled { namespace, request, unclear } = unsettled;
+        let request = AcquireRequest { wait_ms: 0, ..request };
+        Taking { unclear, ..Taking::new(core, errand, namespace, request) }
     }
 
     /// Takes a key or gives up. Whatever happens, nothing of it stays behind but a grant.
-    pub(super) async fn run(
-        mut self,
-        gone: &mut oneshot::Sender<Result<Acquired, StoreError>>,
-    ) -> Result<Acquired, StoreError> {
-        let result = self.take(gone).await;
+    pub(super) async fn run(mut self, gone: &mut oneshot::Sender<Told>) -> Told {
+        let answer = self.take(gone).await;
         if let Some(stand) = self.stand.take() {
             stand.leave(self.core).await;
         }
-        if result.is_err()
-            && let Some(fresh) = self.fresh.filter(|fresh| !fresh.unclear)
-        {
-            self.core.end_leases(fresh.lease, fresh.age_lease).await;
-        }
-        result
+        let left = match &answer {
+            // Known to more than this call.
+            Ok(acquired) if acquired.grant.resumed => None,
+            Ok(acquired) => Some(Left::Grant(self.unheard(acquired))),
+            Err(_) => {
+                self.give_up_fresh().await;
+                let Taking { namespace, request, unclear, .. } = self;
+                (!unclear.is_empty())
+                    .then(|| Left::Doubt(Box::new(Unsettled { namespace, request, unclear })))
+            }
+        };
+        Told { answer, left }
     }
 
-    async fn take(
-        &mut self,
-        gone: &mut oneshot::Sender<Result<Acquired, StoreError>>,
-    ) -> Result<Acquired, StoreError> {
+    fn unheard(&self, acquired: &Acquired) -> Unheard {
+        let (namespace, key) = (self.namespace.clone(), acquired.key.clone());
+        Unheard { namespace, key, hash: self.hash, token: acquired.grant.token }
+    }
+
+    /// Whether a grant that was sent may have come, or may still come.
+    fn is_in_doubt(&self) -> bool {
+        !self.unclear.is_empty() || self.fresh.is_some_and(|fresh| fresh.unclear)
+    }
+
+    async fn take(&mut self, gone: &mut oneshot::Sender<Told>) -> Result<Acquired, StoreError> {
         let mut seen: Option<Sight> = None;
         loop {
+            // What may have been granted has to be found all the same.
+            if gone.is_closed() && !self.is_in_doubt() {
+                return Err(caller_gone());
+            }
             let sight = match seen.take() {
                 Some(sight) => sight,
                 None => self.see().await?,
@@ -119,9 +145,7 @@ impl<'a> Taking<'a> {
                 Verdict::InTheWay => match self.wait(&sight, gone).await? {
                     Waited::LookAgain => {}
                     Waited::TimeIsUp => return Err(self.held(&sight).await?),
-                    Waited::Gone => {
-                        return Err(StoreError::Unavailable { why: "the caller has gone".to_owned() });
-                    }
+                    Waited::Gone => return Err(caller_gone()),
                 },
             }
         }
@@ -158,60 +182,6 @@ impl<'a> Taking<'a> {
         Gaze { namespace: self.namespace.clone(), keys, who: Some(self.hash), from }
     }
 
-    fn command(&self, sight: &Sight, at: &KeySight) -> Command {
-        let request = &self.request;
-        Command::Acquire(Acquire {
-            hash: self.hash,
-            // Whoever stands in line was never granted anything, whatever has been forgotten since. And what this call
-            // itself has sent is told apart by its etcd lease.
-            hold_age_ms: if self.stand.is_some() { 0 } else { request.hold_age_ms },
-            owner: request.owner.clone(),
-            task: request.task.clone(),
-            ttl_ms: request.ttl_ms,
-            max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
-            priority: request.priority,
-            seen_token: request
-                .seen_token
-                .filter(|_| sight.keys.first().map(|first| &first.key) == Some(&at.key)),
-        })
-    }
-
-    fn judge(&self, sight: &Sight) -> Verdict {
-        let wall_ms = self.core.wall_ms();
-        let decided = |at: &KeySight| {
-            let standing = at.standing(&sight.mark, wall_ms, 1);
-            decide(&standing, &at.record, &self.command(sight, at))
-        };
-        // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
-        if let Some(own) = sight.keys.iter().position(|at| at.record.knows(self.hash)) {
-            return match decided(&sight.keys[own]).reply {
-                Ok(Outcome::Granted(Grant { resumed: true, .. })) => Verdict::Has(own),
-                Err(refusal) => Verdict::Refused(own, refusal),
-                // A hold id that is on record is never granted afresh.
-                Ok(_) => Verdict::Refused(own, Refusal::Ended { token: None, how: None }),
-            };
-        }
-        // Where a key's history no longer reaches back so far, it may have ended there: then it gets no other either.
-        let age_ms = if self.stand.is_some() { 0 } else { self.request.hold_age_ms };
-        let forgets = |at: &KeySight| {
-            at.record
-                .may_have_forgotten(at.standing(&sight.mark, wall_ms, 1).now.store_ms, age_ms)
-        };
-        if let Some(nth) = sight.keys.iter().position(forgets) {
-            return Verdict::Refused(nth, Refusal::Ended { token: None, how: None });
-        }
-        for (nth, at) in sight.keys.iter().enumerate() {
-            let decision = decided(at);
-            match &decision.reply {
-                Err(Refusal::Held { .. }) => {}
-                Err(refusal) => return Verdict::Refused(nth, refusal.clone()),
-                Ok(_) if at.ahead == Ahead::Nobody => return Verdict::Take(nth, Box::new(decision)),
-                Ok(_) => {}
-            }
-        }
-        Verdict::InTheWay
-    }
-
     /// The lease that this hold id has. `None`: it changed while it was looked at.
     async fn resumed(&mut self, sight: &Sight, nth: usize) -> Result<Option<Acquired>, StoreError> {
         let at = &sight.keys[nth];
@@ -220,7 +190,7 @@ impl<'a> Taking<'a> {
             .max_age_ms
             .map_or(hold.ttl_ms, |max_age_ms| hold.ttl_ms.min(max_age_ms.get()));
         let token = at.record.counter;
-        if let Some(fresh) = self.fresh.filter(|fresh| fresh.lease == on.lease) {
+        if let Some(fresh) = self.fresh.iter().chain(&self.unclear).find(|fresh| fresh.lease == on.lease) {
             // This call's own write, whose answer was lost: it counts from when its etcd lease was asked for.
             let grant = Grant { token, remaining_ms: lasts_ms, resumed: false };
             let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms());
@@ -232,11 +202,14 @@ impl<'a> Taking<'a> {
             remaining_ms = remaining_ms.min(self.core.left_ms(&mut self.errand, age.lease).await?);
         }
         // Any member may have said that, also one that was cut off: it holds if the same hold is still there after it.
-        let gaze = Gaze::at(&self.namespace, &at.key);
-        let again = self.core.see(&mut self.errand, &gaze).await?;
-        let unchanged = again.keys.first().and_then(KeySight::live) == Some(on);
         let grant = Grant { token, remaining_ms, resumed: true };
-        Ok(unchanged.then(|| Acquired { key: at.key.clone(), grant, waited_ms }))
+        match self.core.take_up(&self.namespace, at, on).await {
+            Ok(taken_up) => Ok(taken_up.then(|| Acquired { key: at.key.clone(), grant, waited_ms })),
+            Err(fault) => {
+                self.errand.bear(fault).await?;
+                Ok(None)
+            }
+        }
     }
 
     /// Writes a grant, if all is still as it was seen.
@@ -317,10 +290,7 @@ impl<'a> Taking<'a> {
             if now_ms.saturating_sub(fresh.sent_at_ms) <= young_ms {
                 return Ok(fresh);
             }
-            if !fresh.unclear {
-                self.core.end_leases(fresh.lease, fresh.age_lease).await;
-            }
-            self.fresh = None;
+            self.give_up_fresh().await;
         }
         let sent_at_ms = now_ms;
         let lease = self.core.wire.lease_grant(self.request.ttl_ms).await?;
@@ -333,14 +303,23 @@ impl<'a> Taking<'a> {
         Ok(fresh)
     }
 
+    /// Ends an etcd lease that will not be used any more. One that a grant may come on must be left to end by itself: the
+    /// same request, sent again, may find that grant.
+    async fn give_up_fresh(&mut self) {
+        match self.fresh.take() {
+            Some(fresh) if fresh.unclear => self.unclear.push(fresh),
+            Some(fresh) => self.core.end_leases(fresh.lease, fresh.age_lease).await,
+            None => {}
+        }
+    }
+
     /// R19: a waiter whose time was up before it could be told is not granted anything.
     async fn in_time(&mut self, acquired: Acquired, sight: &Sight) -> Result<Acquired, StoreError> {
         if self.stand.is_none() || !self.time_is_up() {
             return Ok(acquired);
         }
-        self.core
-            .abandon(&mut self.errand, &self.namespace, &acquired.key, self.hash)
-            .await;
+        let unheard = self.unheard(&acquired);
+        self.core.give_back(&mut self.errand, &unheard).await;
         self.fresh = None;
         Err(self.held(sight).await?)
     }
@@ -367,6 +346,10 @@ impl<'a> Taking<'a> {
             why: "the time to wait was up before the key was free".to_owned(),
         }))
     }
+}
+
+fn caller_gone() -> StoreError {
+    StoreError::Unavailable { why: "the caller has gone".to_owned() }
 }
 
 enum Granted {

@@ -214,29 +214,6 @@ impl Core {
         Ok(answer)
     }
 
-    /// Frees a key that was granted to somebody who had gone.
-    pub(super) async fn abandon(
-        &self,
-        errand: &mut Errand,
-        namespace: &Namespace,
-        key: &Key,
-        hash: HoldHash,
-    ) {
-        self.forget(namespace, key);
-        let freed = self.change(errand, namespace, key, None, |sight, at, _| {
-            let standing = at.standing(&sight.mark, self.wall_ms(), 1);
-            let own = at.record.hold.as_ref().is_some_and(|hold| hold.hash == hash);
-            Step::after(decide(&standing, &at.record, &Command::Abandon { hash }), own)
-        });
-        match freed.await {
-            Ok((true, before)) => self.tidy(&before).await,
-            Ok((false, _)) => {}
-            Err(error) => {
-                tracing::warn!(%key, %error, "a lease that nobody picked up ends only with its ttl");
-            }
-        }
-    }
-
     /// Ends holds by force.
     pub(super) async fn revoke(
         &self,
@@ -348,7 +325,7 @@ struct RenewedSome {
 
 impl KeySight {
     /// Whether this hold id and token are those on record.
-    fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
+    pub(super) fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
         let hold = self.record.hold.as_ref();
         self.record.counter == token && hold.is_some_and(|hold| hold.hash == hash)
     }

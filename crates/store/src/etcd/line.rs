@@ -16,9 +16,9 @@ use super::codec::{Waiting, encode};
 use super::look::{Ahead, Sight, Stood, changed_at, first, get, put};
 use super::messages::{Compare, OpResponse, TxnRequest};
 use super::names::{Place, Span};
+use super::unheard::Told;
 use super::wire::Fault;
 use crate::error::StoreError;
-use crate::lease::Acquired;
 
 /// How long a place in line outlives its waiter.
 const WAITER_TTL_MS: u64 = 10_000;
@@ -96,7 +96,7 @@ impl Taking<'_> {
     pub(super) async fn wait(
         &mut self,
         sight: &Sight,
-        gone: &mut oneshot::Sender<Result<Acquired, StoreError>>,
+        gone: &mut oneshot::Sender<Told>,
     ) -> Result<Waited, StoreError> {
         let (names, space) = (&self.core.names, &self.namespace);
         let mut spans = vec![exactly(names.mark())];

@@ -26,6 +26,8 @@ mod names;
 #[cfg(feature = "gates")]
 mod powers;
 mod probe;
+mod unheard;
+mod verdict;
 mod version;
 mod view;
 mod wire;
@@ -36,7 +38,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ pub use self::gate::{Gate, Request};
 use self::look::{OnLease, Sight};
 use self::names::Names;
 pub use self::probe::{EtcdFinding, EtcdVerdict};
+use self::unheard::{Telling, Told};
 pub use self::version::EtcdMember;
 use self::wire::Wire;
 use crate::capability::Capabilities;
@@ -71,8 +73,6 @@ const TTL_MS_MIN: u64 = 2_000;
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// How many holds a handle remembers, so that a renewal needs no look beforehand. What is forgotten is looked up.
 const KNOWN_MAX: usize = 100_000;
-/// How long freeing a grant that nobody picked up is tried: after that, its ttl ends it.
-const ABANDON_PATIENCE_MS: u64 = 10_000;
 
 /// A store in an etcd cluster.
 pub struct EtcdStore {
@@ -199,14 +199,12 @@ impl LeaseStore for EtcdStore {
         check_acquire(&request)?;
         let (reply, told) = oneshot::channel();
         let (namespace, patience_ms) = (call.namespace.clone(), call.patience_ms);
-        let hold = Some((namespace.clone(), request.hold.hash()));
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(Box::new(move |core| {
             Box::pin(async move { core.acquire(namespace, patience_ms, request, reply).await })
         }));
-        Telling { orders: self.orders.clone(), hold, told }
-            .await
-            .unwrap_or_else(|| Err(closed()))
+        let told = Telling::new(self.orders.clone(), told).await;
+        told.unwrap_or_else(|| Err(closed()))
     }
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
@@ -275,40 +273,6 @@ fn closed() -> StoreError {
     StoreError::Unavailable { why: "this store was closed".to_owned() }
 }
 
-/// What will become of an acquisition. Dropping it leaves the line, and gives back a lease that was granted but never
-/// picked up.
-struct Telling {
-    orders: mpsc::UnboundedSender<Order>,
-    hold: Option<(Namespace, HoldHash)>,
-    told: oneshot::Receiver<Result<Acquired, StoreError>>,
-}
-
-impl Future for Telling {
-    type Output = Option<Result<Acquired, StoreError>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.told).poll(context).map(Result::ok);
-        if polled.is_ready() {
-            self.hold = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        let Some((namespace, hash)) = self.hold.take() else { return };
-        self.told.close();
-        if let Ok(Ok(acquired)) = self.told.try_recv()
-            && !acquired.grant.resumed
-        {
-            let _ = self.orders.send(Box::new(move |core| {
-                Box::pin(async move { core.give_back(&namespace, &acquired.key, hash).await })
-            }));
-        }
-    }
-}
-
 /// What the thread behind a handle works with.
 struct Core {
     wire: Wire,
@@ -360,22 +324,13 @@ impl Core {
         namespace: Namespace,
         patience_ms: u64,
         request: AcquireRequest,
-        mut reply: oneshot::Sender<Result<Acquired, StoreError>>,
+        mut reply: oneshot::Sender<Told>,
     ) {
-        let hash = request.hold.hash();
         let errand = Errand::new(&self.clock, &self.place, patience_ms, request.wait_ms);
-        let taking = Taking::new(self, errand, namespace.clone(), request);
-        let result = taking.run(&mut reply).await;
-        if let Err(Ok(acquired)) = reply.send(result)
-            && !acquired.grant.resumed
-        {
-            self.give_back(&namespace, &acquired.key, hash).await;
+        let told = Taking::new(self, errand, namespace, request).run(&mut reply).await;
+        if let Err(unheard) = reply.send(told) {
+            self.nobody_heard(unheard).await;
         }
-    }
-
-    async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) {
-        let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
-        self.abandon(&mut errand, namespace, key, hash).await;
     }
 }
 

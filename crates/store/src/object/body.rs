@@ -54,6 +54,9 @@ struct KeptHold {
     max_age_ms: Option<NonZeroU64>,
     #[serde(default)]
     priority: i16,
+    /// Whether its holder is known to know of it: it was renewed, or its request was sent again and told of the grant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    taken_up: bool,
     age_ms: u64,
     since_wall_ms: u64,
     /// For people: nothing is decided by it.
@@ -80,6 +83,8 @@ pub(super) struct Writing {
     pub(super) now: Stamp,
     /// How long the hold lasts from now, if there is one.
     pub(super) lasts_ms: u64,
+    /// Whether its holder is known to know of it.
+    pub(super) taken_up: bool,
     pub(super) closed_ms: Option<u64>,
     pub(super) nonce: String,
 }
@@ -93,7 +98,7 @@ impl Body {
         record: &Record,
         writing: Writing,
     ) -> Self {
-        let Writing { now, lasts_ms, closed_ms, nonce } = writing;
+        let Writing { now, lasts_ms, taken_up, closed_ms, nonce } = writing;
         let age_ms = |at: Stamp| now.store_ms.saturating_sub(at.store_ms);
         let hold = record.hold.as_ref().map(|hold| KeptHold {
             hash: to_hex(hold.hash),
@@ -103,6 +108,7 @@ impl Body {
             lasts_ms,
             max_age_ms: hold.max_age_ms,
             priority: hold.priority,
+            taken_up,
             age_ms: age_ms(hold.since),
             since_wall_ms: hold.since.wall_ms,
             expires_at_wall_ms: now.wall_ms.saturating_add(lasts_ms),
@@ -163,6 +169,11 @@ impl Body {
     /// The ttl of the hold.
     pub(super) fn ttl_ms(&self) -> Option<u64> {
         self.hold.as_ref().map(|hold| hold.ttl_ms)
+    }
+
+    /// Whether the holder is known to know of its hold.
+    pub(super) fn is_taken_up(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.taken_up)
     }
 
     /// The record, its moments counted back from `base_ms` on the reader's own clock.
@@ -281,7 +292,8 @@ mod tests {
             }),
             history: Some(Box::new(History { endings: endings.collect(), forgotten_at_ms: Some(800_000) })),
         };
-        let writing = Writing { now, lasts_ms: 29_000, closed_ms: None, nonce: "n-1".to_owned() };
+        let writing =
+            Writing { now, lasts_ms: 29_000, taken_up: true, closed_ms: None, nonce: "n-1".to_owned() };
         let body = Body::next(None, &Namespace::default(), &Key::new("k").unwrap(), &record, writing);
         (record, body)
     }
@@ -293,6 +305,14 @@ mod tests {
         assert_eq!(read, body);
         assert_eq!(read.record(1_000_000), Ok(record));
         assert_eq!((read.lasts_ms(), read.longest_ttl_ms, read.seq), (Some(29_000), 30_000, 1));
+        assert!(read.is_taken_up());
+    }
+
+    /// One that an earlier version wrote says nothing of it.
+    #[test]
+    fn a_hold_of_which_nothing_is_said_is_not_taken_up() {
+        let text = String::from_utf8(full().1.encode()).unwrap().replace("\"taken_up\": true,", "");
+        assert!(!Body::decode(text.as_bytes()).unwrap().is_taken_up());
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! An *attempt* is a write whose outcome is not known. It is settled by its nonce: whoever reads that nonce knows that
 //! the attempt was carried out. While the object still is what the attempt was based on, the attempt may yet arrive, so
 //! it is never taken for lost: the write is sent again on the same condition, and at most one of the two can succeed.
+//!
+//! A grant is *taken up* by the first writing after it that shows that its holder knows of it: a renewal, or the same
+//! request, sent again and told of it. Until then it may be given back for a caller that has gone, by whoever made it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +14,7 @@ use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing
 use fencehold_core::{Fact, Key, Namespace, Refusal, Stamp, Token};
 
 use super::body::{Body, Writing};
-use super::cas::{CasError, Written};
+use super::cas::{CasError, Version, Written};
 use super::inner::Inner;
 use super::name;
 use super::observe::{Seen, closed};
@@ -73,6 +76,15 @@ pub(super) enum Start {
     Last,
 }
 
+/// What is known when a change is decided.
+pub(super) struct Before<'a> {
+    pub(super) record: &'a Record,
+    /// Whether the holder is known to know of its hold.
+    pub(super) taken_up: bool,
+    /// Whether an earlier attempt may have been carried out, and overwritten since.
+    pub(super) unsure: bool,
+}
+
 /// What to do about a record.
 pub(super) enum Next {
     /// Let the rules decide this.
@@ -96,13 +108,12 @@ struct Attempt {
 }
 
 impl Inner {
-    /// Changes one key. `next` is asked anew whenever the record turns out to be another; the flag says whether an
-    /// earlier attempt may have been carried out, and overwritten since.
+    /// Changes one key. `next` is asked anew whenever the record turns out to be another.
     pub(super) async fn change(
         &self,
         spot: &Spot<'_>,
         start: Start,
-        mut next: impl FnMut(&Record, bool) -> Next + Send,
+        mut next: impl FnMut(Before<'_>) -> Next + Send,
     ) -> Result<Changed, StoreError> {
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut last_why = String::new();
@@ -126,7 +137,7 @@ impl Inner {
                 && let Some(at) = attempts.iter().position(|attempt| attempt.body.nonce == seen.body.nonce)
             {
                 let Attempt { body, changed } = attempts.swap_remove(at);
-                self.seen.wrote(&spot.name, seen.version.clone(), body, changed.at_ms);
+                self.note_own(spot, seen.version.clone(), body, &changed);
                 return Ok(changed);
             }
             let floor = match &seen {
@@ -136,13 +147,16 @@ impl Inner {
             self.pace(seen.as_ref()).await;
             let now = self.clock.now();
             let record = self.record_of(spot.key, seen.as_ref())?;
-            let command = match next(&record, !attempts.is_empty()) {
+            let taken_up = seen.as_ref().is_some_and(|seen| seen.body.is_taken_up());
+            let before = Before { record: &record, taken_up, unsure: !attempts.is_empty() };
+            let command = match next(before) {
                 Next::Ask(command) => command,
                 Next::Answer(reply) => return Ok(Changed { reply, at_ms: now.store_ms, seen }),
             };
             let term = seen.as_ref().map_or(Term::Free, |seen| seen.term(now));
             let decision = decide(&Standing { now, floor, term }, &record, &command);
-            let writes = decision.record.is_some() || decision.deadline != Change::Keep;
+            let resumes = is_resumed(&decision.reply) && !taken_up;
+            let writes = decision.record.is_some() || decision.deadline != Change::Keep || resumes;
             if remembered && !writes {
                 // What is remembered may be long past: only a write, which is checked where it lands, may rely on it.
                 continue;
@@ -165,7 +179,7 @@ impl Inner {
             };
             match written {
                 Ok(Written::Won(version)) => {
-                    self.seen.wrote(&spot.name, version, body, now.store_ms);
+                    self.note_own(spot, version, body, &changed);
                     return Ok(changed);
                 }
                 Ok(Written::Lost) => spot.doubt.dispel(),
@@ -203,11 +217,14 @@ impl Inner {
         now: Stamp,
     ) -> Body {
         let before = seen.map(|seen| &seen.body);
-        let lasts_ms = match decision.deadline {
-            Change::LastsMs(ms) => ms,
-            Change::Keep => before.and_then(Body::lasts_ms).unwrap_or(0),
-            Change::Clear => 0,
+        let lasts_ms = match (&decision.reply, decision.deadline) {
+            (_, Change::LastsMs(ms)) => ms,
+            (_, Change::Clear) => 0,
+            // To take it up is not to renew it.
+            (Ok(Outcome::Granted(grant)), Change::Keep) => grant.remaining_ms.min(age_left_ms(record, now)),
+            (_, Change::Keep) => before.and_then(Body::lasts_ms).unwrap_or(0),
         };
+        let taken_up = matches!(decision.reply, Ok(Outcome::Renewed(_))) || is_resumed(&decision.reply);
         let longest_ttl_ms = before.map_or(0, |before| before.longest_ttl_ms);
         let closed_ms = match command {
             Command::Advance { .. } => Some(longest_ttl_ms.max(self.longest_ttl_ms())),
@@ -215,8 +232,16 @@ impl Inner {
             _ if matches!(decision.deadline, Change::LastsMs(_)) => None,
             _ => before.and_then(|before| before.closed_ms),
         };
-        let writing = Writing { now, lasts_ms, closed_ms, nonce: self.nonces.next() };
+        let writing = Writing { now, lasts_ms, taken_up, closed_ms, nonce: self.nonces.next() };
         Body::next(before, spot.namespace, spot.key, decision.record.as_ref().unwrap_or(record), writing)
+    }
+
+    /// Notes what this handle wrote. To take up what another one granted says nothing about when that term began, so it
+    /// is watched with the same patience as before.
+    fn note_own(&self, spot: &Spot<'_>, version: Version, body: Body, changed: &Changed) {
+        let elsewhere = changed.seen.as_ref().is_some_and(|seen| !seen.own);
+        let own = !(is_resumed(&changed.reply) && elsewhere);
+        self.seen.wrote(&spot.name, version, body, changed.at_ms, own);
     }
 
     /// There are no events here; what must not go unnoticed is logged.
@@ -250,6 +275,18 @@ impl Inner {
         let ms = PAUSE_MS.saturating_mul(1 << round.min(10)).min(PAUSE_MS_MAX);
         sleep(Duration::from_millis(ms)).await;
     }
+}
+
+/// Whether a hold id was told of the lease that it has already.
+fn is_resumed(reply: &Result<Outcome, Refusal>) -> bool {
+    matches!(reply, Ok(Outcome::Granted(grant)) if grant.resumed)
+}
+
+/// What `max_age` leaves to the hold on record.
+fn age_left_ms(record: &Record, now: Stamp) -> u64 {
+    let hold = record.hold.as_ref();
+    let ends_at_ms = hold.and_then(|hold| Some(hold.since.store_ms.saturating_add(hold.max_age_ms?.get())));
+    ends_at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_sub(now.store_ms).max(1))
 }
 
 #[expect(

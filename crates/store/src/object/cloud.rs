@@ -272,11 +272,16 @@ fn s3(place: &ObjectPlace) -> services::S3 {
     builder
 }
 
-/// Credentials as Google's tools find them: `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's own.
+/// Credentials as Google's tools find them: `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's own; and
+/// `STORAGE_EMULATOR_HOST`, with or without `http://`.
 fn gcs(place: &ObjectPlace) -> services::Gcs {
     let mut builder = services::Gcs::default().bucket(&place.bucket).root(&place.prefix);
-    if let Some(endpoint) = &place.endpoint {
-        builder = builder.endpoint(endpoint).disable_vm_metadata();
+    let emulator = || {
+        let host = variable("STORAGE_EMULATOR_HOST")?;
+        Some(if host.contains("://") { host } else { format!("http://{host}") })
+    };
+    if let Some(endpoint) = place.endpoint.clone().or_else(emulator) {
+        builder = builder.endpoint(&endpoint).disable_vm_metadata();
         if variable("GOOGLE_APPLICATION_CREDENTIALS").is_none() {
             // Emulators ask for none.
             builder = builder.skip_signature();

@@ -7,7 +7,7 @@ use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
 use super::cas::Written;
-use super::change::{Doubt, Next, Spot, Start};
+use super::change::{Before, Doubt, Next, Spot, Start};
 use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::{Seen, over_after_ms};
@@ -64,7 +64,7 @@ impl Inner {
         let spot = Spot::new(namespace, key, LIMIT, doubt)?;
         let mut tried: Option<Revoked> = None;
         let changed = self
-            .change(&spot, Start::Read, |record, unsure| {
+            .change(&spot, Start::Read, |Before { record, unsure, .. }| {
                 if unsure && let Some(done) = tried.take().filter(|tried| was_revoked(record, tried, request))
                 {
                     return Next::Answer(Ok(Outcome::Revoked(done)));
@@ -120,7 +120,7 @@ impl Inner {
         for seen in all {
             let spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
             let mut held = false;
-            self.change(&spot, Start::Read, |record, unsure| {
+            self.change(&spot, Start::Read, |Before { record, unsure, .. }| {
                 // One attempt may have ended it already.
                 held |= !unsure && record.hold.is_some();
                 Next::Ask(Command::Advance { lift, by: by.clone() })

@@ -74,11 +74,14 @@ impl Guarded {
         let uri = request.uri();
         let body = request.body().to_vec();
         let method = request.method().as_str().to_owned();
+        let query = uri.query().unwrap_or_default().to_owned();
+        // Google Cloud Storage is told first that there will be an upload, with a body of its own.
+        let opens_upload = query.contains("uploadType=resumable") && !query.contains("upload_id=");
         let seen = Request {
-            writes: matches!(method.as_str(), "PUT" | "POST") && !body.is_empty(),
+            writes: matches!(method.as_str(), "PUT" | "POST") && !body.is_empty() && !opens_upload,
             method,
             path: uri.path().to_owned(),
-            query: uri.query().unwrap_or_default().to_owned(),
+            query,
             body,
         };
         self.gate.before(&seen).await;

@@ -29,6 +29,7 @@ mod storage;
 mod take;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,6 +59,9 @@ use crate::runtime::Runtime;
 
 /// How long a call may go on after its caller's patience, to say what is known.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// How long a grant that nobody heard of is looked for: after that, its ttl ends it.
+const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a store in object storage is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +163,20 @@ impl ObjectStore {
         &self,
         call: &Call,
         act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F,
-        orphaned: impl FnOnce(Arc<Inner>, T) -> Orphan + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.run_or(call, act, None).await
+    }
+
+    /// The same; what was done for a caller that has gone is undone by `undo`.
+    async fn run_or<T, F>(
+        &self,
+        call: &Call,
+        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F,
+        undo: Option<Undo<T>>,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -169,45 +186,48 @@ impl ObjectStore {
             return Err(StoreError::Unavailable { why: "this store was closed".to_owned() });
         }
         let doubt = Arc::new(Doubt::default());
-        let act = act(Arc::clone(&self.inner), Arc::clone(&doubt));
+        let mut act = Box::pin(act(Arc::clone(&self.inner), Arc::clone(&doubt)));
         let inner = Arc::clone(&self.inner);
         let patience_ms = call.patience_ms;
         let limited = async move {
             let patience = Duration::from_millis(patience_ms).saturating_add(GRACE);
-            match tokio::time::timeout(patience, act).await {
+            let answered = tokio::time::timeout(patience, &mut act).await;
+            match answered {
                 // 'Nothing was done' is true of the part that failed; another part of the same call may have been done.
                 Ok(Err(StoreError::Unavailable { why })) if doubt.is_there() => {
-                    Err(StoreError::Unknown { why })
+                    (Err(StoreError::Unknown { why }), None)
                 }
-                Ok(answer) => answer,
+                Ok(answer) => (answer, None),
                 Err(_) if doubt.is_there() => {
                     let why = format!("no answer came from {} within {patience_ms} ms", inner.place);
-                    Err(StoreError::Unknown { why })
+                    (Err(StoreError::Unknown { why }), Some(act))
                 }
                 Err(_) => {
                     let why = format!("{} did not answer within {patience_ms} ms", inner.place);
-                    Err(StoreError::Unavailable { why })
+                    (Err(StoreError::Unavailable { why }), None)
                 }
             }
         };
         let inner = Arc::clone(&self.inner);
-        let orphaned = move |answer: Result<T, StoreError>| -> Orphan {
-            match answer {
-                Ok(answer) => orphaned(inner, answer),
-                Err(_) => Box::pin(async {}),
+        let orphaned = move |(mut answer, unfinished): (Result<T, StoreError>, Option<Pin<Box<F>>>)| async move {
+            let Some(undo) = undo else { return };
+            if let Some(act) = unfinished {
+                // Nobody was told that it is not known, so nobody will find out: it is gone on with to its end.
+                let settled = tokio::time::timeout(SETTLE_WITHIN, act).await;
+                answer = settled.unwrap_or(answer);
+            }
+            if let Ok(done) = answer {
+                undo(inner, done).await;
             }
         };
-        self.runtime.run(limited, orphaned).await
+        let answered = self.runtime.run(limited, orphaned).await;
+        let ended = || StoreError::Unknown { why: "the store's thread ended".to_owned() };
+        answered.map_or_else(|| Err(ended()), |(answer, _)| answer)
     }
 }
 
-/// What is left to do when nobody is there any more to take an answer.
-type Orphan = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// For answers that need nothing done when nobody takes them.
-fn let_go<T>(_: Arc<Inner>, _: T) -> Orphan {
-    Box::pin(async {})
-}
+/// Undoes what was done for a caller that has gone.
+type Undo<T> = Box<dyn FnOnce(Arc<Inner>, T) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 #[async_trait]
 impl LeaseStore for ObjectStore {
@@ -221,32 +241,31 @@ impl LeaseStore for ObjectStore {
 
     /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
-        let namespace = call.namespace.clone();
-        let (hold, ours) = (request.hold, call.namespace.clone());
-        let sent_before = request.hold_age_ms > 0;
-        self.run(
-            call,
-            |inner, doubt| async move { inner.acquire(&namespace, request, &doubt).await },
-            move |inner, acquired| {
-                // Granted to one who has gone (R14): given back at once. But whoever sent this hold id before this call began
-                // may have been answered, and be at work under it.
-                let somebodys = acquired.grant.resumed && sent_before;
-                let unseen = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
-                Box::pin(async move {
-                    if somebodys {
-                        return;
-                    }
-                    let _ = inner.release(&ours, vec![unseen], &Arc::default()).await;
-                })
-            },
-        )
-        .await
+        let (namespace, hold) = (call.namespace.clone(), request.hold);
+        let act = {
+            let namespace = namespace.clone();
+            |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.acquire(&namespace, request, &doubt).await }
+        };
+        let undo: Undo<Acquired> = Box::new(move |inner, Acquired { key, grant, .. }| {
+            Box::pin(async move {
+                // What was resumed is known to more than this call.
+                if grant.resumed {
+                    return;
+                }
+                let unheard = HoldRef { key, hold, token: grant.token };
+                if let Err(error) = inner.give_back(&namespace, &unheard).await {
+                    let key = unheard.key;
+                    tracing::warn!(%key, %error, "a lease that nobody picked up ends only with its ttl");
+                }
+            })
+        });
+        self.run_or(call, act, Some(undo)).await
     }
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
         let namespace = call.namespace.clone();
         let act = |inner: Arc<Inner>, doubt| async move { inner.renew(&namespace, holds, &doubt).await };
-        self.run(call, act, let_go).await
+        self.run(call, act).await
     }
 
     async fn release(
@@ -256,7 +275,7 @@ impl LeaseStore for ObjectStore {
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         let namespace = call.namespace.clone();
         let act = |inner: Arc<Inner>, doubt| async move { inner.release(&namespace, holds, &doubt).await };
-        self.run(call, act, let_go).await
+        self.run(call, act).await
     }
 
     async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
@@ -264,19 +283,19 @@ impl LeaseStore for ObjectStore {
         let act = |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.revoke(&namespace, &request, &doubt).await
         };
-        self.run(call, act, let_go).await
+        self.run(call, act).await
     }
 
     async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
         let namespace = call.namespace.clone();
         let act = |inner: Arc<Inner>, _| async move { inner.get(&namespace, &key).await };
-        self.run(call, act, let_go).await
+        self.run(call, act).await
     }
 
     async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
         let namespace = call.namespace.clone();
         let act = |inner: Arc<Inner>, _| async move { inner.list(&namespace, &request).await };
-        self.run(call, act, let_go).await
+        self.run(call, act).await
     }
 
     async fn events(&self, _: &Call, _: EventsRequest) -> Result<EventPage, StoreError> {
@@ -287,11 +306,11 @@ impl LeaseStore for ObjectStore {
     async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
         let act =
             |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.advance(&by, lift, &doubt).await };
-        self.run(call, act, let_go).await
+        self.run(call, act).await
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
-        self.run(call, |inner, _| async move { inner.status().await }, let_go).await
+        self.run(call, |inner, _| async move { inner.status().await }).await
     }
 
     async fn close(&self) {

@@ -33,7 +33,7 @@ pub(super) struct Seen<B = Body> {
     pub(super) body: B,
     /// The moment after it was first read; or, for one's own, the moment before it was sent.
     pub(super) base_ms: u64,
-    /// Whether this handle wrote it.
+    /// Whether this handle wrote it, and so knows when its term began.
     pub(super) own: bool,
     /// When this was noted, among all that this handle does.
     pub(super) noted: u64,
@@ -131,8 +131,8 @@ impl Observations {
         new
     }
 
-    /// Notes what this handle wrote, and when it sent it.
-    pub(super) fn wrote(&self, name: &str, version: Version, body: Body, sent_ms: u64) {
+    /// Notes what this handle wrote, when it sent it, and whether it knows when that term began.
+    pub(super) fn wrote(&self, name: &str, version: Version, body: Body, sent_ms: u64, own: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.get(name).is_some_and(|known| known.body.seq > body.seq) {
             // Somebody has written again, and that was seen before this answer.
@@ -140,7 +140,7 @@ impl Observations {
         }
         make_room(&mut seen);
         let noted = self.begin();
-        seen.insert(name.to_owned(), Seen { version, body, base_ms: sent_ms, own: true, noted });
+        seen.insert(name.to_owned(), Seen { version, body, base_ms: sent_ms, own, noted });
     }
 
     /// A read that began then has found no such object.

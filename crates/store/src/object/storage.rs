@@ -39,7 +39,7 @@ impl Storage {
         F: Future<Output = T> + Send + 'static,
     {
         let act = act(Arc::clone(&self.cloud));
-        self.runtime.run(async move { Ok(act.await) }, |_| async {}).await.ok()
+        self.runtime.run(act, |_| async {}).await
     }
 }
 

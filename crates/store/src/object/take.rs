@@ -8,7 +8,7 @@ use fencehold_core::lease::{Acquire, Command, Outcome, Renewal};
 use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
 use tokio::task::JoinSet;
 
-use super::change::{Changed, Doubt, Next, Spot, Start};
+use super::change::{Before, Changed, Doubt, Next, Spot, Start};
 use super::inner::{Inner, LIMIT};
 use super::observe::sooner;
 use crate::engine::{check_acquire, check_batch};
@@ -83,7 +83,7 @@ impl Inner {
             // What was seen of the first key says nothing of another.
             seen_token: request.seen_token.filter(|_| first),
         };
-        self.change(spot, Start::Read, |_, unsure| {
+        self.change(spot, Start::Read, |Before { unsure, .. }| {
             // What was sent may have been granted, and ended since.
             let hold_age_ms = if unsure { acquire.hold_age_ms.max(1) } else { acquire.hold_age_ms };
             Next::Ask(Command::Acquire(Acquire { hold_age_ms, ..acquire.clone() }))
@@ -147,6 +147,23 @@ impl Inner {
         Ok(answers.into_iter().map(released).collect())
     }
 
+    /// Ends a grant that nobody heard of (R14): this one and no other, and only if nobody has taken it up.
+    pub(super) async fn give_back(&self, namespace: &Namespace, unheard: &HoldRef) -> Result<(), StoreError> {
+        let HoldRef { key, hold, token } = unheard;
+        let (hash, doubt) = (hold.hash(), Doubt::default());
+        let spot = Spot::new(namespace, key, LIMIT, &doubt)?;
+        self.change(&spot, Start::Last, |Before { record, taken_up, .. }| {
+            let own = record.hold.as_ref().is_some_and(|hold| hold.hash == hash) && record.counter == *token;
+            if own && !taken_up {
+                Next::Ask(Command::Abandon { hash })
+            } else {
+                Next::Answer(Ok(Outcome::Nothing))
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
     /// Does something about each hold, many at once; one answer for each, in order. The same hold twice is asked for
     /// once: the same request gets the same answer.
     async fn each(
@@ -201,7 +218,7 @@ impl Inner {
         if let Some(ttl_ms) = self.seen.last(&spot.name).and_then(|seen| seen.body.ttl_ms()) {
             spot.limit = Inner::limit(ttl_ms);
         }
-        let changed = self.change(&spot, Start::Last, |_, _| Next::Ask(command.clone())).await?;
+        let changed = self.change(&spot, Start::Last, |_| Next::Ask(command.clone())).await?;
         Ok(changed.reply)
     }
 }

@@ -137,28 +137,6 @@ fn a_heartbeat_behind_a_release_revives_nothing() {
     assert_eq!(b.holder("k"), None);
 }
 
-/// R14: the caller gives up while its grant is on its way.
-#[test]
-fn a_grant_whose_caller_has_gone_is_freed() {
-    let [a, b] = people(["A", "B"]);
-    let first = b.take("k");
-    b.release(&first).unwrap();
-    a.gate.hold_next(Request::Write);
-    let (store, request) = (a.store.clone(), a.ask("k"));
-    // A call that is dropped while its grant stands at the gate.
-    let mut asking = Box::pin(async move { store.acquire(&call(), request).await });
-    let waker = std::task::Waker::noop();
-    assert!(asking.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
-    a.gate.until_held();
-    drop(asking);
-    a.gate.let_go();
-    while b.view("k").endings.last().is_none_or(|ending| ending.how != How::Abandoned) {
-        std::thread::yield_now();
-    }
-    assert_eq!(b.holder("k"), None);
-    assert!(b.take("k").token > first.token);
-}
-
 /// R19: a waiter is about to take the key that came free, and its own etcd lease ends first: its place in line is gone, so
 /// it is not granted from there, and whoever stood behind it comes first.
 #[test]

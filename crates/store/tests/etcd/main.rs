@@ -9,6 +9,7 @@ mod gates;
 mod people;
 mod requests;
 mod secure;
+mod unheard;
 
 use std::sync::OnceLock;
 

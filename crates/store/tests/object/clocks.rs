@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fencehold_core::Namespace;
-use fencehold_store::clock::{Clock as _, ManualClock};
+use fencehold_store::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cloud, ObjectStore, Seed, over_after_ms};
 use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError};
 
-use crate::servers::Server;
+use crate::servers::{CLOUDS, Server};
 use crate::{TTL_MS, ask};
 
 /// One machine: a handle and clocks of its own.
@@ -45,7 +45,7 @@ const HOUR_MS: i64 = 3_600_000;
 /// millisecond.
 #[test]
 fn machines_whose_clocks_agree_in_nothing_take_over_at_the_same_age() {
-    for server in [Server::Moto, Server::Gcs, Server::Azurite] {
+    for server in CLOUDS {
         for (booted_ms, wall_off_ms) in [(0, 0), (5_000_000_000, HOUR_MS), (17, -HOUR_MS)] {
             let place = server.place();
             let holder = Machine::new(&place, 123_456_789, 0);
@@ -87,4 +87,26 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
         assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}: it believes in its lease");
         assert!(holder.renew(&own), "round {round}");
     }
+}
+
+/// Google Cloud Storage takes about one write a second of one object: whoever writes one again waits until then.
+#[test]
+fn an_object_that_was_just_written_is_left_alone_for_a_second() {
+    let mut place = Server::Gcs.place();
+    place.options.write_gap_ms = 1_000;
+    let cloud = Arc::new(Cloud::open(&place).unwrap());
+    let store = ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
+    let call = Call::new(Namespace::default());
+    let request = ask("k", "A");
+    let hold = request.hold;
+    let before_ms = SystemClock.now().store_ms;
+    let acquired = block_on(store.acquire(&call, request)).unwrap();
+    let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+    for _ in 0..2 {
+        block_on(store.renew(&call, vec![own.clone()])).unwrap().answers[0]
+            .clone()
+            .unwrap();
+    }
+    let took_ms = SystemClock.now().store_ms - before_ms;
+    assert!(took_ms >= 2_000, "three writes within {took_ms} ms");
 }

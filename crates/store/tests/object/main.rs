@@ -15,6 +15,7 @@ mod faults;
 mod gcs;
 mod probe;
 mod races;
+mod repeats;
 mod servers;
 mod stage;
 mod twins;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use fencehold_store::StoreError;
 use fencehold_store::clock::ManualClock;
 use fencehold_store::object::{Check, Cloud, ObjectStore, ProbeReport, Seed, probe};
+use fencehold_store::{LeaseStore as _, StoreError};
 
-use crate::servers::Server;
+use crate::servers::{CLOUDS, Server};
 
 fn report(server: Server) -> ProbeReport {
     let place = server.place();
@@ -18,11 +18,23 @@ fn report(server: Server) -> ProbeReport {
 /// Storage that keeps its conditions passes every check.
 #[test]
 fn storage_that_keeps_its_conditions_passes() {
-    for server in [Server::Moto, Server::Gcs, Server::Azurite] {
+    for server in CLOUDS {
         let report = report(server);
         assert_eq!(report.failure(), None, "{server:?}");
         assert_eq!(report.checks.len(), Check::ALL.len(), "{server:?}");
     }
+}
+
+/// It is asked once a process, however many handles are opened there.
+#[test]
+fn storage_that_passed_is_not_probed_again() {
+    let open = || {
+        let clock = Arc::new(ManualClock::new());
+        ObjectStore::open(&Server::Gcs.place(), clock, Seed::draw().unwrap()).unwrap()
+    };
+    // Another test may have been first.
+    open();
+    assert_eq!(open().requests_sent(), Some(0));
 }
 
 /// One that lets several writers win is found out, and the check that failed is named.

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use fencehold_core::lease::How;
 use fencehold_core::{Owner, Refusal};
-use fencehold_store::object::{Cas as _, Cloud, Fate, over_after_ms};
-use fencehold_store::{AcquireRequest, HoldRef, LeaseStore as _, StoreError};
+use fencehold_store::object::{Cas as _, Cloud, over_after_ms};
+use fencehold_store::{AcquireRequest, LeaseStore as _, StoreError};
 
 use crate::TTL_MS;
-use crate::servers::Server;
+use crate::servers::CLOUDS;
 use crate::stage::Stage;
-
-const CLOUDS: [Server; 3] = [Server::Moto, Server::Gcs, Server::Azurite];
 
 /// R01: A's release was sent while its lease was its own, and arrives when B has the key.
 #[test]
@@ -202,80 +200,6 @@ fn a_heartbeat_that_arrives_after_the_release_revives_nothing() {
     }
 }
 
-/// R13: granted, the answer is lost, the process is gone; another sends the same request: the same lease, and no more
-/// time than the hold id can have left. After its end: never again.
-#[test]
-fn a_hold_id_that_comes_back_in_another_process_gets_its_lease_and_no_more_time() {
-    for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, again) = (stage.holder("A"), stage.holder("A"));
-        let request = a.ask("k");
-        let first = a.acquire(request.clone()).unwrap();
-        stage.clock.pass(TTL_MS / 3);
-        let repeat = AcquireRequest { hold_age_ms: TTL_MS / 3, ..request.clone() };
-        let second = again.acquire(repeat.clone()).unwrap();
-        assert_eq!((second.grant.token, second.grant.resumed), (first.grant.token, true));
-        assert_eq!(second.grant.remaining_ms, TTL_MS - TTL_MS / 3, "{server:?}");
-        let b = stage.holder("B");
-        b.look("k");
-        stage.run_out();
-        let newer = b.take("k");
-        match again.acquire(AcquireRequest { hold_age_ms: 2 * TTL_MS, ..repeat }) {
-            Err(StoreError::Refused { refusal: Refusal::Ended { how: Some(How::Expired), .. }, .. }) => {}
-            other => panic!("{server:?}: {other:?}"),
-        }
-        b.renew(&newer).expect("untouched");
-    }
-}
-
-/// R14: A gives up while its write is on its way; the grant is carried out all the same, and given back at once.
-#[test]
-fn a_grant_whose_asker_has_gone_is_given_back() {
-    for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (stage.holder("A"), stage.holder("B"));
-        let gate = a.gate.hold_write();
-        let request = a.ask("k");
-        let (store, call) = (a.store.clone(), a.call.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let asking = std::thread::spawn(move || {
-            runtime.block_on(async {
-                let acquiring = store.acquire(&call, request);
-                // Dropped while its write stands at the gate.
-                tokio::select! { biased; _ = acquiring => panic!("answered"), () = async { gate.arrived(); gate.go(); } => {} }
-            });
-        });
-        asking.join().unwrap();
-        // Closing waits for what is under way.
-        fencehold_store::conformance::block_on(a.store.close());
-        let view = b.look("k").expect("it was carried out");
-        assert!(view.holder.is_none(), "{server:?}: nobody is left to hold it");
-        assert_eq!(view.endings[0].owner, Owner::new("A").unwrap(), "and visible as such");
-    }
-}
-
-/// R13, R14: a hold id is sent again, and whoever sent it again goes. The first was answered, and is at work.
-#[test]
-fn a_repeat_whose_asker_has_gone_leaves_the_lease_alone() {
-    for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, again) = (stage.holder("A"), stage.holder("A"));
-        let request = a.ask("k");
-        let token = a.acquire(request.clone()).unwrap().grant.token;
-        let request = AcquireRequest { hold_age_ms: 1, ..request };
-        let mut asking = again.store.acquire(&again.call, request);
-        let polled = asking
-            .as_mut()
-            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
-        assert!(polled.is_pending(), "{server:?}");
-        drop(asking);
-        // Closing waits for what is under way.
-        fencehold_store::conformance::block_on(again.store.close());
-        let view = a.look("k").unwrap();
-        assert!(view.holder.is_some() && view.token == token, "{server:?}: {view:?}");
-    }
-}
-
 /// R24: the bucket is put back to an earlier state. Whoever shows a newer token raises the alarm; after `store advance`
 /// no token comes twice, on keys that are known as on those that are not.
 #[test]
@@ -314,69 +238,6 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
         stage.clock.pass(advanced.closed_for_ms);
         assert!(fresh.take("k").token > lost.token, "{server:?}");
         assert!(fresh.take("made-since").token > unknown.token, "{server:?}");
-    }
-}
-
-/// R27: the write arrives, its answer does not; the retry meets its own first write, and knows it.
-#[test]
-fn a_retry_that_meets_its_own_first_write_knows_it() {
-    for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (stage.holder("A"), stage.holder("B"));
-        a.gate.lose_write(0, Fate::Reset);
-        let request = a.ask("k");
-        let acquired = a.acquire(request).unwrap_or_else(|error| panic!("{server:?}: {error}"));
-        assert!(a.gate.is_done());
-        assert_eq!(
-            (acquired.grant.token.get(), acquired.grant.resumed),
-            (1, false),
-            "one grant, and it was ours"
-        );
-        assert_eq!(b.held_by("k"), ("A".to_owned(), acquired.grant.token));
-    }
-}
-
-/// R27: a write was given up on, and is still on its way while its object is what it was: it is not taken for lost.
-/// It is sent again on the same condition; the first one arrives before the second, which is refused; and its sender
-/// knows the first for its own.
-#[test]
-fn a_write_that_may_still_arrive_is_never_taken_for_lost() {
-    for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
-        // With a ttl of 12 s a request is given up on after 2 s.
-        let request = AcquireRequest { ttl_ms: 12_000, ..a.ask("k") };
-        let (first, second) = (a.gate.hold_write(), a.gate.hold_write());
-        let taking = a.start(move |a| a.acquire(request));
-        first.arrived();
-        second.arrived();
-        first.go();
-        while b.look("k").is_none() {
-            std::thread::yield_now();
-        }
-        second.go();
-        let acquired = taking.join().unwrap().unwrap_or_else(|error| panic!("{server:?}: {error}"));
-        assert_eq!((acquired.grant.token.get(), acquired.grant.resumed), (1, false), "{server:?}");
-        assert_eq!(b.held_by("k"), ("A".to_owned(), acquired.grant.token));
-    }
-}
-
-/// R27: the other way round: the second sending is carried out, and the first arrives after it.
-#[test]
-fn a_write_that_arrives_after_its_own_retry_harms_nothing() {
-    for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
-        let request = AcquireRequest { ttl_ms: 12_000, ..a.ask("k") };
-        let hold = request.hold;
-        let first = a.gate.hold_write();
-        let taking = a.start(move |a| a.acquire(request));
-        first.arrived();
-        let acquired = taking.join().unwrap().unwrap_or_else(|error| panic!("{server:?}: {error}"));
-        first.go();
-        let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
-        a.renew(&own).expect("its own");
-        assert_eq!(b.held_by("k"), ("A".to_owned(), own.token));
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencehold_store::object::{ObjectPlace, Scheme};
 
@@ -27,11 +27,24 @@ pub enum Server {
     Careless,
 }
 
+/// One that stands for each of the clouds.
+pub const CLOUDS: [Server; 3] = [Server::Moto, Server::Gcs, Server::Azurite];
+
+/// Does something on every cloud, side by side: for what mostly waits.
+pub fn on_every_cloud(act: impl Fn(Server) + Sync) {
+    std::thread::scope(|scope| {
+        for server in CLOUDS {
+            let act = &act;
+            scope.spawn(move || act(server));
+        }
+    });
+}
+
 /// A bucket (or container) that is there on each of them.
 const BUCKET: &str = "leases";
 /// The account that azurite knows, and its key, which is no secret: it is printed in its documentation.
-const ACCOUNT: &str = "devstoreaccount1";
-const ACCOUNT_KEY: &str =
+pub const ACCOUNT: &str = "devstoreaccount1";
+pub const ACCOUNT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 const MOTO: &str = r#"
@@ -149,24 +162,33 @@ fn spawn(command: impl Fn(u16) -> Command) -> SocketAddr {
     static RUNNING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
     for _ in 0..5 {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut command = command(address.port());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = kill_with_us(command);
-        for _ in 0..600 {
-            if TcpStream::connect(address).is_ok() {
-                RUNNING.lock().unwrap().push(child);
-                return address;
-            }
-            if child.try_wait().unwrap().is_some() {
-                // Somebody else took the port.
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        let mut child = kill_with_us(command(address.port()));
+        let listens = until(|| {
+            let listens = TcpStream::connect(address).is_ok();
+            // One that has ended: somebody else took the port.
+            (listens || child.try_wait().unwrap().is_some()).then_some(listens)
+        });
+        if listens == Some(true) {
+            RUNNING.lock().unwrap().push(child);
+            return address;
         }
         let _ = child.kill();
         let _ = child.wait();
     }
     panic!("a server could not be started");
+}
+
+/// Looks until something is there, for half a minute.
+fn until<T>(mut there: impl FnMut() -> Option<T>) -> Option<T> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(30) {
+        let found = there();
+        if found.is_some() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
 }
 
 /// Starts a process that the kernel kills when the thread that started it ends; that thread lasts as long as we do.
@@ -200,12 +222,11 @@ fn ask(address: SocketAddr, line: &str) {
         stream.read_to_string(&mut answer).map(|_| answer)
     };
     let mut said: std::io::Result<String> = Ok(String::new());
-    for _ in 0..100 {
+    let answered = until(|| {
         said = once();
-        if said.as_ref().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("{line}: {said:?}");
+        said.as_ref()
+            .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+            .then_some(())
+    });
+    assert!(answered.is_some(), "{line}: {said:?}");
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use fencehold_core::Refusal;
 use fencehold_store::object::{Cas as _, Cloud, Written};
 
-use crate::servers::Server;
+use crate::servers::CLOUDS;
 use crate::stage::{Held, Stage, TestGate};
 
-const CLOUDS: [Server; 3] = [Server::Moto, Server::Gcs, Server::Azurite];
 const LIMIT: Duration = Duration::from_secs(10);
 const LOCK: &str = "lock";
 

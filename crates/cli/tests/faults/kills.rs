@@ -1,10 +1,15 @@
 //! `kill -9` and SIGSTOP: of participants, of whoever owns the directory among them, and of a server.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use crate::is_long;
 use crate::support::{Room, serve};
-use crate::trouble::{Crew, Dose};
+use crate::trouble::{Crew, Dose, lasts};
+
+/// Longer than a participant's ttl.
+const SERVER_STOPPED_FOR: Duration = Duration::from_millis(1_500);
 
 /// What every change must stand, or what is run now and then.
 fn dose() -> Dose {
@@ -45,7 +50,7 @@ fn whoever_is_killed_or_stopped_through_a_server_every_history_can_be_true() {
         }
         3 => {
             server.send(Signal::STOP);
-            std::thread::sleep(std::time::Duration::from_millis(1_500));
+            lasts(SERVER_STOPPED_FOR);
             server.send(Signal::CONT);
             stops += 1;
         }

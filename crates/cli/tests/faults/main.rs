@@ -1,6 +1,6 @@
 //! Real faults: processes that are killed and stopped, disks that fail and fill up, clocks that jump.
 //!
-//! Participants use a store at random and write down what they asked and what they were told (`participant.rs`). Then the
+//! Participants use a store at random and write down what they asked and what they were told (`participant.rs`, `calls.rs`). Then the
 //! trouble stops, everything must come to its end, and the histories are checked for what was promised: one holder,
 //! tokens that grow, an order that explains every answer, nothing acknowledged lost, no effect twice, nobody stuck.
 //!
@@ -17,6 +17,7 @@ mod support;
 #[path = "../../../store/tests/postgres/cluster.rs"]
 mod cluster;
 
+mod calls;
 mod clocks;
 mod disk;
 mod kills;

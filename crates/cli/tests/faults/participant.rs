@@ -9,28 +9,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, State, Terms};
+use fencehold_core::Namespace;
+use fencehold_core::job::State;
 use fencehold_core::ledger::EffectState;
-use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Token};
-use fencehold_race::history::{Ask, End, Line, Tell, What};
-use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_race::history::{End, Line, What};
+use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{
-    AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, Report, Word,
-};
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError, StoreUrl, open};
+use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl, open};
 use serde::{Deserialize, Serialize};
+
+use crate::support::until;
 
 const PART: &str = "FENCEHOLD_TEST_PART";
 /// The test that plays a part where one is given.
 const ROLE: &str = "a_participant";
 
-/// How long a lease or a claim of a participant lasts.
-pub const TTL_MS: u64 = 1_000;
 /// How many keys they fight for.
 const KEYS: u64 = 3;
-/// How often a request is sent again whose outcome is not known.
-const RESENDS: usize = 8;
 
 /// What a participant is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,18 +82,19 @@ impl Random {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    fn bits<const N: usize>(&mut self) -> [u8; N] {
+    pub fn bits<const N: usize>(&mut self) -> [u8; N] {
         std::array::from_fn(|_| u8::try_from(self.below(256)).unwrap())
     }
 }
 
 pub struct Participant {
-    part: Part,
-    random: Random,
+    pub part: Part,
+    pub random: Random,
     history: File,
-    nth: u64,
+    /// How many calls it has made.
+    pub nth: u64,
     store: Option<Arc<dyn LeaseStore>>,
-    call: Call,
+    pub call: Call,
 }
 
 impl Participant {
@@ -124,7 +120,7 @@ impl Participant {
     }
 
     /// The store; opened again until it can be.
-    fn store(&mut self) -> Result<Arc<dyn LeaseStore>, StoreError> {
+    pub fn store(&mut self) -> Result<Arc<dyn LeaseStore>, StoreError> {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
@@ -133,27 +129,11 @@ impl Participant {
         Ok(Arc::clone(self.store.insert(store)))
     }
 
-    fn write(&mut self, at_ms: u64, what: What) {
+    pub fn write(&mut self, at_ms: u64, what: What) {
         let line = Line::new(self.part.who.clone(), self.nth, at_ms, what);
         let text = serde_json::to_string(&line).unwrap() + "\n";
         // In one piece, so that a kill tears at most the last line.
         self.history.write_all(text.as_bytes()).unwrap();
-    }
-
-    /// One call, with what was asked and what was told on record.
-    fn asks(
-        &mut self,
-        ask: Ask,
-        call: impl FnOnce(&dyn LeaseStore, &Call) -> Result<Tell, StoreError>,
-    ) -> Tell {
-        self.nth += 1;
-        let sent_ms = SystemClock.now().store_ms;
-        self.write(sent_ms, What::Asked(ask));
-        let told = self.store().and_then(|store| call(&*store, &self.call)).unwrap_or_else(told_of);
-        // Rounded up: it was told no later than this.
-        let answered_ms = SystemClock.now().store_ms + 1;
-        self.write(answered_ms, What::Told(told.clone()));
-        told
     }
 
     fn takes_a_turn(&mut self) {
@@ -178,56 +158,6 @@ impl Participant {
         }
     }
 
-    pub fn acquires(&mut self, key: &str) -> Option<(HoldId, u64)> {
-        let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let mut request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, TTL_MS);
-        for _ in 0..RESENDS {
-            let (asked, ask) = (request.clone(), Ask::Acquire { key: key.to_owned() });
-            let told = self.asks(ask, |store, call| {
-                block_on(store.acquire(call, asked)).map(|acquired| Tell::Granted {
-                    token: acquired.grant.token.get(),
-                    remaining_ms: acquired.grant.remaining_ms,
-                })
-            });
-            match told {
-                Tell::Granted { token, .. } => return Some((hold, token)),
-                Tell::Unclear { .. } => request.hold_age_ms = request.hold_age_ms.max(1),
-                _ => return None,
-            }
-        }
-        None
-    }
-
-    fn renews(&mut self, key: &str, hold: HoldId, token: u64) {
-        let proof = hold_ref(key, hold, token);
-        self.asks(Ask::Renew { key: key.to_owned(), token }, |store, call| {
-            let answers = block_on(store.renew(call, vec![proof]))?.answers;
-            Ok(only(answers, |renewal| Tell::Renewed { remaining_ms: renewal.remaining_ms }))
-        });
-    }
-
-    pub fn releases(&mut self, key: &str, hold: HoldId, token: u64) {
-        for _ in 0..RESENDS {
-            let proof = hold_ref(key, hold, token);
-            let told = self.asks(Ask::Release { key: key.to_owned(), token }, |store, call| {
-                Ok(only(block_on(store.release(call, vec![proof]))?, |_| Tell::Released))
-            });
-            if !matches!(told, Tell::Unclear { .. }) {
-                return;
-            }
-        }
-    }
-
-    fn looks(&mut self, key: &str) {
-        let name = Key::new(key).unwrap();
-        self.asks(Ask::Get { key: key.to_owned() }, |store, call| {
-            let view = block_on(store.get(call, name))?;
-            let held = view.filter(|view| view.holder.is_some());
-            Ok(held.map_or(Tell::Free, |view| Tell::Held { token: view.token.get() }))
-        });
-    }
-
     fn turns_to_a_job(&mut self) {
         if self.random.below(3) == 0 {
             self.enqueues();
@@ -235,82 +165,6 @@ impl Participant {
         // Now and then it is forgotten, as by one who was killed.
         let forgets = self.random.below(20) == 0;
         self.works(forgets);
-    }
-
-    pub fn enqueues(&mut self) {
-        let id = JobId::from_random(1_763_000_000_000, self.random.bits());
-        let job = NewJob {
-            // A job that is dropped by many is no poison here: its holders were killed.
-            terms: Terms { max_crashes: 10_000, max_attempts: 10_000, ..Terms::default() },
-            ..NewJob::new(id, queue(), Kind::new("work").unwrap(), "{}")
-        };
-        for _ in 0..RESENDS {
-            let job = job.clone();
-            let told = self.asks(Ask::Enqueue { job: id.to_string() }, |store, call| {
-                let answers = block_on(store.jobs().unwrap().enqueue(call, vec![job]))?;
-                Ok(only(answers, |_| Tell::Enqueued))
-            });
-            if !matches!(told, Tell::Unclear { .. }) {
-                return;
-            }
-        }
-    }
-
-    /// Claims a job, has its effect and completes it. False: there was none.
-    pub fn works(&mut self, forgets: bool) -> bool {
-        let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let queues = vec![(queue(), 1)];
-        let request =
-            ClaimRequest { queues, limit: 1, hold, owner, ttl_ms: TTL_MS, wait_ms: 0, waited_before_ms: 0 };
-        let mut claimed = None;
-        let slot = &mut claimed;
-        self.asks(Ask::Claim, |store, call| {
-            let jobs = block_on(store.jobs().unwrap().claim(call, request))?.jobs;
-            Ok(jobs.first().map_or(Tell::Nothing, |job| {
-                let (token, remaining_ms) = (job.token.get(), job.remaining_ms);
-                *slot = Some((job.id, token));
-                Tell::Claimed { job: job.id.to_string(), token, remaining_ms }
-            }))
-        });
-        let Some((id, token)) = claimed else { return false };
-        let attempt = AttemptRef { job: id, hold, token: Token::new(token) };
-        if forgets {
-            return true;
-        }
-        self.records(&attempt);
-        self.completes(&attempt);
-        true
-    }
-
-    fn records(&mut self, attempt: &AttemptRef) {
-        let value = attempt.token.get().to_string();
-        let act = LedgerAct::Record { effect: effect(), value: value.into(), undo: None };
-        let entry = LedgerEntry { attempt: attempt.clone(), act };
-        let ask = Ask::Record { job: attempt.job.to_string(), token: attempt.token.get() };
-        self.asks(ask, |store, call| {
-            let answers = block_on(store.jobs().unwrap().ledger(call, vec![entry]))?;
-            Ok(only(answers, |answer| match answer {
-                LedgerAnswer::Recorded(effect) => {
-                    Tell::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
-                }
-                other => Tell::Refused { why: format!("{other:?}") },
-            }))
-        });
-    }
-
-    fn completes(&mut self, attempt: &AttemptRef) {
-        for _ in 0..RESENDS {
-            let report = Report { attempt: attempt.clone(), word: Word::Complete { result: None } };
-            let ask = Ask::Complete { job: attempt.job.to_string(), token: attempt.token.get() };
-            let told = self.asks(ask, |store, call| {
-                let answers = block_on(store.jobs().unwrap().report(call, vec![report]))?;
-                Ok(only(answers, |_| Tell::Completed))
-            });
-            if !matches!(told, Tell::Unclear { .. }) {
-                return;
-            }
-        }
     }
 
     /// Comes to every key and every job in turn until each was had: nobody is stuck. Then says how all stands.
@@ -363,51 +217,8 @@ impl Participant {
     }
 }
 
-/// Tries until it comes, for a minute at most.
-fn until<T>(what: &str, mut come: impl FnMut() -> Option<T>) -> T {
-    let began = std::time::Instant::now();
-    loop {
-        if let Some(it) = come() {
-            return it;
-        }
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "never came: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
 fn key(nth: u64) -> String {
     format!("key/{nth}")
-}
-
-fn queue() -> Queue {
-    Queue::new("faults").unwrap()
-}
-
-fn effect() -> EffectName {
-    EffectName::new("charge").unwrap()
-}
-
-fn hold_ref(key: &str, hold: HoldId, token: u64) -> HoldRef {
-    HoldRef { key: Key::new(key).unwrap(), hold, token: Token::new(token) }
-}
-
-/// The answer to a call of one item. A refusal is an answer, too.
-fn only<T, R: std::fmt::Display>(answers: Vec<Result<T, R>>, told: impl FnOnce(T) -> Tell) -> Tell {
-    match answers.into_iter().next() {
-        Some(Ok(answer)) => told(answer),
-        Some(Err(refusal)) => Tell::Refused { why: refusal.to_string() },
-        None => Tell::Refused { why: "no answer for one item".to_owned() },
-    }
-}
-
-fn told_of(error: StoreError) -> Tell {
-    match error {
-        StoreError::Refused { refusal: Refusal::Held { token, .. }, .. } => Tell::Held { token: token.get() },
-        error @ (StoreError::Unknown { .. } | StoreError::Unavailable { .. }) => {
-            Tell::Unclear { why: error.to_string() }
-        }
-        error => Tell::Refused { why: error.to_string() },
-    }
 }
 
 /// The histories that were written in a room.

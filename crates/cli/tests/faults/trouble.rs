@@ -29,6 +29,12 @@ const PACE_MS: u64 = 120;
 /// For how long trouble may go on until there were calls enough.
 const LIMIT: Duration = Duration::from_secs(500);
 
+/// Lets a fault, or the peace between two, last. Nothing is ordered by it: whatever the participants do meanwhile may come
+/// in any order, and what they saw is judged by its own times.
+pub fn lasts(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// The participants of one store.
 pub struct Crew<'a> {
     url: String,
@@ -89,7 +95,7 @@ impl<'a> Crew<'a> {
         let (mut kills, mut stops) = (0, 0);
         while kills < dose.kills || stops < dose.stops || self.calls() < dose.calls {
             assert!(began.elapsed() < LIMIT, "too few calls: {}", self.calls());
-            std::thread::sleep(Duration::from_millis(PACE_MS / 2 + self.random.below(PACE_MS)));
+            lasts(Duration::from_millis(PACE_MS / 2 + self.random.below(PACE_MS)));
             while let Some(at) = stopped.iter().position(|(_, since)| since.elapsed() >= STOPPED_FOR) {
                 let (wakes, _) = stopped.swap_remove(at);
                 wakes.send(Signal::CONT);

@@ -186,14 +186,7 @@ impl Running {
             .unwrap();
             (out, err)
         });
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(began.elapsed() < LIMIT, "it does not end");
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let status = until("its end", || self.child.try_wait().unwrap());
         let (stdout, stderr) = reader.join().unwrap();
         Output { status, stdout, stderr }.into()
     }
@@ -228,10 +221,20 @@ pub fn serve(room: &Room, listen: &str) -> (Running, String) {
 
 /// Waits until something can be seen. The order of events is never left to this: only their arrival.
 pub fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
+    until(what, || seen().then_some(()));
+}
+
+/// Waits until something can be had.
+pub fn until<T>(what: &str, mut come: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
-    while !seen() {
-        assert!(began.elapsed() < LIMIT, "never seen: {what}");
-        std::thread::sleep(Duration::from_millis(2));
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(it) = come() {
+            return it;
+        }
+        assert!(began.elapsed() < LIMIT, "never came: {what}");
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(16));
     }
 }
 

@@ -1,0 +1,193 @@
+//! What a participant asks, one call at a time: each with what was asked and what was told on record.
+
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
+use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
+use fencehold_race::history::{Ask, Tell, What};
+use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_store::conformance::block_on;
+use fencehold_store::job::{
+    AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, Report, Word,
+};
+use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
+
+use crate::participant::Participant;
+
+/// How long a lease or a claim of a participant lasts.
+const TTL_MS: u64 = 1_000;
+/// How often a request is sent again whose outcome is not known.
+const RESENDS: usize = 8;
+
+impl Participant {
+    /// One call, with what was asked and what was told on record.
+    fn asks(
+        &mut self,
+        ask: Ask,
+        call: impl FnOnce(&dyn LeaseStore, &Call) -> Result<Tell, StoreError>,
+    ) -> Tell {
+        self.nth += 1;
+        let sent_ms = SystemClock.now().store_ms;
+        self.write(sent_ms, What::Asked(ask));
+        let told = self.store().and_then(|store| call(&*store, &self.call)).unwrap_or_else(told_of);
+        // Rounded up: it was told no later than this.
+        let answered_ms = SystemClock.now().store_ms + 1;
+        self.write(answered_ms, What::Told(told.clone()));
+        told
+    }
+
+    pub fn acquires(&mut self, key: &str) -> Option<(HoldId, u64)> {
+        let hold = HoldId::from_random(self.random.bits());
+        let owner = Owner::new(self.part.who.as_str()).unwrap();
+        let mut request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, TTL_MS);
+        for _ in 0..RESENDS {
+            let (asked, ask) = (request.clone(), Ask::Acquire { key: key.to_owned() });
+            let told = self.asks(ask, |store, call| {
+                block_on(store.acquire(call, asked)).map(|acquired| Tell::Granted {
+                    token: acquired.grant.token.get(),
+                    remaining_ms: acquired.grant.remaining_ms,
+                })
+            });
+            match told {
+                Tell::Granted { token, .. } => return Some((hold, token)),
+                Tell::Unclear { .. } => request.hold_age_ms = request.hold_age_ms.max(1),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    pub fn renews(&mut self, key: &str, hold: HoldId, token: u64) {
+        let proof = hold_ref(key, hold, token);
+        self.asks(Ask::Renew { key: key.to_owned(), token }, |store, call| {
+            let answers = block_on(store.renew(call, vec![proof]))?.answers;
+            Ok(only(answers, |renewal| Tell::Renewed { remaining_ms: renewal.remaining_ms }))
+        });
+    }
+
+    pub fn releases(&mut self, key: &str, hold: HoldId, token: u64) {
+        for _ in 0..RESENDS {
+            let proof = hold_ref(key, hold, token);
+            let told = self.asks(Ask::Release { key: key.to_owned(), token }, |store, call| {
+                Ok(only(block_on(store.release(call, vec![proof]))?, |_| Tell::Released))
+            });
+            if !matches!(told, Tell::Unclear { .. }) {
+                return;
+            }
+        }
+    }
+
+    pub fn looks(&mut self, key: &str) {
+        let name = Key::new(key).unwrap();
+        self.asks(Ask::Get { key: key.to_owned() }, |store, call| {
+            let view = block_on(store.get(call, name))?;
+            let held = view.filter(|view| view.holder.is_some());
+            Ok(held.map_or(Tell::Free, |view| Tell::Held { token: view.token.get() }))
+        });
+    }
+
+    pub fn enqueues(&mut self) {
+        let id = JobId::from_random(1_763_000_000_000, self.random.bits());
+        let job = NewJob {
+            // A job that is dropped by many is no poison here: its holders were killed.
+            terms: Terms { max_crashes: 10_000, max_attempts: 10_000, ..Terms::default() },
+            ..NewJob::new(id, queue(), Kind::new("work").unwrap(), "{}")
+        };
+        for _ in 0..RESENDS {
+            let job = job.clone();
+            let told = self.asks(Ask::Enqueue { job: id.to_string() }, |store, call| {
+                let answers = block_on(store.jobs().unwrap().enqueue(call, vec![job]))?;
+                Ok(only(answers, |_| Tell::Enqueued))
+            });
+            if !matches!(told, Tell::Unclear { .. }) {
+                return;
+            }
+        }
+    }
+
+    /// Claims a job, has its effect and completes it. False: there was none.
+    pub fn works(&mut self, forgets: bool) -> bool {
+        let hold = HoldId::from_random(self.random.bits());
+        let owner = Owner::new(self.part.who.as_str()).unwrap();
+        let queues = vec![(queue(), 1)];
+        let request =
+            ClaimRequest { queues, limit: 1, hold, owner, ttl_ms: TTL_MS, wait_ms: 0, waited_before_ms: 0 };
+        let mut claimed = None;
+        let slot = &mut claimed;
+        self.asks(Ask::Claim, |store, call| {
+            let jobs = block_on(store.jobs().unwrap().claim(call, request))?.jobs;
+            Ok(jobs.first().map_or(Tell::Nothing, |job| {
+                let (token, remaining_ms) = (job.token.get(), job.remaining_ms);
+                *slot = Some((job.id, token));
+                Tell::Claimed { job: job.id.to_string(), token, remaining_ms }
+            }))
+        });
+        let Some((id, token)) = claimed else { return false };
+        let attempt = AttemptRef { job: id, hold, token: Token::new(token) };
+        if forgets {
+            return true;
+        }
+        self.records(&attempt);
+        self.completes(&attempt);
+        true
+    }
+
+    fn records(&mut self, attempt: &AttemptRef) {
+        let value = attempt.token.get().to_string();
+        let act = LedgerAct::Record { effect: effect(), value: value.into(), undo: None };
+        let entry = LedgerEntry { attempt: attempt.clone(), act };
+        let ask = Ask::Record { job: attempt.job.to_string(), token: attempt.token.get() };
+        self.asks(ask, |store, call| {
+            let answers = block_on(store.jobs().unwrap().ledger(call, vec![entry]))?;
+            Ok(only(answers, |answer| match answer {
+                LedgerAnswer::Recorded(effect) => {
+                    Tell::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
+                }
+                other => Tell::Refused { why: format!("{other:?}") },
+            }))
+        });
+    }
+
+    fn completes(&mut self, attempt: &AttemptRef) {
+        for _ in 0..RESENDS {
+            let report = Report { attempt: attempt.clone(), word: Word::Complete { result: None } };
+            let ask = Ask::Complete { job: attempt.job.to_string(), token: attempt.token.get() };
+            let told = self.asks(ask, |store, call| {
+                let answers = block_on(store.jobs().unwrap().report(call, vec![report]))?;
+                Ok(only(answers, |_| Tell::Completed))
+            });
+            if !matches!(told, Tell::Unclear { .. }) {
+                return;
+            }
+        }
+    }
+}
+
+fn queue() -> Queue {
+    Queue::new("faults").unwrap()
+}
+
+fn effect() -> EffectName {
+    EffectName::new("charge").unwrap()
+}
+
+fn hold_ref(key: &str, hold: HoldId, token: u64) -> HoldRef {
+    HoldRef { key: Key::new(key).unwrap(), hold, token: Token::new(token) }
+}
+
+/// The answer to a call of one item. A refusal is an answer, too.
+fn only<T, R: std::fmt::Display>(answers: Vec<Result<T, R>>, told: impl FnOnce(T) -> Tell) -> Tell {
+    match answers.into_iter().next() {
+        Some(Ok(answer)) => told(answer),
+        Some(Err(refusal)) => Tell::Refused { why: refusal.to_string() },
+        None => Tell::Refused { why: "no answer for one item".to_owned() },
+    }
+}
+
+fn told_of(error: StoreError) -> Tell {
+    match error {
+        StoreError::Refused { refusal: Refusal::Held { token, .. }, .. } => Tell::Held { token: token.get() },
+        error @ (StoreError::Unknown { .. } | StoreError::Unavailable { .. }) => {
+            Tell::Unclear { why: error.to_string() }
+        }
+        error => Tell::Refused { why: error.to_string() },
+    }
+}

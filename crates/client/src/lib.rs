@@ -113,8 +113,8 @@ pub mod store {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// So are those of the page on fences, some of which need the feature.
-#[cfg(all(doctest, feature = "http"))]
+/// So are those of the page on fences, some of which need features.
+#[cfg(all(doctest, feature = "http", feature = "object"))]
 #[doc = include_str!("../../../docs/fencing.md")]
 struct Fencing;
 

@@ -1,6 +1,7 @@
 //! An object that lets no stale holder write, on the three clouds.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
+#![allow(clippy::print_stdout, reason = "a process that the test starts tells it what it does")]
 #![allow(dead_code, unreachable_pub, reason = "what the servers can do is used elsewhere too")]
 
 #[path = "../../store/tests/object/gcs.rs"]
@@ -8,17 +9,18 @@ mod gcs;
 #[path = "../../store/tests/object/servers.rs"]
 mod servers;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold::clock::ManualClock;
+use fencehold::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold::fence::{FenceError, FencedObject, Pass};
 use fencehold::store::LeaseStore;
 use fencehold::{Fencehold, Key, Owner, Token};
 use fencehold_store::object::{Cas as _, ObjectPlace, ObjectStore, Seed, Storage, over_after_ms};
-use servers::Server;
-
-const CLOUDS: [Server; 3] = [Server::Moto, Server::Gcs, Server::Azurite];
+use rustix::process::{Pid, Signal, kill_process};
+use servers::{CLOUDS, Server};
 
 /// An object beside the leases of a test.
 fn beside(place: &ObjectPlace) -> ObjectPlace {
@@ -157,4 +159,111 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
         drop(lease);
         newer.release().await.unwrap();
     }
+}
+
+/// Where the storage is, for the process that plays the holder.
+const PART: &str = "FENCEHOLD_TEST_HOLDER_AT";
+const HOUR_MS: u64 = 3_600_000;
+const MINUTE_MS: u64 = 60_000;
+
+fn url(name: &str, endpoint: &str) -> String {
+    format!("s3://leases/{name}?endpoint={endpoint}&ttl_min_ms=100&write_gap_ms=0&probe=off")
+}
+
+/// Not a test of its own: the process that the next one starts. It takes the key and writes; when it is told to, it writes
+/// again, whatever has become of its lease.
+#[tokio::test]
+async fn a_holder_in_a_process_of_its_own() {
+    let Ok(endpoint) = std::env::var(PART) else { return };
+    let fh = Fencehold::connect(&url("stopped", &endpoint)).await.unwrap();
+    let object = FencedObject::open(&url("stopped/report", &endpoint)).await.unwrap();
+    let lease = fh.lease("reports/daily").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    object.write(&lease, "by A\n").await.unwrap();
+    let now = SystemClock.now();
+    println!("holding: {} {} {}", lease.token(), now.store_ms, now.wall_ms);
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let late = object.write(&lease, "late\n").await;
+    println!("wrote: {late:?}");
+    std::process::exit(0);
+}
+
+/// A process that is killed at the latest when the test is over.
+struct Holder {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Holder {
+    /// One whose wall clock is an hour ahead; every other clock is left as it is.
+    fn start(endpoint: &str) -> Self {
+        let mut child = Command::new("faketime")
+            .args(["-f", "+1h"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "a_holder_in_a_process_of_its_own", "--nocapture", "--test-threads=1"])
+            .envs([("DONT_FAKE_MONOTONIC", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")])
+            .envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), (PART, endpoint)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("faketime, which `cargo xtask servers` installs");
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Holder { child, said }
+    }
+
+    fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What it says next about this.
+    fn says(&mut self, what: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.said.read_line(&mut line).unwrap() > 0, "it ended before it said {what:?}");
+            if let Some((_, rest)) = line.split_once(what) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The same with a real process, whose wall clock is an hour ahead of ours, and which is stopped for longer than its ttl.
+#[tokio::test]
+async fn a_stopped_process_loses_its_lease_and_its_late_write_is_refused() {
+    let endpoint = Server::Moto.endpoint();
+    let mut holder = Holder::start(endpoint);
+    let said = holder.says("holding: ");
+    let [token, boot_ms, wall_ms]: [u64; 3] = said
+        .split(' ')
+        .map(|number| number.parse::<u64>().unwrap())
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    let now = SystemClock.now();
+    assert!(wall_ms.abs_diff(now.wall_ms + HOUR_MS) < MINUTE_MS, "its wall clock is an hour ahead");
+    assert!(boot_ms.abs_diff(now.store_ms) < MINUTE_MS, "its boot-time clock is the machine's");
+
+    holder.send(Signal::STOP);
+    let mut place = Server::Moto.place();
+    place.prefix = "stopped".to_owned();
+    let store = ObjectStore::open(&place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
+    let store: Arc<dyn LeaseStore> = Arc::new(store);
+    let fh = Fencehold::builder().store(store).owner("B").connect().await.unwrap();
+    let newer = fh.lease("reports/daily").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    assert!(newer.token().get() > token);
+    let object = FencedObject::open_place(beside(&place)).await.unwrap();
+    object.raise(&newer).await.unwrap();
+
+    holder.send(Signal::CONT);
+    writeln!(holder.child.stdin.as_mut().unwrap()).unwrap();
+    let late = holder.says("wrote: ");
+    assert!(late.starts_with("Err(Stale"), "{late}");
+    assert_eq!(object.read().await.unwrap().as_deref(), Some(&b"by A\n"[..]));
+    newer.release().await.unwrap();
 }

@@ -9,6 +9,7 @@ mod clock;
 mod clock_set;
 mod cluster;
 mod dropped;
+mod effort;
 mod faults;
 mod fences;
 mod given_back;

@@ -10,9 +10,9 @@ DECLARE
 BEGIN
     IF v_from > 0 AND v_from <= v_now AND v_now < v_from + 86400000 THEN
         UPDATE job_running r SET deadline_ms = least(v_from + r.ttl_ms, r.limit_ms), look_ms = least(v_from + r.ttl_ms, r.limit_ms)
-            WHERE r.id IN (SELECT o.id FROM job_running o
+            WHERE r.id = ANY(array(SELECT o.id FROM job_running o
                 WHERE o.deadline_ms - o.ttl_ms < v_from AND o.deadline_ms < least(v_from + o.ttl_ms, o.limit_ms)
-                ORDER BY o.id FOR UPDATE SKIP LOCKED);
+                ORDER BY o.id FOR UPDATE SKIP LOCKED));
     END IF;
 END $$;
 

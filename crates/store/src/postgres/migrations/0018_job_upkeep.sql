@@ -10,12 +10,15 @@ BEGIN
     PERFORM notice_server();
     PERFORM job_honour_suspension();
     -- A clock that was set back leaves deadlines that are further away than they can be. Held against the clock as it is when the
-    -- row is looked at: a renewal may have come since this began.
+    -- row is looked at: a renewal may have come since this began. As an array: rows that are locked on the way are looked for once,
+    -- and not once more for every claim there is.
     UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
-        WHERE r.id IN (SELECT o.id FROM job_running o WHERE o.deadline_ms > now_ms() + o.ttl_ms LIMIT p_most FOR UPDATE SKIP LOCKED);
+        WHERE r.id = ANY(array(
+            SELECT o.id FROM job_running o WHERE o.deadline_ms > now_ms() + o.ttl_ms LIMIT p_most FOR UPDATE SKIP LOCKED));
     UPDATE job_running r SET look_ms = r.deadline_ms
-        WHERE r.id IN (SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms > v_now
-            ORDER BY o.look_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED);
+        WHERE r.id = ANY(array(
+            SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms > v_now
+            ORDER BY o.look_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED));
     RETURN QUERY
     SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms <= v_now
         ORDER BY o.look_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
@@ -52,9 +55,9 @@ BEGIN
         PERFORM job_forget(v_old);
     END IF;
     -- Some time after they have come free: whoever asks for one before that takes it over.
-    DELETE FROM job_unique u WHERE (u.namespace, u.key) IN (
-        SELECT o.namespace, o.key FROM job_unique o WHERE o.until_ms <= v_now - 3600000 AND job_is_over(o.job)
-        ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED);
+    DELETE FROM job_unique u WHERE u.ctid = ANY(array(
+        SELECT o.ctid FROM job_unique o WHERE o.until_ms <= v_now - 3600000 AND job_is_over(o.job)
+        ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED));
     DELETE FROM job_waiter w WHERE w.beat < clock_timestamp() - interval '1 minute';
     DELETE FROM job_awaited a WHERE a.until < clock_timestamp();
     SELECT max(last_seq) INTO v_last FROM job_event;

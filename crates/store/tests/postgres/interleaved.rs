@@ -148,8 +148,9 @@ fn r08_a_late_renewal_steals_nothing_back() {
         b.value(&calls.acquire("k", 2, "B"));
         let renewing = a.run_blocked_by(&b, &calls.renew_checked("k", 1, old));
         b.value("COMMIT");
-        let (_, answer) = renewing.end();
+        let (a, answer) = renewing.end();
         assert_eq!(said(answer)["Err"]["Lost"]["how"], "expired");
+        assert_eq!(a.value(&calls.renew("k", 1, old)), "0", "nor by the quick way");
         assert_eq!(b.value(&calls.holder("k")), "B");
     });
 }

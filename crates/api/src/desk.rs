@@ -38,6 +38,7 @@ wire! {
             cursor: Option<u64>,
             /// At most this many in one call.
             #[serde(default = "page")]
+            #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
             limit: usize,
         },
     }

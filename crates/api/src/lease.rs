@@ -33,6 +33,7 @@ wire! {
         pub ttl_ms: u64,
         /// How long it may be held in all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::MAX_AGE_MS_MAX)))]
         pub max_age_ms: Option<u64>,
         /// How long to stand in line; 0: not at all.
         #[serde(default)]

@@ -205,7 +205,7 @@ mod schema {
     schema! {
         Moment = { "type": "string", "format": "date-time" }
         Json = {}
-        Bytes = { "type": "string", "contentEncoding": "base64", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$" }
+        Bytes = { "type": "string", "contentEncoding": "base64", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$" }
         Labels = {
             "type": "object",
             "maxProperties": LABELS_MAX,

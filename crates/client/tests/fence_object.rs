@@ -163,6 +163,8 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
 
 /// Where the storage is, for the process that plays the holder.
 const PART: &str = "FENCEHOLD_TEST_HOLDER_AT";
+/// Where Debian keeps it.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;
 
@@ -196,16 +198,16 @@ struct Holder {
 impl Holder {
     /// One whose wall clock is an hour ahead; every other clock is left as it is.
     fn start(endpoint: &str) -> Self {
-        let mut child = Command::new("faketime")
-            .args(["-f", "+1h"])
-            .arg(std::env::current_exe().unwrap())
+        assert!(std::path::Path::new(FAKETIME).exists(), "`cargo xtask servers` installs {FAKETIME}");
+        // Not by the program of that name, which would stand between us and the one that is to be stopped.
+        let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_holder_in_a_process_of_its_own", "--nocapture", "--test-threads=1"])
-            .envs([("DONT_FAKE_MONOTONIC", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")])
+            .envs([("LD_PRELOAD", FAKETIME), ("FAKETIME", "+1h"), ("DONT_FAKE_MONOTONIC", "1")])
             .envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), (PART, endpoint)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("faketime, which `cargo xtask servers` installs");
+            .unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         Holder { child, said }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 
 use fencehold_core::lease::How;
+use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
 use fencehold_store::{AcquireRequest, Acquired, LeaseStore as _, StoreError};
@@ -44,8 +45,9 @@ fn endings(person: &Person) -> Vec<How> {
 }
 
 fn until_abandoned(person: &Person) {
+    let before_ms = SystemClock.now().store_ms;
     while endings(person).last() != Some(&How::Abandoned) {
-        std::thread::yield_now();
+        assert!(SystemClock.now().store_ms - before_ms < TTL_MS / 2, "only its ttl will end it");
     }
     assert_eq!(person.holder("k"), None);
 }

@@ -48,25 +48,24 @@ BEGIN
         END IF;
     END LOOP;
     -- The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was. One key after the
-    -- other: in a join, every key that there is might be asked whether it knows the hold id.
+    -- other: in a join, every key that there is might be asked whether it knows the hold id. Also a key that is not among those
+    -- locked: the same request, sent at the same time, may have made it.
     FOREACH one IN ARRAY of_keys LOOP
-        SELECT * INTO k FROM lease_key WHERE namespace = of_namespace AND key = one AND id = ANY (ids);
-        IF k.id IS NOT NULL AND lease_knows(k.id, of_hash) THEN
+        SELECT * INTO k FROM lease_key WHERE namespace = of_namespace AND key = one;
+        CONTINUE WHEN k.id IS NULL;
+        IF lease_knows(k.id, of_hash) THEN
             own := one;
             EXIT;
+        END IF;
+        IF forgets IS NULL AND lease_may_have_forgotten(k.forgotten_at_ms, now, hold_age) THEN
+            forgets := one;
         END IF;
     END LOOP;
     SELECT * INTO earlier FROM lease_waiter
     WHERE namespace = of_namespace AND hash = of_hash AND answer IS NULL FOR UPDATE;
-    IF own IS NULL AND earlier.id IS NULL THEN
-        SELECT asked.key INTO forgets FROM unnest(of_keys) WITH ORDINALITY AS asked (key, nth)
-        JOIN lease_key l ON l.id = ANY (ids) AND l.namespace = of_namespace AND l.key = asked.key
-        WHERE lease_may_have_forgotten(l.forgotten_at_ms, now, hold_age)
-        ORDER BY asked.nth LIMIT 1;
-        IF forgets IS NOT NULL THEN
-            PERFORM lease_drop_unused(ids);
-            RETURN lease_refused(forgets, '{"Ended": {"token": null, "how": null}}');
-        END IF;
+    IF own IS NULL AND earlier.id IS NULL AND forgets IS NOT NULL THEN
+        PERFORM lease_drop_unused(ids);
+        RETURN lease_refused(forgets, '{"Ended": {"token": null, "how": null}}');
     END IF;
     IF own IS NOT NULL THEN
         -- What was seen of the first key says nothing of another.

@@ -52,9 +52,9 @@ impl Place {
             .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
         let place = Place { path, directory };
         place.refuse_network()?;
-        refuse_foreign(&place.database())?;
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
+        refuse_foreign(&place.database())?;
         Ok(place)
     }
 
@@ -249,6 +249,10 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let header = match header_of(path) {
         Ok(header) => header,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let why = format!("this user may not read and write it: use the store as its owner ({error})");
+            return Err(unusable(path, &why));
+        }
         Err(error) => return Err(unusable(path, &error.to_string())),
     };
     if header.is_empty() {

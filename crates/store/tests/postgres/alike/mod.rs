@@ -170,6 +170,8 @@ impl Pair {
         };
         self.pending.push(pending);
         self.collect();
+        // Once more: what is sent again answers its earlier sending, and only then is it known to have arrived.
+        self.collect();
     }
 
     /// Takes the answers of all that have been answered, at both stores.

@@ -34,6 +34,10 @@ mod work;
 
 use std::process::ExitCode;
 
+/// Many small things that are made by one thread and let go by another: what a server and its engine do all day.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use args::Parsed;
 use exit::Exit;
 use failure::Failure;

@@ -97,7 +97,8 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
 }
 
 /// What makes each version out of the one before it.
-const VERSIONS: [&str; SCHEMA_VERSION as usize] = [VERSION_1, super::job::VERSION_2, super::job::VERSION_3];
+pub(super) const VERSIONS: [&str; SCHEMA_VERSION as usize] =
+    [VERSION_1, super::job::VERSION_2, super::job::VERSION_3];
 
 /// A schema that this program does not know yet.
 pub(super) fn newer(database: &Path, version: u32) -> StoreError {

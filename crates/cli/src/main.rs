@@ -32,6 +32,7 @@ mod verb;
 mod whereabouts;
 mod work;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 /// Many small things that are made by one thread and let go by another: what a server and its engine do all day.
@@ -69,7 +70,11 @@ fn act() -> Result<u8, Failure> {
     }
     let context = context::Context::new(cli.global)?;
     let mut builder = if serves {
-        tokio::runtime::Builder::new_multi_thread()
+        // One processor is left to the store's own thread: with more threads than processors, they mostly wake each other.
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads((processors - 1).max(1));
+        builder
     } else {
         // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.
         tokio::runtime::Builder::new_current_thread()

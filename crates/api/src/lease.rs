@@ -1,6 +1,6 @@
 //! Leases: taking, keeping, giving back, ending by force, looking.
 
-use fencehold_core::lease::{How, Notice, Renewal};
+use fencehold_core::lease::{How, Notice};
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
 
 use crate::{Moment, Outcome, wire};
@@ -92,6 +92,20 @@ wire! {
         pub answers: Vec<Outcome<Renewal>>,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
+    }
+
+    /// A renewed lease.
+    pub struct Renewal {
+        /// The same token as before.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// Somebody asks the holder to yield.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub notice: Option<Notice>,
+        /// In how many milliseconds it should be gone, where somebody asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_in_ms: Option<u64>,
     }
 
     /// The answers to many releases, in order.

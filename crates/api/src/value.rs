@@ -62,32 +62,15 @@ impl<'de> Deserialize<'de> for Moment {
     }
 }
 
-/// JSON of somebody else's making, carried as it is: a payload, a result, the value of an effect.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Json(Box<RawValue>);
+/// JSON of somebody else's making, carried as it is: a payload, a result, the value of an effect. Text that is no JSON
+/// after all travels as a JSON string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Json(pub Box<str>);
 
 impl Json {
-    /// The text, if it is JSON.
-    pub fn new(text: impl Into<String>) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text.into()).map(Json)
-    }
-
-    /// The text as it is, if it is JSON; else as a JSON string.
-    pub fn carrying(text: impl Into<String>) -> Self {
-        let text = text.into();
-        let quoted = || serde_json::value::to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        RawValue::from_string(text.clone()).map_or_else(|_| Json(quoted()), Json)
-    }
-
     /// `null`, for when there is nothing better to say.
     pub fn null() -> Self {
-        Json(RawValue::NULL.to_owned())
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        self.0.get()
+        Json("null".into())
     }
 
     /// Reads a field that is there: `null` is a value like any other, and only a missing field is none.
@@ -96,9 +79,19 @@ impl Json {
     }
 }
 
-impl PartialEq for Json {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Looked at only here, where it matters: nothing is copied on the way from a store to the wire.
+        match serde_json::from_str::<&RawValue>(&self.0) {
+            Ok(json) => json.serialize(serializer),
+            Err(_) => serializer.serialize_str(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|json| Json(json.into()))
     }
 }
 
@@ -234,6 +227,21 @@ mod tests {
         assert!(Moment { wall_ms: u64::MAX }.to_string().starts_with("9999-12-31"));
         for bad in ["", "now", "2026-13-01T00:00:00Z", "1969-12-31T23:59:59Z"] {
             assert!(bad.parse::<Moment>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn json_is_carried_as_it_is_and_other_text_as_a_string() {
+        for (text, written) in [
+            (r#"{"b": 1, "a":[1.0]}"#, r#"{"b": 1, "a":[1.0]}"#),
+            (" null\n", "null"),
+            ("not json", r#""not json""#),
+            ("1 2", r#""1 2""#),
+            ("", r#""""#),
+        ] {
+            let json = serde_json::to_string(&Json(text.into())).unwrap();
+            assert_eq!(json, written);
+            assert_eq!(serde_json::from_str::<Json>(&json).unwrap(), Json(written.into()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Attempts at jobs: claimed, renewed, and what they have to say.
 
-use fencehold_core::job::{EffectName, JobId, JobRenewal, Kind, Queue, Reported};
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, State};
+use fencehold_core::lease::Notice;
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::{HoldId, Owner, Token};
 
@@ -69,7 +70,8 @@ wire! {
         pub attempt: u32,
         /// How long the claim lasts from the deciding moment.
         pub remaining_ms: u64,
-        /// On which terms it is tried.
+        /// On which terms it is tried; missing: the usual ones.
+        #[serde(default, skip_serializing_if = "Terms::are_usual")]
         pub terms: Terms,
         /// Failures so far.
         pub failures: u16,
@@ -162,6 +164,22 @@ wire! {
         pub waited_ms: u64,
     }
 
+    /// A renewed claim.
+    pub struct JobRenewal {
+        /// The same token as before.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// Somebody called the job off: stop at a good place, and say so.
+        pub cancel_requested: bool,
+        /// A job of higher priority asks the holder to yield: checkpoint, hand back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub notice: Option<Notice>,
+        /// In how many milliseconds it should be gone, where somebody asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_in_ms: Option<u64>,
+    }
+
     /// What attempts have to say.
     #[serde(deny_unknown_fields)]
     pub struct ReportRequest {
@@ -221,6 +239,17 @@ wire! {
     pub struct ReportAnswer {
         /// One for each.
         pub answers: Vec<Outcome<Reported>>,
+    }
+
+    /// What became of a job when its attempt ended.
+    pub struct Reported {
+        /// How the job stands now.
+        pub state: State,
+        /// In how many milliseconds it is tried again, where it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub again_in_ms: Option<u64>,
+        /// Whether the report came after the claim had run out.
+        pub late: bool,
     }
 
     /// Entries in the ledgers of jobs.

@@ -31,10 +31,10 @@ wire! {
         #[serde(default = "Json::null")]
         pub payload: Json,
         /// On which terms it is tried.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Terms::are_usual")]
         pub terms: Terms,
         /// When it is ready.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "When::is_now")]
         pub when: When,
         /// What makes it the same as another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,5 +108,18 @@ impl Default for Terms {
         let fencehold_core::job::Terms { priority, max_attempts, max_crashes, attempt_ms, retry } =
             fencehold_core::job::Terms::default();
         Terms { priority, max_attempts, max_crashes, attempt_ms, retry }
+    }
+}
+
+impl Terms {
+    /// Whether they are those of a job of which nothing else is said: then they need not travel.
+    pub(super) fn are_usual(&self) -> bool {
+        *self == Terms::default()
+    }
+}
+
+impl When {
+    fn is_now(&self) -> bool {
+        matches!(self, When::Now)
     }
 }

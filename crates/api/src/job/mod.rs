@@ -5,9 +5,9 @@ mod enqueue;
 mod view;
 
 pub use attempt::{
-    AttemptRef, Attempts, ClaimRequest, Claimed, ClaimedJob, Effect, LedgerAct, LedgerAnswer, LedgerAnswers,
-    LedgerEntry, LedgerRequest, RenewedJobs, Report, ReportAnswer, ReportRequest, UndoOf, UndoWith, Weighted,
-    Word,
+    AttemptRef, Attempts, ClaimRequest, Claimed, ClaimedJob, Effect, JobRenewal, LedgerAct, LedgerAnswer,
+    LedgerAnswers, LedgerEntry, LedgerRequest, RenewedJobs, Report, ReportAnswer, ReportRequest, Reported,
+    UndoOf, UndoWith, Weighted, Word,
 };
 pub use enqueue::{EnqueueAnswer, EnqueueRequest, Enqueued, NewJob, Terms, Unique, When};
 pub use view::{AttemptView, JobDetail, JobPage, JobRequest, JobView, JobsRequest, RunnerView};

@@ -161,7 +161,6 @@ pub enum Outcome {
 
 /// A renewed claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobRenewal {
     /// The same token as before.
     pub token: Token,
@@ -177,7 +176,6 @@ pub struct JobRenewal {
 
 /// What became of a job when its attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reported {
     /// How the job stands now.
     pub state: State,

@@ -136,7 +136,6 @@ pub struct Grant {
 
 /// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Renewal {
     /// The same token as before.
     pub token: Token,

@@ -1,7 +1,7 @@
 //! Jobs, across the wire.
 
 use fencehold_api as wire;
-use fencehold_core::job::Terms;
+use fencehold_core::job::{JobRenewal, Reported, Terms};
 use fencehold_core::ledger::{Effect, UndoWith};
 
 use super::{Across, mirror, mirror_names};
@@ -27,6 +27,8 @@ mirror! {
     wire::job::UndoWith = UndoWith { kind queue payload }
     wire::job::AttemptRef = AttemptRef { job hold token }
     wire::job::RenewedJobs = RenewedJobs { answers waited_ms }
+    wire::job::JobRenewal = JobRenewal { token remaining_ms cancel_requested notice yield_in_ms }
+    wire::job::Reported = Reported { state again_in_ms late }
     wire::job::Report = Report { attempt word }
     wire::job::LedgerEntry = LedgerEntry { attempt act }
     wire::job::JobDetail = JobDetail { job payload result progress checkpoint trace attempts effects }

@@ -1,7 +1,7 @@
 //! Leases, across the wire.
 
 use fencehold_api as wire;
-use fencehold_core::lease::{Grant, Revoked};
+use fencehold_core::lease::{Grant, Renewal, Revoked};
 
 use super::{Across, mirror};
 use crate::capability::Capabilities;
@@ -16,6 +16,7 @@ mirror! {
     }
     wire::lease::HoldRef = HoldRef { key hold token }
     wire::lease::Renewed = Renewed { answers waited_ms }
+    wire::lease::Renewal = Renewal { token remaining_ms notice yield_in_ms }
     wire::lease::RevokeRequest = RevokeRequest { which by reason }
     wire::lease::LeaseView = LeaseView { key token holder waiters endings }
     wire::lease::HolderView = HolderView {

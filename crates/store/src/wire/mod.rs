@@ -10,10 +10,8 @@ mod problem;
 use std::num::NonZeroU32;
 
 use fencehold_api::{Bytes, Json, Labels, Moment, Outcome};
-use fencehold_core::job::{
-    EffectName, Ended, JobId, JobRenewal, Kind, Queue, Reported, ScheduleName, State, Undo, UniqueKey,
-};
-use fencehold_core::lease::{How, Notice, Renewal};
+use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, ScheduleName, State, Undo, UniqueKey};
+use fencehold_core::lease::{How, Notice};
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::retry::Retry;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
@@ -41,8 +39,8 @@ macro_rules! same {
 same! {
     () bool u16 u32 u64 i16 usize NonZeroU32 String Box<str>
     HoldId Key Owner Reason Task Token
-    EffectName Ended JobId JobRenewal Kind Queue Reported ScheduleName State Undo UniqueKey
-    How Notice Renewal EffectState OnDoubt Retry
+    EffectName Ended JobId Kind Queue ScheduleName State Undo UniqueKey
+    How Notice EffectState OnDoubt Retry
 }
 
 impl<Here: Across<There>, There> Across<Vec<There>> for Vec<Here> {
@@ -77,13 +75,13 @@ impl Across<u64> for Moment {
 
 impl Across<Json> for Box<str> {
     fn across(self) -> Json {
-        Json::carrying(self)
+        Json(self)
     }
 }
 
 impl Across<Box<str>> for Json {
     fn across(self) -> Box<str> {
-        self.as_str().into()
+        self.0
     }
 }
 

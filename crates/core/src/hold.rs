@@ -56,13 +56,30 @@ impl HoldId {
         }
         let mut bits = [0; 16];
         for (bit, pair) in bits.iter_mut().zip(text.chunks_exact(2)) {
-            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-            let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(bad()) };
+            let (high, low) = (DIGIT_OF[usize::from(pair[0])], DIGIT_OF[usize::from(pair[1])]);
+            if (high | low) == NO_DIGIT {
+                return Err(bad());
+            }
             *bit = high << 4 | low;
         }
         Ok(HoldId(bits))
     }
 }
+
+/// What is in the table for a byte that is no digit: all bits, so that they stay whatever is added to them.
+const NO_DIGIT: u8 = 0xff;
+
+/// The value of each byte as a hexadecimal digit: a hold id is read with every request.
+const DIGIT_OF: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        values[b"0123456789ABCDEF"[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
 
 impl Serialize for HoldId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,9 +1,10 @@
 //! The thread on which a handle's requests are made: callers may be on any executor, or on none.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 
 use crate::error::StoreError;
 
@@ -15,8 +16,7 @@ pub(crate) struct Runtime {
     handle: tokio::runtime::Handle,
     /// Dropped to end the thread.
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// How many calls are under way.
-    open: watch::Sender<usize>,
+    underway: Arc<Underway>,
 }
 
 impl Runtime {
@@ -38,14 +38,13 @@ impl Runtime {
                 runtime.shutdown_background();
             })
             .map_err(fault)?;
-        let open = watch::Sender::new(0);
-        Ok(Arc::new(Runtime { handle, stop: Mutex::new(Some(stop)), open }))
+        Ok(Arc::new(Runtime { handle, stop: Mutex::new(Some(stop)), underway: Arc::default() }))
     }
 
     /// Carries something out in the background.
     #[cfg(feature = "remote")]
     pub(crate) fn spawn(&self, errand: impl Future<Output = ()> + Send + 'static) {
-        let open = Open::new(&self.open);
+        let open = Open::new(&self.underway);
         self.handle.spawn(async move {
             errand.await;
             drop(open);
@@ -65,7 +64,7 @@ impl Runtime {
         O: Future<Output = ()> + Send + 'static,
     {
         let (sender, delivery) = oneshot::channel();
-        let open = Open::new(&self.open);
+        let open = Open::new(&self.underway);
         let runtime = self.handle.clone();
         self.handle.spawn(async move {
             let answer = call.await;
@@ -92,10 +91,10 @@ impl Runtime {
 
     /// Waits until nothing is under way, but not for ever.
     pub(crate) async fn idle(&self) {
-        let mut open = self.open.subscribe();
+        let underway = Arc::clone(&self.underway);
         let (done, idle) = oneshot::channel();
         self.handle.spawn(async move {
-            let _ = tokio::time::timeout(IDLE_WITHIN, open.wait_for(|open| *open == 0)).await;
+            let _ = tokio::time::timeout(IDLE_WITHIN, underway.none()).await;
             let _ = done.send(());
         });
         let _ = idle.await;
@@ -140,19 +139,43 @@ where
     }
 }
 
+/// The calls that are under way.
+#[derive(Debug, Default)]
+struct Underway {
+    count: AtomicUsize,
+    ended: Notify,
+}
+
+impl Underway {
+    /// Waits until there is none.
+    async fn none(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // First in line, then a look: the last one may end in between.
+            ended.as_mut().enable();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
 /// One call that is under way.
-struct Open(watch::Sender<usize>);
+struct Open(Arc<Underway>);
 
 impl Open {
-    fn new(open: &watch::Sender<usize>) -> Self {
-        open.send_modify(|open| *open += 1);
-        Open(open.clone())
+    fn new(underway: &Arc<Underway>) -> Self {
+        underway.count.fetch_add(1, Ordering::Relaxed);
+        Open(Arc::clone(underway))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.send_modify(|open| *open -= 1);
+        if self.0.count.fetch_sub(1, Ordering::Release) == 1 {
+            self.0.ended.notify_waiters();
+        }
     }
 }
 

@@ -197,9 +197,14 @@ async fn from_body<T: DeserializeOwned>(
             }
             BadBody::Broken => bad(BadInput::new("body", "broke off")),
         })?;
-    let request = serde_json::from_slice(&taken.bytes);
-    let request = request.map_err(|error| bad(BadInput::new("body", error.to_string())))?;
+    // Its letters are looked at once, all together, instead of once a string.
+    let text = std::str::from_utf8(&taken.bytes).map_err(|error| unread(&error))?;
+    let request = serde_json::from_str(text).map_err(|error| unread(&error))?;
     Ok((request, taken.share))
+}
+
+fn unread(error: &dyn std::error::Error) -> Problem {
+    bad(BadInput::new("body", error.to_string()))
 }
 
 fn bad(input: BadInput) -> Problem {

@@ -29,18 +29,18 @@ pub(super) enum Fault {
     Stranger(String),
 }
 
-pub(super) struct Errand {
+pub(super) struct Errand<'p> {
     patience: Patience,
-    place: String,
+    place: &'p str,
     /// Something was sent whose outcome is not known.
     pub(super) uncertain: bool,
 }
 
-impl Errand {
+impl<'p> Errand<'p> {
     /// Sets out now, and is given up when patience ends, on top of any waiting in line.
-    pub(super) fn new(clock: &Arc<dyn Clock>, place: &str, patience_ms: u64, wait_ms: u64) -> Self {
+    pub(super) fn new(clock: &Arc<dyn Clock>, place: &'p str, patience_ms: u64, wait_ms: u64) -> Self {
         let patience = Patience::new(clock, patience_ms, wait_ms, REST);
-        Errand { patience, place: place.to_owned(), uncertain: false }
+        Errand { patience, place, uncertain: false }
     }
 
     /// How long it has been under way.
@@ -72,7 +72,7 @@ impl Errand {
                 why
             }
             Fault::Stranger(why) => {
-                return Err(self.or_unknown(StoreError::Unusable { place: self.place.clone(), why }));
+                return Err(self.or_unknown(StoreError::Unusable { place: self.place.to_owned(), why }));
             }
             Fault::Problem(problem) => {
                 match problem.kind {

@@ -105,9 +105,14 @@ impl Wire {
             return Err(refused(status, answer).await);
         }
         let body = answer.bytes().await.map_err(|error| fault_of(&error))?;
-        serde_json::from_slice(&body)
-            .map_err(|error| Fault::Stranger(format!("what it answers is not understood: {error}")))
+        // Its letters are looked at once, all together, instead of once a string.
+        let text = std::str::from_utf8(&body).map_err(|error| strange(&error))?;
+        serde_json::from_str(text).map_err(|error| strange(&error))
     }
+}
+
+fn strange(error: &dyn std::error::Error) -> Fault {
+    Fault::Stranger(format!("what it answers is not understood: {error}"))
 }
 
 /// Takes what belongs into the path out of the fields of a request; the rest is its query.

@@ -46,6 +46,13 @@ impl Ask {
         }
     }
 
+    /// Whether its answer may have to wait for the disk. A renewal's does not: a killed process
+    /// loses none, and after a power cut every hold has a full ttl anyway.
+    pub(super) fn may_sync(&self) -> bool {
+        let looks = matches!(self, Ask::Get(_) | Ask::List(_) | Ask::Events(_) | Ask::Status);
+        !looks && !matches!(self, Ask::Renew(_) | Ask::Job(JobAsk::Renew(_)))
+    }
+
     /// Whether it may be sent again although it may have been carried out: it names what it means by hold id and token.
     /// Force does not: it could strike somebody who came since.
     #[cfg(any(feature = "file", feature = "remote"))]

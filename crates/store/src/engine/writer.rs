@@ -108,6 +108,8 @@ struct Work<K> {
 #[derive(Default)]
 struct Gathered {
     size: usize,
+    /// Somebody in it may have to wait for the disk.
+    may_sync: bool,
     pongs: Vec<Pong>,
     stop: bool,
 }
@@ -165,7 +167,8 @@ impl<K: Keep> Work<K> {
             for message in waiting.drain(..) {
                 self.take(now, message, &mut gathered);
             }
-            let waits = K::KEEPS && self.gathers && !gathered.stop && gathered.size > 0;
+            // Without a sync to share, waiting would only keep those up who are here.
+            let waits = K::KEEPS && self.gathers && !gathered.stop && gathered.may_sync;
             if !waits || gathered.size >= target {
                 break;
             }
@@ -187,6 +190,7 @@ impl<K: Keep> Work<K> {
             Message::Ask { caller: Caller { gives_back: Some((ticket, hash)), .. }, .. }
                 if self.retold.to_another_than(ticket, hash) => {}
             Message::Ask { ticket, namespace, ask, caller } => {
+                gathered.may_sync |= ask.may_sync();
                 self.callers.insert(ticket, caller);
                 self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
             }

@@ -239,9 +239,11 @@ fn copy_back_all(
 
 /// False: somebody is in the way.
 fn empty_the_log(connection: &Connection) -> rusqlite::Result<bool> {
-    let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-    if busy != 0 {
-        return Ok(false);
+    let leaves_it = seeded!(LogLeftAtTakeover);
+    let sql = if leaves_it { "PRAGMA wal_checkpoint(FULL)" } else { "PRAGMA wal_checkpoint(TRUNCATE)" };
+    let busy: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if busy != 0 || leaves_it {
+        return Ok(busy == 0);
     }
     // That it is empty reaches the disk with its next commit. This one writes what is there already, which still is a write.
     connection.execute_batch(&format!("PRAGMA application_id = {}", schema::APPLICATION_ID))?;

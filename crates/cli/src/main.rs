@@ -70,10 +70,13 @@ fn act() -> Result<u8, Failure> {
     }
     let context = context::Context::new(cli.global)?;
     let mut builder = if serves {
-        // One processor is left to the store's own thread: with more threads than processors, they mostly wake each other.
-        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads((processors - 1).max(1));
+        if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+            // One processor is left to the store's own thread: with more threads than processors, they mostly wake each
+            // other.
+            let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            builder.worker_threads((processors - 1).max(1));
+        }
         builder
     } else {
         // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.

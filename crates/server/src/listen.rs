@@ -239,7 +239,10 @@ async fn renew_certificates(tls: Arc<Tls>) {
     let mut said = None;
     loop {
         every.tick().await;
-        let refreshed = tls.refresh();
+        // A disk that hangs must not keep those who are connected.
+        let looking = Arc::clone(&tls);
+        let looked = tokio::task::spawn_blocking(move || looking.refresh()).await;
+        let refreshed = looked.unwrap_or_else(|error| Err(error.to_string()));
         match &refreshed {
             Ok(true) => tracing::info!("the certificate was replaced, and is used from now on"),
             Ok(false) => {}

@@ -24,8 +24,14 @@ impl Stopping {
         *self.0.borrow()
     }
 
+    /// Says so to whoever comes for something new once the server is stopping.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        if self.is_stopping() { Err(problem()) } else { Ok(()) }
+    }
+
     /// Does something that may take long, unless the server stops: then nothing was done, and the line has been left.
     pub(crate) async fn unless<T>(&self, waiting: impl Future<Output = T>) -> Result<T, Problem> {
+        self.check()?;
         let mut stopping = self.0.subscribe();
         tokio::select! {
             biased;

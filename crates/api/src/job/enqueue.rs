@@ -123,3 +123,22 @@ impl When {
         matches!(self, When::Now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Terms that are left out mean these, to every program that ever spoke to a server: they can never change.
+    #[test]
+    fn the_usual_terms_are_what_they_have_always_been() {
+        let usual = serde_json::to_value(Terms::default()).unwrap();
+        let retry = serde_json::json!({
+            "backoff": "exponential", "base_ms": 1_000, "cap_ms": 3_600_000, "jitter_percent": 20
+        });
+        let always =
+            serde_json::json!({ "priority": 0, "max_attempts": 10, "max_crashes": 5, "retry": retry });
+        assert_eq!(usual, always);
+        assert!(Terms::default().are_usual());
+        assert!(!Terms { priority: 1, ..Terms::default() }.are_usual());
+    }
+}

@@ -44,6 +44,7 @@ pub(super) async fn remove_schedule(asked: Asked, request: RemoveRequest) -> Ans
 }
 
 pub(super) async fn begin(asked: Asked, request: BeginRequest) -> Answer<Began> {
+    asked.server.stopping.check()?;
     let request = fencehold_store::job::BeginRequest {
         id: match request.id {
             Some(id) => callers_own(id).map_err(|bad| StoreError::BadInput(bad).across())?,

@@ -146,6 +146,8 @@ impl Stream {
     async fn tell(&mut self, first: EventPage) -> Result<std::convert::Infallible, End> {
         let mut is_full = first.events.len() >= PAGE_MAX;
         self.tell_page(&first).await?;
+        // A stream may last for days, and its first page is long.
+        drop(first);
         while is_full {
             is_full = self.read().await?;
         }

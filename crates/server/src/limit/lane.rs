@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fencehold_core::Namespace;
 use tokio::sync::oneshot;
 
+/// How many tenants are remembered while none of theirs waits.
+const TENANTS_MAX: usize = 4_096;
+
 /// Work of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane(Arc<Inner>);
@@ -170,6 +173,10 @@ impl State {
     fn charge(&mut self, name: &Namespace, at: u64, cost: u64) {
         self.used += cost;
         self.present = self.present.max(at);
+        if self.tenants.len() >= TENANTS_MAX {
+            // A name is quickly made up. What those who have nothing waiting were let in for is forgiven.
+            self.tenants.retain(|_, tenant| !tenant.line.is_empty());
+        }
         self.tenants.entry(name.clone()).or_default().at = at + cost;
     }
 
@@ -288,6 +295,17 @@ mod tests {
         let _line = [wait(&lane, "loud", 1), wait(&lane, "loud", 1)];
         assert_eq!(lane.ask(&tenant("loud"), 1).err(), Some(LineFull { waiting: 2 }));
         let _quiet = wait(&lane, "quiet", 1);
+    }
+
+    #[test]
+    fn made_up_tenants_are_not_remembered_for_ever() {
+        let lane = Lane::new(2, 10);
+        // The lane is never idle, or all of them would be forgotten.
+        let _at_work = enter(&lane, "busy", 1);
+        for nth in 0..3 * TENANTS_MAX {
+            drop(enter(&lane, &format!("made-up-{nth}"), 1));
+        }
+        assert!(lane.state().tenants.len() <= TENANTS_MAX);
     }
 
     #[test]

@@ -151,14 +151,19 @@ impl Metrics {
                 let renewed = answers.iter().filter(|answer| answer.is_ok()).count();
                 self.renewed.add(renewed as u64);
                 self.renewals_refused.add((answers.len() - renewed) as u64);
-                let wrong = answers
-                    .iter()
-                    .filter_map(|answer| answer.as_ref().err())
-                    .filter(|refusal| wrong_hold(refusal));
-                self.wrong_holds.add(wrong.count() as u64);
+                self.forged(answers, wrong_hold);
             }
             Err(_) => self.renewals_failed.add(count as u64),
         }
+    }
+}
+
+impl Metrics {
+    /// Counts the holds of a batch that were shown and are not the holder's.
+    pub(crate) fn forged<T, R>(&self, answers: &[Result<T, R>], wrong_hold: impl Fn(&R) -> bool) {
+        let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+        self.wrong_holds
+            .add(refused.filter(|refusal| wrong_hold(refusal)).count() as u64);
     }
 }
 

@@ -9,6 +9,10 @@ use tokio::sync::Notify;
 /// How much may wait for one watcher.
 const BYTES_MAX: usize = 8 << 20;
 
+/// How much of it becomes one message, unless one reading found more: the message is a copy of each watcher's own, where
+/// what waits is shared by all.
+const MESSAGE_BYTES: usize = 256 << 10;
+
 /// What one reading found for one prefix.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -92,7 +96,7 @@ impl Mailbox {
         inside.batches.is_empty() && !inside.full && inside.end.is_none()
     }
 
-    /// Waits until there is something, and takes all of it. Cancel safe.
+    /// Waits until there is something, and takes as much as one message should have. Cancel safe.
     pub(super) async fn take(&self) -> Result<Mail, TooSlow> {
         loop {
             if let Some(found) = self.find() {
@@ -107,9 +111,17 @@ impl Mailbox {
         if inside.full {
             return Some(Err(TooSlow));
         }
-        if !inside.batches.is_empty() {
-            inside.bytes = 0;
-            return Some(Ok(Mail::Batches(std::mem::take(&mut inside.batches).into())));
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while bytes < MESSAGE_BYTES
+            && let Some(batch) = inside.batches.pop_front()
+        {
+            bytes += batch.bytes;
+            taken.push(batch);
+        }
+        inside.bytes -= bytes;
+        if !taken.is_empty() {
+            return Some(Ok(Mail::Batches(taken)));
         }
         inside.end.take().map(|problem| Ok(Mail::End(problem)))
     }
@@ -136,6 +148,21 @@ mod tests {
         assert_eq!(Mail::items(&batches, 2), ("3,4,5".to_owned(), 5));
         assert_eq!(Mail::items(&batches, 9), (String::new(), 9));
         assert!(matches!(mailbox.take().await, Ok(Mail::End(_))));
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_taken_a_message_at_a_time_and_then_is_room_again() {
+        let mailbox = Mailbox::default();
+        for nth in 0..8 {
+            mailbox.put(&batch(nth..=nth, MESSAGE_BYTES / 2));
+        }
+        for _ in 0..4 {
+            let Ok(Mail::Batches(batches)) = mailbox.take().await else { panic!("there is more") };
+            assert_eq!(batches.len(), 2);
+        }
+        assert!(mailbox.is_empty());
+        mailbox.put(&batch(9..=9, BYTES_MAX));
+        assert!(matches!(mailbox.take().await, Ok(Mail::Batches(_))), "what was taken still counts");
     }
 
     #[tokio::test]

@@ -91,9 +91,7 @@ impl JobStore for Desk {
             .pass(RENEW.of(count), call, self.kept_jobs()?.renew_claims(call, attempts))
             .await;
         let answers = outcome.as_ref().map(|renewed| renewed.answers.as_slice());
-        self.server
-            .metrics
-            .renewals(count, answers, |refusal| matches!(refusal, Refusal::WrongHold { .. }));
+        self.server.metrics.renewals(count, answers, is_forged);
         outcome
     }
 
@@ -107,6 +105,7 @@ impl JobStore for Desk {
         let (outcome, took) = self.through(act, call, None, self.kept_jobs()?.report(call, reports)).await;
         self.tell(act, call, took, &outcome, || self.plain());
         if let Ok(answers) = &outcome {
+            self.server.metrics.forged(answers, is_forged);
             let ended: Vec<(JobId, Token)> = ending
                 .into_iter()
                 .zip(answers)
@@ -211,6 +210,10 @@ impl JobStore for Desk {
     }
 }
 
+fn is_forged(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::WrongHold { .. })
+}
+
 /// What traces are told of jobs.
 impl Desk {
     /// Gives every job its place in a trace, which it carries from here to its end, and says what is to be told of it once
@@ -253,8 +256,10 @@ impl Desk {
         if ended.is_empty() {
             return;
         }
+        let Some(teller) = self.server.tracer.teller(ended.len()) else { return };
         let (server, call) = (Arc::clone(&self.server), call.clone());
         tokio::spawn(async move {
+            let _teller = teller;
             let Some(kept) = server.store.jobs() else { return };
             for (id, token) in ended {
                 if let Ok(Some(detail)) = kept.job(&call, id).await {

@@ -72,6 +72,9 @@ impl LeaseStore for Desk {
         let act = RELEASE.of(holds.len());
         let held = self.held(call, &holds);
         let (outcome, took) = self.through(act, call, None, self.server.store.release(call, holds)).await;
+        if let Ok(answers) = &outcome {
+            self.server.metrics.forged(answers, is_wrong_hold);
+        }
         self.tell(act, call, took, &outcome, || self.later(held));
         outcome
     }

@@ -231,8 +231,8 @@ impl Desk {
             from: self.caller.origin(),
             namespace: if act.everywhere { "*".to_owned() } else { namespace.to_string() },
             act: act.name,
-            target: force.target,
-            reason: force.reason,
+            target: bounded(force.target),
+            reason: force.reason.map(bounded),
         }
     }
 
@@ -279,8 +279,33 @@ impl Desk {
     }
 }
 
+/// How much of what a caller wrote is kept in the audit: whoever may not even ask can write as much as a body holds.
+const AUDITED_BYTES_MAX: usize = 1_024;
+
+fn bounded(mut text: String) -> String {
+    if text.len() > AUDITED_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(AUDITED_BYTES_MAX));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
+}
+
 impl fmt::Debug for Desk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_audited_is_cut_between_letters() {
+        assert_eq!(bounded("short".to_owned()), "short");
+        let long = bounded("ü".repeat(20_000));
+        assert_eq!(long, format!("{}…", "ü".repeat(AUDITED_BYTES_MAX / 2)));
+        assert!(long.capacity() < 2 * AUDITED_BYTES_MAX);
     }
 }

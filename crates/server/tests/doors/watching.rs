@@ -121,7 +121,7 @@ async fn many_watchers_of_many_prefixes_are_each_told_their_own_and_in_batches()
         watchers.push((String::new(), Watcher::start(&door, "?after=0", "").await));
     }
     let mut keys = Vec::new();
-    for nth in 0..60 {
+    for nth in 0..600 {
         keys.push(format!("k/{}/{nth}", nth % 20));
         door.take(&keys[nth]).await;
     }
@@ -140,6 +140,8 @@ async fn many_watchers_of_many_prefixes_are_each_told_their_own_and_in_batches()
             messages += 1;
         }
         assert_eq!(told.iter().collect::<Vec<_>>(), expected, "under {prefix:?}");
-        assert!(messages <= 60, "{messages} messages");
+        if prefix.is_empty() {
+            assert!(messages < expected.len() / 2, "{messages} messages for {} events", expected.len());
+        }
     }
 }

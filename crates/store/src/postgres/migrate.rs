@@ -31,6 +31,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (18, "job upkeep", include_str!("migrations/0018_job_upkeep.sql")),
     (19, "job list", include_str!("migrations/0019_job_list.sql")),
     (20, "job users", include_str!("migrations/0020_job_users.sql")),
+    (21, "plans", include_str!("migrations/0021_plans.sql")),
 ];
 
 /// The newest schema that this program knows.

@@ -1,7 +1,7 @@
 //! Claims: served at once, or by standing in line.
 //!
-//! The line is a table that every process sees, first come first served. Only whoever is first in it is told of a job, and
-//! when it has taken what it wants, the next one is.
+//! The line is a table that every process sees, first come first served: whoever stands in it may take what those before it
+//! leave, and is told when there is something for it. So those for whom there is enough take it side by side.
 
 use std::time::Duration;
 
@@ -131,9 +131,10 @@ impl Core {
     ) -> Result<(u64, Bits), StoreError> {
         let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
         let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
+        let wants = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let (wait_ms, before_ms) = (to_sql(request.wait_ms), to_sql(request.waited_before_ms));
         self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5)");
+            let sql = self.sql("SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)");
             let rows = client
                 .query_typed(
                     &sql,
@@ -141,6 +142,7 @@ impl Core {
                         (&namespace, Type::TEXT),
                         (&queues, Type::TEXT_ARRAY),
                         (&hash, Type::UUID),
+                        (&wants, Type::INT4),
                         (&wait_ms, Type::INT8),
                         (&before_ms, Type::INT8),
                     ],

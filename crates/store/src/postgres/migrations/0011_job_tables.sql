@@ -166,6 +166,7 @@ CREATE TABLE job_waiter (
     queue     text NOT NULL,
     hash      uuid NOT NULL,
     sending   uuid NOT NULL, -- which sending of this claim: the latest one stands in line
+    wants     integer NOT NULL, -- how many jobs it would take
     since_ms  bigint NOT NULL,
     place     bigint GENERATED ALWAYS AS IDENTITY,
     until_ms  bigint NOT NULL,

@@ -1,23 +1,35 @@
 -- Jobs: who waits for them, and for their end. Nobody is told anything unless somebody is known to wait.
 
--- Tells whoever is first in the lines of these queues that something has happened there. Nobody waits, as nearly always while
--- there is work: nobody is told.
+-- How many jobs of a queue are ready, up to a bound. Those that are about to be taken count too: whoever takes them still
+-- stands in line.
+CREATE FUNCTION job_on_offer(p_queue integer) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM (SELECT FROM job_lane l JOIN job_ready r ON r.lane = l.lane WHERE l.queue = p_queue LIMIT 1024) s
+$$;
+
+-- Tells those in the lines of these queues for whom there is something, once everybody before them has had what they want: they
+-- take it side by side. Nobody waits, as nearly always while there is work: nobody is told.
 CREATE FUNCTION job_stir(p_namespace text, p_queues text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
         PERFORM tell('line/' || f.hash) FROM (
-            SELECT DISTINCT w.hash FROM (SELECT DISTINCT name FROM unnest(p_queues) AS n(name)) n CROSS JOIN LATERAL (
-                SELECT o.hash FROM job_waiter o
-                WHERE o.namespace = p_namespace AND o.queue = n.name AND o.beat > clock_timestamp() - interval '5 seconds'
+            SELECT DISTINCT w.hash FROM job_queue q CROSS JOIN LATERAL (
+                SELECT o.hash, coalesce(sum(o.wants) OVER (ORDER BY o.since_ms, o.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
+                    AS ahead
+                FROM job_waiter o
+                WHERE o.namespace = p_namespace AND o.queue = q.name AND o.beat > clock_timestamp() - interval '5 seconds'
                     AND o.until_ms > now_ms()
-                ORDER BY o.since_ms, o.place LIMIT 1) w) f;
+                ORDER BY o.since_ms, o.place LIMIT 64) w
+            WHERE q.namespace = p_namespace AND q.name = ANY(p_queues)
+                AND (w.ahead < job_on_offer(q.number) OR w.ahead = 0 AND EXISTS (
+                    SELECT FROM job_lane l JOIN job_scheduled s ON s.lane = l.lane WHERE l.queue = q.number AND s.due_ms <= now_ms()))) f;
     END IF;
 END $$;
 
 -- Stands in line, or takes the place of an earlier sending of the same claim. The moment, and the name of this sending.
 CREATE FUNCTION job_line_up(
-    p_namespace text, p_queues text[], p_hash uuid, p_wait_ms bigint, p_waited_before_ms bigint
+    p_namespace text, p_queues text[], p_hash uuid, p_wants integer, p_wait_ms bigint, p_waited_before_ms bigint
 ) RETURNS TABLE (now_ms bigint, sending uuid)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -25,11 +37,11 @@ DECLARE
     v_now     bigint := now_ms();
     v_sending uuid := gen_random_uuid();
 BEGIN
-    INSERT INTO job_waiter AS w (namespace, queue, hash, sending, since_ms, until_ms, beat)
-        SELECT p_namespace, n.name, p_hash, v_sending, v_now - p_waited_before_ms, v_now + p_wait_ms, clock_timestamp()
+    INSERT INTO job_waiter AS w (namespace, queue, hash, sending, wants, since_ms, until_ms, beat)
+        SELECT p_namespace, n.name, p_hash, v_sending, p_wants, v_now - p_waited_before_ms, v_now + p_wait_ms, clock_timestamp()
         FROM unnest(p_queues) AS n(name)
         ORDER BY n.name
-        ON CONFLICT (namespace, queue, hash) DO UPDATE SET sending = excluded.sending, until_ms = excluded.until_ms,
+        ON CONFLICT (namespace, queue, hash) DO UPDATE SET sending = excluded.sending, wants = excluded.wants, until_ms = excluded.until_ms,
             since_ms = least(w.since_ms, excluded.since_ms), beat = excluded.beat;
     PERFORM tell('line/' || p_hash);
     RETURN QUERY SELECT v_now, v_sending;
@@ -85,7 +97,7 @@ $$;
 DO $$
 BEGIN
     CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION job_await(uuid, bigint)');
-    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_line_up(text, text[], uuid, bigint, bigint), job_leave_line(text, uuid, uuid), '
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_line_up(text, text[], uuid, integer, bigint, bigint), job_leave_line(text, uuid, uuid), '
         'job_line_beat(uuid[])');
 END
 $$;

@@ -57,6 +57,7 @@ DECLARE
     v_lane    integer[];
     v_rank    smallint[]; -- by lane: its priority
     v_head    bigint[];
+    v_leave   integer[];  -- by lane: how many of its queue are not somebody else's who came before
     v_room    integer[];  -- by queue: how many to take from it
     v_turns   bigint[] := p_turns;
     v_clock   bigint := 0;
@@ -140,16 +141,24 @@ BEGIN
         array_agg(s.lane ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
         array_agg(s.priority ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
         array_agg(s.head ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
-        array_agg(s.lane) FILTER (WHERE s.behind)
-        INTO v_nth, v_lane, v_rank, v_head, v_behind
+        array_agg(s.lane) FILTER (WHERE s.behind),
+        array_agg(least(p_limit, s.left_over) ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind)
+        INTO v_nth, v_lane, v_rank, v_head, v_behind, v_leave
         FROM (
-            SELECT n.nth::integer, l.lane, l.priority, coalesce(h.head, 0) AS head, EXISTS (
-                SELECT FROM job_waiter w
-                WHERE w.namespace = p_namespace AND w.queue = n.name AND w.hash <> p_hash AND w.until_ms > v_now
-                    AND w.beat > clock_timestamp() - interval '5 seconds'
-                    AND (v_place IS NULL OR (w.since_ms, w.place) < (v_since, v_place))) AND NOT p_pushes AS behind
+            SELECT n.nth::integer, l.lane, l.priority, coalesce(h.head, 0) AS head, o.left_over <= 0 AS behind, o.left_over
             FROM unnest(p_queues) WITH ORDINALITY AS n(name, nth)
             JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name AND q.mode <> 1
+            CROSS JOIN LATERAL (
+                -- How much of this queue those before us in its line leave.
+                SELECT CASE WHEN p_pushes OR a.wants IS NULL THEN p_limit ELSE job_on_offer(q.number) - a.wants END AS left_over
+                FROM (
+                    SELECT sum(s.wants) AS wants FROM (
+                        SELECT w.wants FROM job_waiter w
+                        WHERE w.namespace = p_namespace AND w.queue = n.name AND w.hash <> p_hash AND w.until_ms > v_now
+                            AND w.beat > clock_timestamp() - interval '5 seconds'
+                            AND (v_place IS NULL OR (w.since_ms, w.place) < (v_since, v_place))
+                        LIMIT 1024) s) a
+                OFFSET 0) o
             JOIN job_lane l ON l.queue = q.number
             LEFT JOIN unnest(p_lanes, p_heads) AS h(lane, head) ON h.lane = l.lane
         ) s;
@@ -166,6 +175,9 @@ BEGIN
         v_woken := job_wake(v_lane, greatest(p_limit, 1000));
     END IF;
     v_room := array_fill(p_limit, array[cardinality(p_queues)]);
+    FOR i IN 1 .. cardinality(v_lane) LOOP
+        v_room[v_nth[i]] := v_leave[i];
+    END LOOP;
     IF cardinality(p_queues) > 1 THEN
         -- Whose turn it is: the queue whose own clock is furthest behind; a turn moves it on by the less the more it weighs.
         v_room := array_fill(0, array[cardinality(p_queues)]);
@@ -174,7 +186,7 @@ BEGIN
             v_left   integer;
         BEGIN
             FOR i IN 1 .. cardinality(v_lane) LOOP
-                v_left := p_limit - v_offers[v_nth[i]];
+                v_left := v_leave[i] - v_offers[v_nth[i]];
                 IF v_left > 0 THEN
                     v_offers[v_nth[i]] := v_offers[v_nth[i]]
                         + (SELECT count(*) FROM (SELECT FROM job_ready r

@@ -1,0 +1,16 @@
+-- How the functions above are planned. A connection plans a statement once, perhaps while a table is all but empty, and keeps the plan
+-- while the table grows: reading all of it is then the right way for a moment and the wrong one for hours. Every table is reached by
+-- an index, so none is ever read whole where one row is meant. And nothing here is worth compiling, however much it is thought to
+-- cost: that takes longer than all of it.
+DO $$
+DECLARE
+    ours regprocedure;
+BEGIN
+    FOR ours IN
+        SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+        WHERE p.pronamespace = current_schema()::regnamespace AND l.lanname = 'plpgsql' AND p.prosecdef AND p.prokind = 'f'
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off', ours);
+    END LOOP;
+END
+$$;

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
 use fencehold_store::clock::ManualClock;
 use fencehold_store::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, LeasePage,
-    LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease, StoreError,
-    StoreStatus,
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
+    LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease,
+    StoreError, StoreStatus,
 };
 use tokio::sync::Semaphore;
 
@@ -47,6 +47,10 @@ impl Gated {
 impl LeaseStore for Gated {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        LeaseStore::jobs(&self.store)
     }
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {

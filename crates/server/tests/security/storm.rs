@@ -81,6 +81,12 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
         (stage.token(Some("loud"), &[Scope::Admin]), stage.token(Some("quiet"), &[Scope::Admin]));
     let operator = stage.token(None, &[Scope::Admin]);
     let fence = stage.acquire(&quiet, "mine", 1, 30_000);
+    stage.post(&quiet, "/v1/jobs/enqueue", json!({ "jobs": [{ "kind": "k" }] }));
+    let claim =
+        json!({ "queues": [{ "queue": "default" }], "hold": hold(5), "owner": "o", "ttl_ms": 30_000 });
+    let claimed = stage.post(&quiet, "/v1/jobs/claim", claim);
+    let job = &claimed.json["jobs"][0];
+    let attempt = json!({ "job": job["id"], "hold": hold(5), "token": job["token"] });
     std::thread::scope(|scope| {
         let open = Open(&gated);
         let acquiring = scope.spawn(|| stage.post(&loud, "/v1/leases/acquire", acquire("k", 2, 30_000)));
@@ -89,6 +95,8 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
         assert_eq!((said.status, said.kind()), (503, "unavailable"), "{said:?}");
         assert!(said.head.contains("retry-after"), "{said:?}");
         let said = stage.post(&quiet, "/v1/leases/renew", json!({ "holds": [held("mine", 1, fence)] }));
+        assert!(said.json["answers"][0].get("ok").is_some(), "{said:?}");
+        let said = stage.post(&quiet, "/v1/jobs/renew", json!({ "attempts": [attempt] }));
         assert!(said.json["answers"][0].get("ok").is_some(), "{said:?}");
         assert!(stage.shows(&operator, ORDINARY_SHED, 1.0) && stage.shows(&operator, RENEWALS_SHED, 0.0));
         drop(open);

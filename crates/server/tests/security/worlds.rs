@@ -1,9 +1,10 @@
 //! Namespaces are separate worlds (R34): nothing that is said in one tells of another.
 
 use fencehold_server::access::Scope;
+use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use crate::stage::{Said, Stage, acquire, held, hold};
+use crate::stage::{Said, Stage, acquire, eventually, held, hold};
 
 /// What was said, but for what the caller itself named.
 fn without(said: &Said, names: &[&str]) -> (u16, String) {
@@ -26,6 +27,13 @@ fn another_namespace_is_closed_whether_or_not_anything_is_there() {
     let (real, made_up) = (ask("there"), ask("nowhere"));
     assert_eq!(real.status, 403);
     assert_eq!(without(&real, &["there"]), without(&made_up, &["nowhere"]));
+    // And it stands in the audit that somebody tried.
+    eventually("both are in the audit", || {
+        let rows = stage.book().audit(&AuditFilter::default()).unwrap();
+        ["there", "nowhere"]
+            .iter()
+            .all(|namespace| rows.iter().any(|row| row.namespace == *namespace && row.outcome == "denied"))
+    });
     let unnamed = stage.ask_with(
         &here.headers().replace("fencehold-namespace: here\r\n", ""),
         "GET",

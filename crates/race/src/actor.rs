@@ -1,19 +1,23 @@
 //! Those who act in a script, and their calls while they are on their way.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use fencehold_core::Owner;
+use fencehold_core::{Key, Owner};
+use fencehold_store::arena::Caller;
 
 use crate::gate::{Fate, Held};
 use crate::protocol::{Act, Lease, Told, Wish};
 use crate::record::record;
 use crate::stage::{Stage, Stop, seconds};
-use crate::trace::fields;
+use crate::trace::{Trace, fields};
 
 /// How long an answer that must come may take, in real time. Only a broken store ever waits this long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How many take keys at once, where many are taken.
+const HANDS: usize = 4;
 
 /// One who acts.
 #[derive(Clone, Copy)]
@@ -82,7 +86,7 @@ impl Actor<'_> {
     pub(crate) fn does(&self, act: Act) -> Told {
         let (stage, protocol) = (self.stage, self.stage.protocol());
         let told = stage.drive(async { act.perform(&*protocol, self.name).await });
-        record(&stage.trace, &stage.key, self.name, &act, &told);
+        record(&stage.trace, self.name, &act, &told);
         told
     }
 
@@ -112,29 +116,64 @@ impl Actor<'_> {
 
     /// Stands in line, and returns when it can be seen there.
     pub(crate) fn waits(&self, wish: Wish) -> Result<UnderWay<Told>, Stop> {
-        let protocol = self.stage.protocol();
-        let in_line = || self.stage.drive(async { protocol.in_line(&self.stage.key).await });
+        let stage = self.stage;
+        if stage.ours().is_ok() && !stage.arena.store().capabilities().waits {
+            return Err(Stop::NotApplicable("waiting there is polling".to_owned()));
+        }
+        let protocol = stage.protocol();
+        let in_line = || stage.drive(async { protocol.in_line(&stage.key).await });
         let before = in_line();
-        self.stage
+        stage
             .trace
             .note(self.name, format!("waits for up to {}", seconds(wish.wait_ms)));
         let under_way = self.starts(self.call(Act::Acquire(wish)), None);
-        for _ in 0..self.stage.looks_max() {
-            if in_line() > before {
-                return Ok(under_way);
+        stage.comes("whoever waits stands in line", || in_line() > before)?;
+        Ok(under_way)
+    }
+
+    /// Takes so many other keys, some at a time: one step in the picture.
+    pub(crate) fn takes_others(&self, count: usize) -> Result<Vec<Lease>, Stop> {
+        let (stage, protocol) = (self.stage, self.stage.protocol());
+        let key = |nth| Key::new(format!("{}/{nth}", stage.key)).expect("a short text");
+        let take = |nth: usize| {
+            let wish = Wish { key: key(nth), ..self.wish() };
+            match stage.drive(async { protocol.acquire(self.name, &wish).await }) {
+                Told::Granted(lease) => Ok(lease),
+                told => Err(Stop::Broken(format!("broken: a free key is granted, but got {told:?}"))),
             }
-            self.stage.lets_others();
-        }
-        Err(Stop::Broken("broken: whoever waits stands in line".to_owned()))
+        };
+        let share = |hand: usize| (hand..count).step_by(HANDS).map(&take).collect::<Result<Vec<_>, _>>();
+        let shares: Result<Vec<_>, Stop> = std::thread::scope(|scope| {
+            let share = &share;
+            let hands: Vec<_> = (0..HANDS).map(|hand| scope.spawn(move || share(hand))).collect();
+            hands
+                .into_iter()
+                .map(|hand| hand.join().expect("a thread that did not panic"))
+                .collect()
+        });
+        stage.trace.note(self.name, format!("takes {count} other keys"));
+        Ok(shares?.concat())
+    }
+
+    /// Renews many, one after the other, and gives what was told of each: one step in the picture.
+    pub(crate) fn renews_all(&self, leases: &[Lease]) -> Vec<Told> {
+        let (stage, protocol) = (self.stage, self.stage.protocol());
+        let renew = |lease| stage.drive(async { protocol.renew(self.name, lease).await });
+        let told: Vec<Told> = leases.iter().map(renew).collect();
+        let renewed = told.iter().filter(|told| matches!(told, Told::Renewed { .. })).count();
+        stage
+            .trace
+            .note(self.name, format!("renews all {}: {renewed} are granted", told.len()));
+        told
     }
 
     /// A call that puts what it is told into the trace.
     fn call(&self, act: Act) -> impl Future<Output = Told> + Send + 'static {
         let (protocol, who) = (self.stage.protocol(), self.name);
-        let (trace, key) = (Arc::clone(&self.stage.trace), self.stage.key.clone());
+        let trace = Arc::clone(&self.stage.trace);
         async move {
             let told = act.perform(&*protocol, who).await;
-            record(&trace, &key, who, &act, &told);
+            record(&trace, who, &act, &told);
             told
         }
     }
@@ -146,12 +185,17 @@ impl Actor<'_> {
     ) -> UnderWay<T> {
         let (sender, answer) = mpsc::channel();
         let arena = Arc::clone(&self.stage.arena);
+        let caller = Caller::default();
+        let call = caller.calls(call);
+        let (trace, who) = (Arc::clone(&self.stage.trace), self.name);
         std::thread::spawn(move || {
             arena.drive(Box::pin(async move {
-                let _ = sender.send(call.await);
+                if let Some(told) = call.await {
+                    let _ = sender.send(told);
+                }
             }));
         });
-        UnderWay { held, answer }
+        UnderWay { held, answer, caller, trace, who }
     }
 
     /// Has come to the end of its work.
@@ -167,6 +211,9 @@ impl Actor<'_> {
 pub(crate) struct UnderWay<T> {
     held: Option<Held>,
     answer: Receiver<T>,
+    caller: Caller,
+    trace: Arc<Trace>,
+    who: &'static str,
 }
 
 impl<T> UnderWay<T> {
@@ -182,5 +229,22 @@ impl<T> UnderWay<T> {
     pub(crate) fn told(self) -> Result<T, Stop> {
         let answer = self.answer.recv_timeout(ANSWER_WITHIN);
         answer.map_err(|_| Stop::Broken("broken: every call is answered in time".to_owned()))
+    }
+
+    /// Its sender looks away: what it would be told from now on lies there, and nobody picks it up.
+    pub(crate) fn is_not_looked_at(&self) {
+        self.caller.looks_away();
+        self.trace.note(self.who, "looks away");
+    }
+
+    /// Its sender goes, without having been told anything.
+    pub(crate) fn is_left(self) -> Result<(), Stop> {
+        self.trace.note(self.who, "goes");
+        self.caller.goes();
+        match self.answer.recv_timeout(ANSWER_WITHIN) {
+            Err(RecvTimeoutError::Disconnected) => Ok(()),
+            Err(RecvTimeoutError::Timeout) => Err(Stop::Broken("broken: a call can be left".to_owned())),
+            Ok(_) => Err(Stop::Broken(format!("broken: {} looked away and was told all the same", self.who))),
+        }
     }
 }

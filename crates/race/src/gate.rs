@@ -77,28 +77,40 @@ impl Gate {
         message: &'static str,
         deliver: impl Fn() -> F,
     ) -> Option<T> {
+        self.carry_as(trace, who, message, message, deliver).await
+    }
+
+    /// The same of a message that the picture calls by another name.
+    pub(crate) async fn carry_as<T, F: Future<Output = T>>(
+        &self,
+        trace: &Trace,
+        who: &str,
+        message: &'static str,
+        shown: &'static str,
+        deliver: impl Fn() -> F,
+    ) -> Option<T> {
         match self.fate_of(who, message) {
             None => Some(deliver().await),
             Some(Fate::Held(arrived, opened)) => {
-                trace.note(who, format!("{message} … on its way"));
+                trace.note(who, format!("{shown} … on its way"));
                 let _ = arrived.send(());
                 // A script that ended early drops the other end: the message goes on, and nobody looks.
                 let _ = opened.await;
-                trace.note(who, format!("{message} arrives"));
+                trace.note(who, format!("{shown} arrives"));
                 Some(deliver().await)
             }
             Some(Fate::AnswerLost) => {
                 drop(deliver().await);
-                trace.note(who, format!("{message}: its answer is lost"));
+                trace.note(who, format!("{shown}: its answer is lost"));
                 None
             }
             Some(Fate::Lost) => {
-                trace.note(who, format!("{message} is lost"));
+                trace.note(who, format!("{shown} is lost"));
                 None
             }
             Some(Fate::Doubled) => {
                 drop(deliver().await);
-                trace.note(who, format!("{message} arrives once more"));
+                trace.note(who, format!("{shown} arrives once more"));
                 Some(deliver().await)
             }
         }

@@ -4,14 +4,20 @@ use std::future::ready;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fencehold_core::limits::ADVANCE_BY;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
 use fencehold_store::arena::Arena;
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
+use fencehold_store::{
+    AcquireRequest, Advanced, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which,
+};
 
 use crate::gate::Gate;
 use crate::protocol::{Lease, Protocol, Told, Wish};
 use crate::shelf::{Put, Shelf};
 use crate::trace::Trace;
+
+/// What is on its way where the script has a sweep: see [`Ours::sweep`].
+pub(crate) const LOOK: &str = "look at it";
 
 /// Actors that use a real store.
 pub(crate) struct Ours {
@@ -39,6 +45,18 @@ impl Ours {
         let answer = self.store(who).renew(&call, vec![hold_ref(lease)]).await;
         answer.map_or_else(failed, |renewed| first(renewed.answers, renewed_as))
     }
+
+    /// Lifts every token, as an operator does after a backup was put back.
+    pub(crate) async fn advance(&self, who: &str) -> Result<Advanced, StoreError> {
+        let by = Owner::new(who)?;
+        self.store(who).advance(&self.call, by, ADVANCE_BY).await
+    }
+
+    /// How many leases the store counts as held.
+    pub(crate) async fn held(&self) -> Option<u64> {
+        let status = self.arena.other().status(&self.call).await;
+        status.ok().map(|status| status.held)
+    }
 }
 
 fn hold_ref(lease: &Lease) -> HoldRef {
@@ -58,6 +76,7 @@ fn refused(refusal: Refusal) -> Told {
         Refusal::Held { owner, .. } => Told::Held { owner: owner.to_string() },
         Refusal::Lost { how, current, .. } => Told::Lost { how, current: current.get() },
         Refusal::Ended { how, .. } => Told::Ended { how },
+        Refusal::StoreRewound { current, .. } => Told::Rewound { current: current.get() },
         other => Told::Other(other.to_string()),
     }
 }
@@ -142,15 +161,14 @@ impl Protocol for Ours {
         }
     }
 
-    /// The store sweeps by itself when its time moves; whoever asks it something has waited for that.
+    /// No store can be told to sweep, nor its sweep be held from outside: what is on its way is a look at the key. On
+    /// `memory:` and `file:` whoever is answered has waited for the sweep of what is over; elsewhere one may run at any time.
     async fn sweep(&self, who: &str, key: &Key) -> Told {
         let store = self.store(who);
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "sweep", || store.get(&self.call, key.clone()));
-        match carried.await {
+        let look = || store.get(&self.call, key.clone());
+        match self.gate.carry_as(&self.trace, who, "sweep", LOOK, look).await {
             None => Told::Unheard,
-            Some(answer) => answer.map_or_else(failed, |_| Told::Swept),
+            Some(answer) => answer.map_or_else(failed, |_| Told::Looked),
         }
     }
 

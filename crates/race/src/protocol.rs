@@ -59,8 +59,14 @@ pub(crate) enum Told {
     },
     /// No answer came.
     Unheard,
+    /// The store has given a smaller token at most: it was put back to what it was before.
+    Rewound {
+        current: u64,
+    },
     /// A sweep has done what it does.
     Swept,
+    /// The key was looked at, where the store sweeps by itself.
+    Looked,
     /// Something else; a script that meets it has gone wrong.
     Other(String),
 }
@@ -79,7 +85,7 @@ pub(crate) trait Protocol: Send + Sync {
     async fn renew(&self, who: &str, lease: &Lease) -> Told;
     async fn release(&self, who: &str, lease: &Lease) -> Told;
     async fn revoke(&self, who: &str, key: &Key) -> Told;
-    /// Ends what is over.
+    /// Ends what is over; looks at the key where the store does that by itself.
     async fn sweep(&self, who: &str, key: &Key) -> Told;
     /// Completes what the lease protects.
     async fn complete(&self, who: &str, lease: &Lease, result: &str) -> Told;
@@ -121,6 +127,15 @@ impl Act {
             Act::Revoke(key) => protocol.revoke(who, key).await,
             Act::Sweep(key) => protocol.sweep(who, key).await,
             Act::Complete(lease, result) => protocol.complete(who, lease, result).await,
+        }
+    }
+
+    /// What it is about.
+    pub(crate) fn key(&self) -> &Key {
+        match self {
+            Act::Acquire(wish) => &wish.key,
+            Act::Renew(lease) | Act::Release(lease) | Act::Complete(lease, _) => &lease.key,
+            Act::Revoke(key) | Act::Sweep(key) => key,
         }
     }
 

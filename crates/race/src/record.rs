@@ -1,13 +1,11 @@
 //! What an actor was told, as it goes into the trace.
 
-use fencehold_core::Key;
-
 use crate::protocol::{Act, Told};
 use crate::trace::{Trace, fields};
 
 /// Writes down what an actor was told.
-pub(crate) fn record(trace: &Trace, key: &Key, who: &str, act: &Act, told: &Told) {
-    let (key, call) = (key.as_str(), act.message());
+pub(crate) fn record(trace: &Trace, who: &str, act: &Act, told: &Told) {
+    let (key, call) = (act.key().as_str(), act.message());
     let shown = act.token().unwrap_or(0);
     match told {
         Told::Granted(lease) => {
@@ -58,7 +56,13 @@ pub(crate) fn record(trace: &Trace, key: &Key, who: &str, act: &Act, told: &Told
         Told::Unheard => {
             trace.event(who, "hears nothing", "answer_lost", fields!(key: key, call: call));
         }
+        Told::Rewound { current } => {
+            let says = format!("{call} under token {shown} refused: the store was rewound");
+            let fields = fields!(key: key, shown_token: shown, current_token: current, attempted: call);
+            trace.event(who, says, "store_rewound", fields);
+        }
         Told::Swept => trace.note(who, "has swept"),
+        Told::Looked => trace.note(who, "has seen it; the store sweeps by itself"),
         Told::Other(what) => {
             trace.event(who, format!("{call}: {what}"), "refused", fields!(key: key, call: call, why: what));
         }

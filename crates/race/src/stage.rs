@@ -133,7 +133,8 @@ impl Stage {
 
     /// Goes on only where the arena can show this.
     pub(crate) fn needs(&self, power: Power, lacking: &str) -> Played {
-        let naive = matches!(self.cast, Cast::Naive(_)) && power == Power::MovesTime;
+        let of_the_naive = [Power::MovesTime, Power::NoticesLeaving, Power::Advances];
+        let naive = matches!(self.cast, Cast::Naive(_)) && of_the_naive.contains(&power);
         if naive || self.arena.powers().contains(&power) {
             return Ok(());
         }
@@ -186,6 +187,11 @@ impl Stage {
         self.trace.event("store", "restarts", "store_restarted", fields!());
     }
 
+    /// How many leases the store counts as held. Fencehold's own side alone counts them.
+    pub(crate) fn held(&self) -> Option<u64> {
+        self.drive(self.ours().ok()?.held())
+    }
+
     pub(crate) fn holder(&self) -> Option<String> {
         let protocol = self.protocol();
         self.drive(async { protocol.holder(&self.key).await })
@@ -203,6 +209,33 @@ impl Stage {
             fields!(promise: promise),
         );
         Err(Stop::Broken(format!("broken: {promise}")))
+    }
+
+    /// A state that must come, and is looked for until it is there.
+    pub(crate) fn comes(&self, promise: &str, seen: impl Fn() -> bool) -> Played {
+        for _ in 0..self.looks_max() {
+            if seen() {
+                return Ok(());
+            }
+            self.lets_others();
+        }
+        self.must(false, promise)
+    }
+
+    /// An operator lifts every token, as after a backup was put back, and the time passes for which that closes the store.
+    pub(crate) fn is_advanced(&self) -> Played {
+        let ours = self.ours()?;
+        let advanced = match self.drive(ours.advance("operator")) {
+            Ok(advanced) => advanced,
+            Err(error) => return self.must(false, &format!("a store can be advanced, but {error}")),
+        };
+        let closed_for_ms = advanced.closed_for_ms;
+        let says = format!("advances: closed for {}", seconds(closed_for_ms));
+        let fields = fields!(keys: advanced.keys, ended: advanced.ended, closed_for_ms: closed_for_ms);
+        self.trace.event("operator", says, "store_advanced", fields);
+        self.arena.open_again(closed_for_ms);
+        self.trace.note("clock", format!("{} pass", seconds(closed_for_ms)));
+        Ok(())
     }
 
     pub(crate) fn fresh_hold(&self) -> HoldId {

@@ -121,6 +121,8 @@ pub(crate) enum JobTold {
     Unheard,
     /// A sweep has done what it does.
     Swept,
+    /// The job was looked at, where the store sweeps by itself.
+    Looked,
     /// Something else; a script that meets it has gone wrong.
     Other(String),
 }

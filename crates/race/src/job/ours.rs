@@ -15,6 +15,7 @@ use fencehold_store::{Call, LeaseStore, StoreError};
 
 use super::{JobAct, JobProtocol, JobTold, Seen, Work};
 use crate::gate::Gate;
+use crate::ours::LOOK;
 use crate::trace::Trace;
 
 /// Workers that use a real store.
@@ -77,8 +78,8 @@ impl OurJobs {
                 self.enter(jobs, work, act).await
             }
             JobAct::Cancel { now } => self.cancel(jobs, who, *now).await,
-            // The store sweeps by itself when its time moves; whoever asks it something has waited for that.
-            JobAct::Sweep => jobs.job(&self.call, self.job).await.map(|_| JobTold::Swept),
+            // No store can be told to sweep: what arrives is a look at the job, as with leases.
+            JobAct::Sweep => jobs.job(&self.call, self.job).await.map(|_| JobTold::Looked),
         };
         told.unwrap_or_else(failed)
     }
@@ -135,7 +136,10 @@ impl JobProtocol for OurJobs {
     }
 
     async fn perform(&self, who: &str, act: &JobAct) -> JobTold {
-        let carried = self.gate.carry(&self.trace, who, act.message(), || self.deliver(who, act));
+        let shown = if matches!(act, JobAct::Sweep) { LOOK } else { act.message() };
+        let carried = self
+            .gate
+            .carry_as(&self.trace, who, act.message(), shown, || self.deliver(who, act));
         carried.await.unwrap_or(JobTold::Unheard)
     }
 

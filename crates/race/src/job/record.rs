@@ -60,6 +60,7 @@ pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobAct, told: &J
             trace.event(who, "hears nothing", "answer_lost", fields!(key: key, call: call));
         }
         JobTold::Swept => trace.note(who, "has swept"),
+        JobTold::Looked => trace.note(who, "has seen it; the store sweeps by itself"),
         JobTold::Other(what) => {
             trace.event(who, format!("{call}: {what}"), "refused", fields!(key: key, call: call, why: what));
         }

@@ -20,6 +20,7 @@ mod r12_job_hand_back_against_own_heartbeat;
 mod r12_release_against_own_heartbeat;
 mod r13_job_lost_answer_of_claim;
 mod r13_lost_answer_of_acquire;
+mod r14_grant_for_nobody;
 mod r15_complete_twice;
 mod r15_job_complete_twice;
 mod r16_complete_then_fail;
@@ -30,8 +31,10 @@ mod r20_wall_clock_forward;
 mod r21_wall_clock_back;
 mod r23_job_restart;
 mod r23_restart;
+mod r24_backup_put_back;
 mod r28_job_two_claimers_and_a_sweep;
 mod r28_two_claimers_and_a_sweep;
+mod r29_mass_expiry;
 mod r31_poison_job;
 mod r32_different_ttl;
 mod r33_cancel_against_complete;
@@ -90,6 +93,7 @@ pub const RACES: &[Race] = &[
     r12_job_hand_back_against_own_heartbeat::RACE,
     r13_lost_answer_of_acquire::RACE,
     r13_job_lost_answer_of_claim::RACE,
+    r14_grant_for_nobody::RACE,
     r15_complete_twice::RACE,
     r15_job_complete_twice::RACE,
     r16_complete_then_fail::RACE,
@@ -100,8 +104,10 @@ pub const RACES: &[Race] = &[
     r21_wall_clock_back::RACE,
     r23_restart::RACE,
     r23_job_restart::RACE,
+    r24_backup_put_back::RACE,
     r28_two_claimers_and_a_sweep::RACE,
     r28_job_two_claimers_and_a_sweep::RACE,
+    r29_mass_expiry::RACE,
     r31_poison_job::RACE,
     r32_different_ttl::RACE,
     r33_cancel_against_complete::RACE,

@@ -18,8 +18,8 @@ pub(super) const RACE: Race = Race {
 fn script(stage: &Stage) -> Played {
     stage.needs(Power::MovesWall, "its wall clock cannot be set")?;
     let (a, b) = (stage.actor("A"), stage.actor("B"));
-    a.acquires()?;
+    let lease = a.acquires()?;
     stage.sets_the_wall_clock(-3_600_000);
-    stage.passes(stage.ttl_ms())?;
+    stage.expires(&lease);
     b.acquires().map(drop)
 }

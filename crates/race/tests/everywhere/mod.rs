@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_race::{RACES, Side, Verdict, World, play};
+use fencehold_race::{RACES, Race, Side, Verdict, World, play};
 use fencehold_store::conformance::Arena;
 
 /// Plays every race, and gives those that the store or its arena cannot show.
@@ -17,4 +17,10 @@ pub(crate) fn not_applicable(arena: impl Fn() -> Arc<dyn Arena>) -> Vec<&'static
         }
     }
     lacking
+}
+
+/// Whether it needs a store that keeps jobs.
+#[allow(dead_code, reason = "some stores keep everything")]
+pub(crate) fn is_about_jobs(race: &Race) -> bool {
+    race.id.ends_with("-job") || ["R07", "R16", "R17", "R31", "R33", "R40"].contains(&race.id)
 }

@@ -1,12 +1,14 @@
 //! Where a promise is put to the test: one fresh store, and power over its time. The conformance suite and the races are
 //! both played out here.
 
+mod caller;
 mod drive;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use caller::Caller;
 pub use drive::block_on;
 pub(crate) use drive::drive;
 use fencehold_core::Key;

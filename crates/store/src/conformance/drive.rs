@@ -1,14 +1,11 @@
 //! Driving many calls with threads alone: those that are under way, and those that start together.
 
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Caller};
 
 /// How long an answer that must come may take, in real time. Only a broken store ever waits this long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -34,29 +31,21 @@ pub(super) fn at_once<T: Send>(count: usize, act: impl Fn(usize) -> T + Sync) ->
 /// A call under way on a thread of its own.
 pub(super) struct Pending<T> {
     answer: Receiver<Option<T>>,
-    control: Arc<Control>,
-}
-
-#[derive(Default)]
-struct Control {
-    dropped: AtomicBool,
-    /// Locked while the call is being looked at.
-    frozen: Mutex<bool>,
-    waker: Mutex<Option<Waker>>,
+    caller: Caller,
 }
 
 impl<T: Send + 'static> Pending<T> {
     pub(super) fn start(arena: Arc<dyn Arena>, call: impl Future<Output = T> + Send + 'static) -> Self {
         let (sender, answer) = mpsc::channel();
-        let control = Arc::new(Control::default());
-        let call = Droppable { call: Some(Box::pin(call)), control: control.clone() };
+        let caller = Caller::default();
+        let call = caller.calls(call);
         thread::spawn(move || {
             arena.drive(Box::pin(async move {
                 let answer = call.await;
                 let _ = sender.send(answer);
             }));
         });
-        Pending { answer, control }
+        Pending { answer, caller }
     }
 
     /// The answer, which must come.
@@ -72,12 +61,12 @@ impl<T: Send + 'static> Pending<T> {
 
     /// Never looks at the call again: an answer that comes from now on is not picked up.
     pub(super) fn freeze(&self) {
-        *self.control.frozen.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.caller.looks_away();
     }
 
     /// Drops the call, as a caller does that gives up. The answer, if it had been picked up before.
     pub(super) fn leave(self) -> Option<T> {
-        self.control.drop_call();
+        self.caller.goes();
         self.answer.recv_timeout(ANSWER_WITHIN).expect("a call that can be dropped")
     }
 }
@@ -85,47 +74,6 @@ impl<T: Send + 'static> Pending<T> {
 impl<T> Drop for Pending<T> {
     /// A case that has failed leaves no thread behind.
     fn drop(&mut self) {
-        self.control.drop_call();
-    }
-}
-
-impl Control {
-    fn drop_call(&self) {
-        self.dropped.store(true, Ordering::SeqCst);
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// A call that can be dropped from outside. It answers `None` once the call is gone.
-struct Droppable<F> {
-    call: Option<Pin<Box<F>>>,
-    control: Arc<Control>,
-}
-
-impl<F: Future> Future for Droppable<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The waker first, then the wish: whoever wishes in between finds the waker.
-        *self.control.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
-        if self.control.dropped.load(Ordering::SeqCst) {
-            self.call = None;
-            return Poll::Ready(None);
-        }
-        let control = Arc::clone(&self.control);
-        let frozen = control.frozen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *frozen {
-            return Poll::Pending;
-        }
-        let Some(call) = &mut self.call else { return Poll::Ready(None) };
-        let polled = call.as_mut().poll(context);
-        drop(frozen);
-        if polled.is_ready() {
-            self.call = None;
-        }
-        polled.map(Some)
+        self.caller.goes();
     }
 }

@@ -1,0 +1,33 @@
+//! R14, grant for nobody: A waits in line and looks away; the holder releases, and the grant to A commits; A goes.
+
+use fencehold_store::arena::Power;
+
+use super::Race;
+use crate::protocol::{Told, Wish};
+use crate::stage::{Played, Stage};
+
+pub(super) const RACE: Race = Race {
+    id: "R14",
+    name: "grant for nobody",
+    promise: "P10 Nothing to clean",
+    schedule: "A waits in line and looks away; the holder releases, and the grant to A commits; A goes",
+    must_hold: "the key is free at once, and its next token is larger than the one that nobody picked up",
+    naive: Some("the key stays with one who is gone"),
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    stage.needs(Power::NoticesLeaving, "it does not notice that a caller has gone")?;
+    let (holder, a, b) = (stage.actor("H"), stage.actor("A"), stage.actor("B"));
+    let lease = holder.acquires()?;
+    let waiting = a.waits(Wish { wait_ms: stage.ttl_ms(), ..a.wish() })?;
+    waiting.is_not_looked_at();
+    stage.must(matches!(holder.releases(&lease), Told::Released), "the holder can give it back")?;
+    stage.comes("the key goes to who waits", || stage.holder().as_deref() == Some("A"))?;
+    stage.trace.note("A", "is granted it, and does not see that");
+    waiting.is_left()?;
+    stage.comes("a grant that nobody picks up is given back", || stage.holder().is_none())?;
+    stage.trace.note("store", "gives it up for A");
+    let new = b.acquires()?;
+    stage.must(new.token > lease.token + 1, "the token that nobody picked up is not given again")
+}

@@ -13,6 +13,7 @@ pub(crate) enum Exit {
     Unusable = 74,
     Held = 75,
     Lost = 76,
+    NotApplicable = 77,
     CannotRun = 126,
     NotFound = 127,
 }
@@ -21,7 +22,7 @@ pub(crate) enum Exit {
 pub(crate) const SIGNAL_BASE: u8 = 128;
 
 /// What each code means, for people.
-const MEANINGS: [(&str, &str); 10] = [
+const MEANINGS: [(&str, &str); 11] = [
     ("0", "done"),
     ("1", "failed for another reason"),
     ("2", "bad usage or bad input: it cannot succeed as it stands"),
@@ -29,6 +30,7 @@ const MEANINGS: [(&str, &str); 10] = [
     ("74", "the store is unusable: foreign, newer, damaged or rewound"),
     ("75", "held by someone else; of jobs: none was ready, or not yet finished"),
     ("76", "lost: the lease or the claim was lost, revoked, ended or superseded"),
+    ("77", "race run: the race cannot be arranged on this store, so nothing is known of the promise"),
     ("126", "run, work: the command cannot be executed"),
     ("127", "run, work: the command was not found"),
     ("other", "run: the command's own exit code; 128 + N if it died by signal N"),
@@ -69,6 +71,7 @@ mod tests {
             Exit::Unusable,
             Exit::Held,
             Exit::Lost,
+            Exit::NotApplicable,
             Exit::CannotRun,
             Exit::NotFound,
         ];

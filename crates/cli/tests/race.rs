@@ -33,6 +33,17 @@ fn the_naive_twin_shows_its_damage_and_exits_with_1() {
 }
 
 #[test]
+fn a_race_that_the_store_cannot_show_is_not_taken_for_held() {
+    let room = Room::new();
+    let said = room.fencehold(&["race", "run", "R23", "--store", "memory:"]);
+    assert_eq!(said.code, 77, "{said:?}");
+    assert!(said.out.contains("Verdict:    not applicable: it cannot be restarted"), "{}", said.out);
+    let all = room.fencehold(&["race", "all", "--store", "memory:", "-o", "jsonl"]);
+    assert_eq!(all.code, 0, "the others held: {all:?}");
+    assert!(all.out.contains("not_applicable"), "{}", all.out);
+}
+
+#[test]
 fn every_race_holds_on_the_store_that_was_named_and_nothing_is_left_there() {
     let room = Room::new();
     let place = room.path("races");

@@ -39,7 +39,8 @@ enum What {
     /// List the races, and the promise that each puts at stake
     #[command(before_help = EXAMPLES)]
     List,
-    /// Run one race: its trace, its picture, the verdict; the exit code is 1 if the promise is broken
+    /// Run one race: its trace, its picture, the verdict; the exit code is 1 if the promise is broken, 77 if this store
+    /// cannot show it
     ///
     /// Without --store it runs on memory:. On `file:DIR` it runs in a directory of its own inside DIR. On every other
     /// store it touches nothing of yours, and waits for what runs out; what needs power over the store's time is said
@@ -52,7 +53,7 @@ enum What {
         #[command(flatten)]
         how: How,
     },
-    /// Run every race; the exit code is 1 if a promise is broken
+    /// Run every race; the exit code is 1 if a promise is broken, and 0 if those that this store can show have held
     ///
     /// Without --store they run on memory:. On `file:DIR` each runs in a directory of its own inside DIR. On every other
     /// store they run at once, touch nothing of yours, and wait for what runs out; what needs power over the store's time
@@ -156,13 +157,18 @@ fn one(context: &Context, id: &str, how: How) -> Outcome {
         Format::Json => output.one(&ran(race, &report, how.repeat), |_| String::new())?,
         Format::Jsonl => output.text(&report.trace())?,
     }
-    Ok(code(&report))
+    Ok(match report.verdict {
+        Verdict::Held => DONE,
+        Verdict::Broken(_) => Exit::Failed.code(),
+        // Not 0: nobody is to take it for a promise that held.
+        _ => Exit::NotApplicable.code(),
+    })
 }
 
 fn all(context: &Context, how: How) -> Outcome {
     let races: Vec<&Race> = RACES.iter().filter(|race| !how.naive || race.naive.is_some()).collect();
     let reports = Ground::open(url(context)?)?.all(&races, how)?;
-    let exit = reports.iter().map(code).max().unwrap_or(DONE);
+    let broken = reports.iter().any(|report| matches!(report.verdict, Verdict::Broken(_)));
     let lines: Vec<Ran> = races
         .iter()
         .zip(&reports)
@@ -186,7 +192,7 @@ fn all(context: &Context, how: How) -> Outcome {
         }
         table
     })?;
-    Ok(exit)
+    Ok(if broken { Exit::Failed.code() } else { DONE })
 }
 
 /// The store that was named, or else memory: a race is never arranged in somebody's own store by accident.
@@ -253,10 +259,6 @@ fn world(url: &StoreUrl) -> Result<World, Failure> {
         WorldError::Store(error) => Failure::of_store(error, &url.to_string()),
         error => Failure::new(Exit::Usage, error.to_string()),
     })
-}
-
-fn code(report: &Report) -> u8 {
-    if matches!(report.verdict, Verdict::Broken(_)) { Exit::Failed.code() } else { DONE }
 }
 
 fn ran(race: &Race, report: &Report, runs: u32) -> Ran {

@@ -33,6 +33,7 @@ const LONG: [&str; 16] = [
     "job_postgres",
     "races_on_postgres",
     "races_on_etcd",
+    "races_on_object",
 ];
 
 /// One program of tests.

@@ -97,6 +97,29 @@ fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
 }
 
 #[test]
+fn a_log_without_its_database_is_left_untouched() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    let copy = Ground::new();
+    let log = copy.path().join("fencehold.db-wal");
+    std::fs::copy(ground.path().join("fencehold.db-wal"), &log).unwrap();
+    let whole = std::fs::read(&log).unwrap();
+    let refused = || {
+        let error = copy
+            .try_open()
+            .map(|store| acquire(&store, "k", 2))
+            .and_then(|answer| answer)
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+        assert_eq!(std::fs::read(&log).unwrap(), whole);
+    };
+    refused();
+    std::fs::write(copy.database(), "").unwrap();
+    refused();
+}
+
+#[test]
 fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
     let ground = Ground::new();
     let store = ground.open();

@@ -248,7 +248,7 @@ pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let header = match header_of(path) {
         Ok(header) => header,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse_lone_log(path),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let why = format!("this user may not read and write it: use the store as its owner ({error})");
             return Err(unusable(path, &why));
@@ -256,7 +256,7 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
         Err(error) => return Err(unusable(path, &error.to_string())),
     };
     if header.is_empty() {
-        return Ok(());
+        return refuse_lone_log(path);
     }
     let number = |at: usize| header.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
     let (Some(cookie), Some(version), Some(application)) = (number(40), number(60), number(68)) else {
@@ -271,6 +271,20 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     }
     if version > SCHEMA_VERSION {
         return Err(newer(path, version));
+    }
+    Ok(())
+}
+
+/// To SQLite a database that is empty or not there is a new one, and it removes the log beside it, with all that was
+/// acknowledged in it.
+fn refuse_lone_log(path: &Path) -> Result<(), StoreError> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return Err(unusable(
+            path,
+            "it is empty or gone, and the log beside it is not; that was left untouched",
+        ));
     }
     Ok(())
 }

@@ -110,6 +110,22 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// A text as it stands in a URL: whatever could be taken for something else there is written as `%40` and the like.
+pub(crate) fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || c.is_whitespace() || "%/@:?#&".contains(c) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                let _ = write!(shown, "%{byte:02X}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 fn tls(options: &str) -> Result<Option<EtcdTls>, BadInput> {
     let bad = |problem: String| Err(BadInput::new("store URL", problem));
     let (mut on, mut ca, mut cert, mut key) = (false, None, None, None);
@@ -147,7 +163,7 @@ impl fmt::Display for EtcdUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("etcd://")?;
         if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
+            write!(f, "{}@", escaped(user))?;
         }
         write!(f, "{}/{}", self.members.join(","), self.prefix)?;
         f.write_str(if self.tls.is_some() { "?tls=on" } else { "" })

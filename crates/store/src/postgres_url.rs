@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fencehold_core::BadInput;
 
-use crate::etcd_url::unescaped;
+use crate::etcd_url::{escaped, unescaped};
 use crate::retention::KeepFinished;
 
 /// PostgreSQL's own port.
@@ -216,18 +216,25 @@ impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
         if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
+            write!(f, "{}@", escaped(user))?;
         }
+        let mut directory = None;
         for (nth, (host, port)) in self.hosts.iter().enumerate() {
             let comma = if nth > 0 { "," } else { "" };
             match host {
-                directory if directory.starts_with('/') => write!(f, "{comma}[{directory}]:{port}")?,
+                socket if socket.starts_with('/') => {
+                    directory = Some(socket.replace('%', "%25").replace('&', "%26"));
+                    write!(f, ":{port}")?;
+                }
                 six if six.contains(':') => write!(f, "{comma}[{six}]:{port}")?,
                 host => write!(f, "{comma}{host}:{port}")?,
             }
         }
-        write!(f, "/{}", self.database)?;
-        if self.schema == SCHEMA { Ok(()) } else { write!(f, "?schema={}", self.schema) }
+        write!(f, "/{}", escaped(&self.database))?;
+        let schema = (self.schema != SCHEMA).then(|| format!("schema={}", self.schema));
+        let directory = directory.map(|directory| format!("host={directory}"));
+        let options: Vec<String> = schema.into_iter().chain(directory).collect();
+        if options.is_empty() { Ok(()) } else { write!(f, "?{}", options.join("&")) }
     }
 }
 
@@ -306,6 +313,19 @@ mod tests {
             assert!(said.contains("verify-full stands for verify-ca"), "{said}");
         }
         assert!(error("postgres://h/db?host=/run").contains("names a host twice"));
+    }
+
+    #[test]
+    fn what_is_printed_is_read_as_the_same_place() {
+        for (text, shown) in [
+            ("postgres://me@:7/app?host=/run/pg", "postgres://me@:7/app?host=/run/pg"),
+            ("postgres:///app?host=/r%26n&schema=x", "postgres://:5432/app?schema=x&host=/r%26n"),
+            ("postgres://a%40b%3Ac@h/d%2Fb%3f", "postgres://a%40b%3Ac@h:5432/d%2Fb%3F"),
+        ] {
+            let url = parsed(text);
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(parsed(shown), url, "{text}");
+        }
     }
 
     #[test]

@@ -109,7 +109,11 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Memory(kept) => write!(f, "memory:{kept}"),
-            StoreUrl::File(path, kept) => write!(f, "file:{}{kept}", path.display()),
+            // The first two slashes of what follows the scheme belong to the URL.
+            StoreUrl::File(path, kept) => {
+                let slashes = if path.as_os_str().as_encoded_bytes().starts_with(b"//") { "//" } else { "" };
+                write!(f, "file:{slashes}{}{kept}", path.display())
+            }
             StoreUrl::Etcd(url) => url.fmt(f),
             StoreUrl::Postgres(url) => url.fmt(f),
             StoreUrl::Remote(url) => url.fmt(f),

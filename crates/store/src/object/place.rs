@@ -129,7 +129,11 @@ impl ObjectPlace {
                         "has credentials in its endpoint; give them in the environment".to_owned()
                     ));
                 }
-                self.endpoint = Some(value.trim_end_matches('/').to_owned());
+                let endpoint = value.trim_end_matches('/');
+                if endpoint.ends_with(':') {
+                    return Err(bad("has an endpoint without a host".to_owned()));
+                }
+                self.endpoint = Some(endpoint.to_owned());
             }
             "endpoint" => return Err(bad("has an endpoint that is not http://… or https://…".to_owned())),
             "region" if self.scheme == Scheme::S3 && !value.is_empty() => {

@@ -126,13 +126,26 @@ fn may_be_opened(path: &Path) -> bool {
     }
 }
 
+/// Whether a row is not there or holds what nobody wrote into it: damage that SQLite itself does not see, and that trying
+/// again does not mend.
+fn is_amiss(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    matches!(
+        error,
+        Error::InvalidColumnType(..)
+            | Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::QueryReturnedNoRows
+    )
+}
+
 /// What an error of the database means for whoever wants to use the store.
 pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode;
     let path = place.database();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => unusable(&path, "it is not a database; it was left untouched"),
-        Some(ErrorCode::DatabaseCorrupt) => unusable(
+        code if code == Some(ErrorCode::DatabaseCorrupt) || is_amiss(error) => unusable(
             &path,
             &format!(
                 "it is damaged ({error}); `fencehold store check` says where, and a backup can be restored"
@@ -171,5 +184,17 @@ mod tests {
         std::fs::create_dir(place.database()).unwrap();
         assert!(matches!(sorry(&place, &cannot_open), StoreError::Unusable { .. }), "not a file");
         assert!(is_busy(&error(ffi::SQLITE_PROTOCOL)));
+    }
+
+    #[test]
+    fn what_no_trying_again_mends_is_called_unusable() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::open(directory.path()).unwrap();
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u8>(0)).unwrap_err();
+        for sql in ["SELECT NULL", "SELECT 'one'", "SELECT 256", "SELECT 1 WHERE 0"] {
+            let error = sorry(&place, &read(sql));
+            assert!(matches!(error, StoreError::Unusable { .. }), "{sql}: {error}");
+        }
     }
 }

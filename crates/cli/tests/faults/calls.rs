@@ -12,8 +12,6 @@ use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
 
 use crate::participant::Participant;
 
-/// How long a lease or a claim of a participant lasts.
-const TTL_MS: u64 = 1_000;
 /// How often a request is sent again whose outcome is not known.
 const RESENDS: usize = 8;
 
@@ -25,9 +23,11 @@ impl Participant {
         call: impl FnOnce(&dyn LeaseStore, &Call) -> Result<Tell, StoreError>,
     ) -> Tell {
         self.nth += 1;
-        let sent_ms = SystemClock.now().store_ms;
-        self.write(sent_ms, What::Asked(ask));
-        let told = self.store().and_then(|store| call(&*store, &self.call)).unwrap_or_else(told_of);
+        let sent = SystemClock.now();
+        self.tells(sent);
+        self.write(sent.store_ms, What::Asked(ask));
+        let answer = self.store().and_then(|store| call(&*store, &self.call));
+        let told = self.notes(answer).unwrap_or_else(told_of);
         // Rounded up: it was told no later than this.
         let answered_ms = SystemClock.now().store_ms + 1;
         self.write(answered_ms, What::Told(told.clone()));
@@ -37,7 +37,7 @@ impl Participant {
     pub fn acquires(&mut self, key: &str) -> Option<(HoldId, u64)> {
         let hold = HoldId::from_random(self.random.bits());
         let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let mut request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, TTL_MS);
+        let mut request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
         for _ in 0..RESENDS {
             let (asked, ask) = (request.clone(), Ask::Acquire { key: key.to_owned() });
             let told = self.asks(ask, |store, call| {
@@ -53,6 +53,16 @@ impl Participant {
             }
         }
         None
+    }
+
+    /// Asks for a key, and is gone before it is told: the question alone is on record.
+    pub fn asks_and_is_not_told(&mut self, key: &str) {
+        self.nth += 1;
+        self.write(SystemClock.now().store_ms, What::Asked(Ask::Acquire { key: key.to_owned() }));
+        let hold = HoldId::from_random(self.random.bits());
+        let owner = Owner::new(self.part.who.as_str()).unwrap();
+        let request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
+        block_on(self.store().unwrap().acquire(&self.call, request)).unwrap();
     }
 
     pub fn renews(&mut self, key: &str, hold: HoldId, token: u64) {
@@ -108,8 +118,8 @@ impl Participant {
         let hold = HoldId::from_random(self.random.bits());
         let owner = Owner::new(self.part.who.as_str()).unwrap();
         let queues = vec![(queue(), 1)];
-        let request =
-            ClaimRequest { queues, limit: 1, hold, owner, ttl_ms: TTL_MS, wait_ms: 0, waited_before_ms: 0 };
+        let ttl_ms = self.part.ttl_ms;
+        let request = ClaimRequest { queues, limit: 1, hold, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 };
         let mut claimed = None;
         let slot = &mut claimed;
         self.asks(Ask::Claim, |store, call| {

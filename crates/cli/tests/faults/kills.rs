@@ -71,3 +71,36 @@ fn whoever_is_killed_or_stopped_on_postgresql_every_history_can_be_true() {
     crew.suffers(dose_of_a_server(), |_| {});
     println!("faults: postgres: {} kills: {}", dose_of_a_server().kills, crew.ends());
 }
+
+/// A cluster of three members; leases that last as long as it takes etcd to notice that somebody is gone.
+#[cfg(feature = "etcd")]
+#[test]
+fn whoever_is_killed_or_stopped_on_etcd_every_history_can_be_true() {
+    use crate::etcd_cluster::{Cluster, fresh_prefix};
+    let histories = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start();
+    let url = cluster.url(&fresh_prefix()).to_string();
+    let mut crew = Crew::new(&url, histories.path()).without_jobs().with_ttl_ms(2_000);
+    crew.suffers(dose_of_a_server(), |_| {});
+    let Dose { kills, stops, .. } = dose_of_a_server();
+    println!("faults: etcd: {kills} kills and {stops} stops: {}", crew.ends());
+}
+
+/// Whoever takes over has watched the lease for a ttl, in a process that was not killed meanwhile.
+#[cfg(feature = "object")]
+#[test]
+fn whoever_is_killed_or_stopped_on_s3_every_history_can_be_true() {
+    use crate::servers::Server;
+    let histories = tempfile::tempdir().unwrap();
+    let endpoint = Server::Moto.endpoint();
+    let url = format!("s3://leases/faults?endpoint={endpoint}&ttl_min_ms=100&write_gap_ms=0");
+    let crew = Crew::new(&url, histories.path()).without_jobs();
+    let mut crew = crew.prepared(|command| {
+        let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+        command.envs(keys).env("AWS_EC2_METADATA_DISABLED", "true");
+    });
+    // Every call is several requests, which the server carries out one at a time.
+    let dose = Dose { calls: dose_of_a_server().calls / 4, ..dose_of_a_server() };
+    crew.suffers(dose, |_| {});
+    println!("faults: s3: {} kills and {} stops: {}", dose.kills, dose.stops, crew.ends());
+}

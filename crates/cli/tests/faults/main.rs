@@ -1,4 +1,5 @@
-//! Real faults: processes that are killed and stopped, disks that fail and fill up, clocks that jump.
+//! Real faults: processes that are killed and stopped, disks that fail and fill up, files that are torn, clocks
+//! that jump.
 //!
 //! Participants use a store at random and write down what they asked and what they were told (`participant.rs`, `calls.rs`). Then the
 //! trouble stops, everything must come to its end, and the histories are checked for what was promised: one holder,
@@ -8,7 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
 #![allow(clippy::print_stdout, reason = "what was done is told")]
-#![allow(unreachable_pub, dead_code, reason = "shared with other tests")]
+#![allow(unreachable_pub, reason = "shared with other tests")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -16,12 +17,24 @@ mod support;
 #[cfg(feature = "postgres")]
 #[path = "../../../store/tests/postgres/cluster.rs"]
 mod cluster;
+#[cfg(feature = "etcd")]
+#[path = "../../../store/tests/etcd/cluster.rs"]
+mod etcd_cluster;
+#[cfg(feature = "object")]
+#[path = "../../../store/tests/object/gcs.rs"]
+#[allow(dead_code, reason = "the store's own tests use the rest")]
+mod gcs;
+#[cfg(feature = "object")]
+#[path = "../../../store/tests/object/servers.rs"]
+#[allow(dead_code, reason = "the store's own tests use the rest")]
+mod servers;
 
 mod calls;
 mod clocks;
 mod disk;
 mod kills;
 mod participant;
+mod torn;
 mod trouble;
 
 /// Not a test of its own: the process that the others start.

@@ -3,15 +3,16 @@
 //! It is the test binary itself, started with a part to play. What it writes, it writes before the request leaves and as
 //! soon as the answer is there, so that a kill at any moment leaves nothing out but an answer.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use fencehold_core::Namespace;
 use fencehold_core::job::State;
 use fencehold_core::ledger::EffectState;
+use fencehold_core::{Namespace, Stamp};
 use fencehold_race::history::{End, Line, What};
 use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
@@ -38,8 +39,24 @@ pub struct Part {
     /// At most so many calls.
     pub calls: u64,
     pub jobs: bool,
+    /// How long its leases and claims last.
+    pub ttl_ms: u64,
     /// How long one call may take to reach the store.
     pub patience_ms: u64,
+    /// Whether it writes down at every call what its wall clock says.
+    pub tells_the_time: bool,
+    /// Whether it is the last, and brings everything to its end.
+    pub is_last: bool,
+    /// Whether a store that cannot be used is an end, too.
+    pub may_be_unusable: bool,
+}
+
+/// How it all ended, as the last participant says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Finale {
+    End(End),
+    /// The store cannot be used, and says why.
+    Unusable(String),
 }
 
 impl Part {
@@ -55,14 +72,24 @@ impl Part {
     pub fn history(&self) -> PathBuf {
         self.room.join(format!("{}.jsonl", self.who))
     }
+
+    /// Where the last one says how it ended.
+    pub fn finale(&self) -> PathBuf {
+        self.room.join("finale.json")
+    }
 }
 
 /// The process's part: plays it if it was given one, and never comes back then.
 pub fn take_part_if_asked() {
     let Ok(part) = std::env::var(PART) else { return };
     let part: Part = serde_json::from_str(&part).unwrap();
-    let stop = part.room.join("stop");
+    let (stop, finale, is_last) = (part.room.join("stop"), part.finale(), part.is_last);
     let mut participant = Participant::new(part);
+    if is_last {
+        let how = serde_json::to_string(&participant.finishes()).unwrap();
+        std::fs::write(finale, how).unwrap();
+        std::process::exit(0);
+    }
     while !participant.is_through() && !stop.exists() {
         participant.takes_a_turn();
     }
@@ -91,6 +118,10 @@ pub struct Participant {
     pub part: Part,
     pub random: Random,
     history: File,
+    /// Where it writes down what its wall clock says, if it does.
+    times: Option<File>,
+    /// Why the store cannot be used, once it has said so.
+    unusable: Option<String>,
     /// How many calls it has made.
     pub nth: u64,
     store: Option<Arc<dyn LeaseStore>>,
@@ -99,21 +130,36 @@ pub struct Participant {
 
 impl Participant {
     pub fn new(part: Part) -> Self {
-        let history = OpenOptions::new().create(true).append(true).open(part.history()).unwrap();
+        let opened = |path: PathBuf| OpenOptions::new().create(true).append(true).open(path).unwrap();
+        let history = opened(part.history());
+        let times = part.tells_the_time.then(|| opened(part.history().with_extension("times")));
         let call = Call::new(Namespace::default()).with_patience_ms(part.patience_ms);
         // Names are part of the seed: no two processes draw the same hold ids.
         let seed = part
             .who
             .bytes()
             .fold(part.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-        Participant { random: Random(seed), history, nth: 0, store: None, call, part }
+        Participant { random: Random(seed), history, times, unusable: None, nth: 0, store: None, call, part }
     }
 
     fn is_through(&self) -> bool {
         self.nth >= self.part.calls
     }
 
-    fn closes(self) {
+    /// Whether the store has said that it cannot be used, where that is an end.
+    fn gives_up(&self) -> bool {
+        self.part.may_be_unusable && self.unusable.is_some()
+    }
+
+    /// Remembers why a store cannot be used.
+    pub fn notes<T>(&mut self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error @ StoreError::Unusable { .. }) = &answer {
+            self.unusable = Some(error.to_string());
+        }
+        answer
+    }
+
+    pub fn closes(self) {
         if let Some(store) = self.store {
             block_on(store.close());
         }
@@ -136,7 +182,15 @@ impl Participant {
         self.history.write_all(text.as_bytes()).unwrap();
     }
 
-    fn takes_a_turn(&mut self) {
+    /// Writes down how far the wall clock is ahead of the boot clock, which nobody sets.
+    pub fn tells(&mut self, now: Stamp) {
+        if let Some(times) = &mut self.times {
+            let line = format!("{}\n", now.wall_ms - now.store_ms);
+            times.write_all(line.as_bytes()).unwrap();
+        }
+    }
+
+    pub fn takes_a_turn(&mut self) {
         if self.part.jobs && self.random.below(3) == 0 {
             self.turns_to_a_job();
         } else {
@@ -168,43 +222,58 @@ impl Participant {
     }
 
     /// Comes to every key and every job in turn until each was had: nobody is stuck. Then says how all stands.
-    pub fn finishes(mut self) -> End {
+    fn finishes(mut self) -> Finale {
         let mut end = End::default();
         for nth in 0..KEYS {
-            let (hold, token) = until("a key that can be had again", || self.acquires(&key(nth)));
+            let had = until("a key that can be had again", || {
+                let had = self.acquires(&key(nth));
+                (had.is_some() || self.gives_up()).then_some(had)
+            });
+            let Some((hold, token)) = had else { break };
             self.releases(&key(nth), hold, token);
             end.keys.insert(key(nth), token);
         }
-        if self.part.jobs {
+        if self.part.jobs && !self.gives_up() {
             until("queues that are empty", || {
                 while self.works(false) {}
-                self.is_all_done().then_some(())
+                (self.is_all_done() || self.gives_up()).then_some(())
             });
-            end.jobs = until("jobs that can be read", || self.jobs());
+            let jobs = until("jobs that can be read", || {
+                let jobs = self.jobs();
+                (jobs.is_some() || self.gives_up()).then_some(jobs)
+            });
+            end.jobs = jobs.unwrap_or_default();
         }
+        let finale = match self.unusable.clone().filter(|_| self.part.may_be_unusable) {
+            Some(why) => Finale::Unusable(why),
+            None => Finale::End(end),
+        };
         self.closes();
-        end
+        finale
     }
 
     fn is_all_done(&mut self) -> bool {
         let Ok(store) = self.store() else { return false };
-        let Ok(queues) = block_on(store.jobs().unwrap().queues(&self.call)) else { return false };
+        let queues = block_on(store.jobs().unwrap().queues(&self.call));
+        let Ok(queues) = self.notes(queues) else { return false };
         let open = |state| queues.iter().map(|view| *view.counts.clone().of(state)).sum::<u64>();
         [State::Queued, State::Scheduled, State::Running]
             .into_iter()
             .all(|state| open(state) == 0)
     }
 
-    fn jobs(&mut self) -> Option<std::collections::BTreeMap<String, (bool, Option<String>)>> {
+    fn jobs(&mut self) -> Option<BTreeMap<String, (bool, Option<String>)>> {
         use fencehold_store::job::JobsRequest;
         let store = self.store().ok()?;
         let jobs = store.jobs()?;
-        let mut standing = std::collections::BTreeMap::new();
+        let mut standing = BTreeMap::new();
         let mut request = JobsRequest { limit: 100, ..JobsRequest::default() };
         loop {
-            let page = block_on(jobs.jobs(&self.call, request.clone())).ok()?;
+            let page = block_on(jobs.jobs(&self.call, request.clone()));
+            let page = self.notes(page).ok()?;
             for view in page.jobs {
-                let detail = block_on(jobs.job(&self.call, view.id)).ok()??;
+                let detail = block_on(jobs.job(&self.call, view.id));
+                let detail = self.notes(detail).ok()??;
                 let done = detail.effects.into_iter().find(|effect| effect.state == EffectState::Done);
                 let value = done.and_then(|effect| effect.value).map(String::from);
                 standing.insert(view.id.to_string(), (view.state == State::Completed, value));
@@ -217,7 +286,8 @@ impl Participant {
     }
 }
 
-fn key(nth: u64) -> String {
+/// The key of this number.
+pub fn key(nth: u64) -> String {
     format!("key/{nth}")
 }
 

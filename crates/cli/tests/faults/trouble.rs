@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fencehold_race::history::{Judgement, check};
 use rustix::process::Signal;
 
-use crate::participant::{Part, Participant, Random, histories};
+use crate::participant::{Finale, Part, Random, histories};
 use crate::support::Running;
 
 /// How much trouble there is to be.
@@ -22,6 +22,8 @@ pub struct Dose {
     pub calls: usize,
 }
 
+/// How long a lease or a claim of a participant lasts, where a store takes so little.
+const TTL_MS: u64 = 1_000;
 /// How long one who is stopped stays so: longer than a ttl and than the silence after which an owner is replaced.
 const STOPPED_FOR: Duration = Duration::from_millis(2_600);
 /// How long a participant lives before something may happen to it.
@@ -40,6 +42,8 @@ pub struct Crew<'a> {
     url: String,
     room: &'a Path,
     jobs: bool,
+    ttl_ms: u64,
+    tells_the_time: bool,
     random: Random,
     started: AtomicU64,
     /// What every participant's process is started with.
@@ -53,6 +57,8 @@ impl<'a> Crew<'a> {
             url: url.to_owned(),
             room,
             jobs: true,
+            ttl_ms: TTL_MS,
+            tells_the_time: false,
             random: Random(seed),
             started: AtomicU64::new(0),
             prepare: |_| {},
@@ -64,25 +70,50 @@ impl<'a> Crew<'a> {
         Crew { jobs: false, ..self }
     }
 
+    /// With leases that last for so long.
+    pub fn with_ttl_ms(self, ttl_ms: u64) -> Self {
+        Crew { ttl_ms, ..self }
+    }
+
+    /// Each writes down what its wall clock says.
+    pub fn that_tells_the_time(self) -> Self {
+        Crew { tells_the_time: true, ..self }
+    }
+
     pub fn prepared(self, prepare: fn(&mut Command)) -> Self {
         Crew { prepare, ..self }
     }
 
     pub fn part(&mut self) -> Part {
         let nth = self.started.fetch_add(1, Ordering::Relaxed);
+        let seed = self.random.below(u64::MAX);
+        self.part_of(&format!("p{nth}"), seed)
+    }
+
+    fn part_of(&self, who: &str, seed: u64) -> Part {
         Part {
-            who: format!("p{nth}"),
+            who: who.to_owned(),
             url: self.url.clone(),
-            seed: self.random.below(u64::MAX),
+            seed,
             room: self.room.to_owned(),
             calls: u64::MAX,
             jobs: self.jobs,
+            ttl_ms: self.ttl_ms,
             patience_ms: 10_000,
+            tells_the_time: self.tells_the_time,
+            is_last: false,
+            may_be_unusable: false,
         }
     }
 
     pub fn start(&mut self) -> Running {
-        let mut command = self.part().command();
+        let part = self.part();
+        self.play(&part)
+    }
+
+    /// The process that plays a part.
+    pub fn play(&self, part: &Part) -> Running {
+        let mut command = part.command();
         (self.prepare)(&mut command);
         Running::adopt(command.stdout(Stdio::null()).spawn().unwrap())
     }
@@ -130,14 +161,38 @@ impl<'a> Crew<'a> {
     }
 
     /// How many calls there were so far: each has written two lines, but for those that a kill cut short.
-    fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         histories(self.room).iter().map(|history| history.lines().count() / 2).sum()
     }
 
     /// The trouble is over: everything comes to its end, and what was seen is checked.
-    pub fn ends(mut self) -> Judgement {
-        let end = Participant::new(Part { who: "last".to_owned(), ..self.part() }).finishes();
-        self.judges(Some(&end))
+    pub fn ends(self) -> Judgement {
+        match self.finale(false) {
+            Finale::End(end) => self.judges(Some(&end)),
+            Finale::Unusable(why) => panic!("the store cannot be used any more: {why}"),
+        }
+    }
+
+    /// The same where a store that says that it cannot be used is right, too; and why it cannot.
+    pub fn ends_or_is_unusable(self) -> Result<Judgement, String> {
+        match self.finale(true) {
+            Finale::End(end) => Ok(self.judges(Some(&end))),
+            Finale::Unusable(why) => {
+                self.judges(None);
+                Err(why)
+            }
+        }
+    }
+
+    /// What the last participant says: a process like the others, in the same surroundings.
+    fn finale(&self, may_be_unusable: bool) -> Finale {
+        // No two processes draw the same hold ids: those of the others were drawn from their own names.
+        let part = Part { is_last: true, may_be_unusable, ..self.part_of("last", self.random.0) };
+        let ended = self.play(&part).child.wait().unwrap();
+        let said = || std::fs::read_to_string(part.history()).unwrap_or_default();
+        let last = |said: String| said.lines().last().unwrap_or_default().to_owned();
+        assert!(ended.success(), "the last participant ended badly: {ended}: {}", last(said()));
+        serde_json::from_str(&std::fs::read_to_string(part.finale()).unwrap()).unwrap()
     }
 
     pub fn judges(&self, end: Option<&fencehold_race::history::End>) -> Judgement {

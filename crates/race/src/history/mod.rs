@@ -104,7 +104,7 @@ pub enum Tell {
 }
 
 /// What the store says when all is over.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// The newest token of every key.
     pub keys: BTreeMap<String, u64>,

@@ -1,0 +1,165 @@
+//! Files that are torn, as after a power cut: SQLite's log ends anywhere behind the last batch that was acknowledged, and
+//! garbage follows; or the database itself is cut short.
+//!
+//! Processes work on a directory and are killed. One more works on, alone, and when it has just asked for a key and was
+//! told nothing, the power goes: what lies on the disk then is copied, and torn. On every copy the last participant must
+//! bring everything to its end, and all histories are checked, as if that copy were all that is left.
+
+use std::path::{Path, PathBuf};
+
+use fencehold_race::history::Judgement;
+
+use crate::is_long;
+use crate::participant::{Part, Participant, Random, key};
+use crate::support::{Room, eventually};
+use crate::trouble::Crew;
+
+/// How many calls there are before the power goes: by one that ends in good order, by those that are killed, by the last.
+const CALLS: [usize; 3] = [40, 60, 12];
+/// How many copies are tried at once: they mostly wait for what was left behind to run out.
+const AT_ONCE: usize = 6;
+const PAGE: usize = 4_096;
+/// What stands before every page in the log.
+const FRAME_HEADER: usize = 24;
+
+/// What lies on the disk when the power goes.
+struct Left {
+    database: Vec<u8>,
+    log: Vec<u8>,
+    /// How much of the log was there when the last answer was given.
+    acknowledged: usize,
+    histories: tempfile::TempDir,
+}
+
+fn files(room: &Room) -> [PathBuf; 2] {
+    ["fencehold.db", "fencehold.db-wal"].map(|name| room.path("leases").join(name))
+}
+
+fn the_power_goes() -> Left {
+    let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
+    let mut crew = Crew::new(&room.store(), histories.path());
+    let part = Part { calls: CALLS[0] as u64, ..crew.part() };
+    assert!(crew.play(&part).child.wait().unwrap().success());
+    let running = [crew.start(), crew.start()];
+    eventually("calls of those that are killed", || crew.calls() >= CALLS[0] + CALLS[1]);
+    // They are killed with -9 when they go.
+    drop(running);
+
+    let mut alone = Participant::new(crew.part());
+    while alone.nth < CALLS[2] as u64 {
+        alone.takes_a_turn();
+    }
+    // A key that nobody has, given back at last: the grant that is not told is all that follows.
+    let mut held = None;
+    eventually("a key that can be had", || {
+        held = alone.acquires(&key(0));
+        held.is_some()
+    });
+    let (hold, token) = held.unwrap();
+    alone.releases(&key(0), hold, token);
+    let [database, log] = files(&room);
+    let before = std::fs::read(&log).unwrap();
+    alone.asks_and_is_not_told(&key(0));
+    let (database, log) = (std::fs::read(database).unwrap(), std::fs::read(log).unwrap());
+    assert!(
+        log.starts_with(&before) && log.len() > before.len(),
+        "what was not told is at the end of the log"
+    );
+    assert!(database.len() >= 8 * PAGE, "the database itself has something to lose: {}", database.len());
+    alone.closes();
+    Left { database, log, acknowledged: before.len(), histories }
+}
+
+impl Left {
+    /// Copies it with these files instead, and lets everything come to its end there.
+    fn ends_with(&self, database: &[u8], log: &[u8]) -> Result<Judgement, String> {
+        let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
+        let [to_database, to_log] = files(&room);
+        std::fs::create_dir(room.path("leases")).unwrap();
+        std::fs::write(to_database, database).unwrap();
+        std::fs::write(to_log, log).unwrap();
+        copy(self.histories.path(), histories.path());
+        Crew::new(&room.store(), histories.path()).ends_or_is_unusable()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Does something for each, some at a time.
+fn for_each<T: Sync, R: Send>(all: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let some = |chunk: &[T]| {
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = chunk.iter().map(|one| scope.spawn(|| act(one))).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect::<Vec<R>>()
+        })
+    };
+    all.chunks(AT_ONCE).flat_map(some).collect()
+}
+
+/// What may lie behind the point at which writing ended.
+#[derive(Clone, Copy, Debug)]
+enum Behind {
+    Nothing,
+    /// What the disk had there before.
+    Noise,
+    /// Part of a frame of this very log, from an earlier place.
+    OldFrame,
+    Zeros,
+}
+
+impl Behind {
+    fn bytes(self, log: &[u8]) -> Vec<u8> {
+        match self {
+            Behind::Nothing => Vec::new(),
+            Behind::Noise => Random(3).bits::<{ 2 * PAGE }>().to_vec(),
+            // Behind the header of the log, which has 32 bytes.
+            Behind::OldFrame => log[32..32 + FRAME_HEADER + PAGE].to_vec(),
+            Behind::Zeros => vec![0; 3 * PAGE],
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_torn_behind_what_was_acknowledged_loses_nothing() {
+    let left = the_power_goes();
+    let (from, to) = (left.acknowledged, left.log.len());
+    let cuts: Vec<usize> = if is_long() {
+        (from..to).step_by(PAGE / 8).chain([to - 1, to]).collect()
+    } else {
+        vec![from, from + FRAME_HEADER / 2, usize::midpoint(from, to), to - 1]
+    };
+    let every = [Behind::Nothing, Behind::Noise, Behind::OldFrame, Behind::Zeros];
+    let some = |nth: usize| if is_long() { every.to_vec() } else { vec![every[nth % every.len()]] };
+    let torn: Vec<(usize, Behind)> = cuts
+        .iter()
+        .enumerate()
+        .flat_map(|(nth, cut)| some(nth).into_iter().map(|behind| (*cut, behind)))
+        .collect();
+    let judged = for_each(&torn, |(cut, behind)| {
+        let log = [&left.log[..*cut], &behind.bytes(&left.log)].concat();
+        let ended = left.ends_with(&left.database, &log);
+        ended.unwrap_or_else(|why| panic!("cut at {cut} of {to}, {behind:?} behind it: unusable: {why}"))
+    });
+    println!("faults: torn logs: {} copies, of the last: {}", judged.len(), judged.last().unwrap());
+}
+
+#[test]
+fn a_database_that_is_cut_short_loses_nothing_or_says_that_it_cannot_be_used() {
+    let left = the_power_goes();
+    let whole = left.database.len();
+    let cuts: Vec<usize> = if is_long() {
+        (0..whole).step_by(PAGE / 2).chain([1, 99, whole - 1]).collect()
+    } else {
+        vec![0, 99, PAGE + 100, whole / 2, whole - PAGE, whole - 1]
+    };
+    let ended = for_each(&cuts, |cut| left.ends_with(&left.database[..*cut], &left.log));
+    let unusable: Vec<&String> = ended.iter().filter_map(|ended| ended.as_ref().err()).collect();
+    println!("faults: databases cut short: {}, of which unusable: {}", ended.len(), unusable.len());
+    assert!(!unusable.is_empty(), "nothing was lost by any cut");
+    let whole = left.ends_with(&left.database, &left.log);
+    assert!(whole.is_ok(), "{whole:?}");
+}

@@ -11,7 +11,7 @@ use fencehold_race::history::Judgement;
 
 use crate::is_long;
 use crate::participant::{Part, Participant, Random, key};
-use crate::support::{Room, eventually};
+use crate::support::{Room, eventually, until};
 use crate::trouble::Crew;
 
 /// How many calls there are before the power goes: by one that ends in good order, by those that are killed, by the last.
@@ -49,17 +49,14 @@ fn the_power_goes() -> Left {
     while alone.nth < CALLS[2] as u64 {
         alone.takes_a_turn();
     }
-    // A key that nobody has, given back at last: the grant that is not told is all that follows.
-    let mut held = None;
-    eventually("a key that can be had", || {
-        held = alone.acquires(&key(0));
-        held.is_some()
-    });
-    let (hold, token) = held.unwrap();
-    alone.releases(&key(0), hold, token);
+    let has = |alone: &mut Participant, nth| until("a key that can be had", || alone.acquires(&key(nth)));
+    let (hold, token) = has(&mut alone, 1);
+    alone.releases(&key(1), hold, token);
+    // The last that is told: who loses it gives the same token once more.
+    has(&mut alone, 0);
     let [database, log] = files(&room);
     let before = std::fs::read(&log).unwrap();
-    alone.asks_and_is_not_told(&key(0));
+    alone.asks_and_is_not_told(&key(1));
     let (database, log) = (std::fs::read(database).unwrap(), std::fs::read(log).unwrap());
     assert!(
         log.starts_with(&before) && log.len() > before.len(),

@@ -21,8 +21,12 @@ impl Fault {
         let Some(said) = error.as_db_error() else {
             return Fault::Unclear(whole(error));
         };
-        let why = format!("{} (SQLSTATE {})", said.message(), said.code().code());
-        match said.code() {
+        Fault::said(said.code(), format!("{} (SQLSTATE {})", said.message(), said.code().code()))
+    }
+
+    /// What an answer of the server says.
+    fn said(code: &SqlState, why: String) -> Self {
+        match code {
             &SqlState::LOCK_NOT_AVAILABLE => Fault::Locked(why),
             // Rolled back: another try starts afresh. Or refused before anything began.
             &SqlState::T_R_SERIALIZATION_FAILURE
@@ -71,4 +75,27 @@ fn whole(error: &tokio_postgres::Error) -> String {
         cause = deeper.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What may have been done is never said not to have been, and what was rolled back is tried again.
+    #[test]
+    fn each_sqlstate_says_what_has_become_of_the_statement() {
+        let of = |code: &str| Fault::said(&SqlState::from_code(code), code.to_owned());
+        let unreached =
+            ["40001", "40P01", "25006", "57P03", "53300", "57014", "25P03", "57P05", "53200", "53100"];
+        for code in unreached {
+            assert_eq!(of(code), Fault::Unreached(code.to_owned()));
+        }
+        for code in ["57P01", "57P02", "08000", "08003", "08006", "08P01", "58000", "58030"] {
+            assert_eq!(of(code), Fault::Unclear(code.to_owned()));
+        }
+        assert_eq!(of("55P03"), Fault::Locked("55P03".to_owned()));
+        for code in ["42883", "42P01", "42501", "0A000", "23505", "XX000", "FH001"] {
+            assert!(matches!(of(code), Fault::Refused(_)), "{code}");
+        }
+    }
 }

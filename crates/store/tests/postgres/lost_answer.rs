@@ -2,13 +2,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use fencehold_core::job::{JobId, Kind, Queue, State};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
 use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
+use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{
     AcquireRequest, Call, HoldRef, LeaseStore as _, PostgresUrl, RevokeRequest, StoreError, StoreUrl, Which,
@@ -19,32 +21,47 @@ use crate::cluster::fresh_schema;
 /// Stands between a store and the server. Some answers do not come through: the connection breaks instead.
 struct Wire {
     port: u16,
-    /// How many of the next answers are lost.
-    losing: Arc<AtomicU32>,
+    /// The function whose next answer is lost.
+    losing: Losing,
 }
+
+type Losing = Arc<Mutex<Option<&'static str>>>;
 
 impl Wire {
     fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let losing: Arc<AtomicU32> = Arc::default();
+        let losing: Losing = Arc::default();
         let wire = Wire { port: listener.local_addr().unwrap().port(), losing: Arc::clone(&losing) };
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", port)).unwrap());
                 let (asking, asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                thread::spawn(move || carry(asking, asked, |_| true));
-                let losing = Arc::clone(&losing);
+                // On one connection one question is answered after the other.
+                let doomed: Arc<AtomicBool> = Arc::default();
+                let (losing, dooms) = (Arc::clone(&losing), Arc::clone(&doomed));
                 thread::spawn(move || {
-                    // The server has answered, so it was carried out.
-                    carry(server, client, |_| {
-                        losing
-                            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-                            .is_err()
+                    carry(asking, asked, |bytes| {
+                        let mut losing = losing.lock().unwrap();
+                        let meant =
+                            |name: &mut &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
+                        dooms.fetch_or(losing.take_if(|name| meant(name)).is_some(), Ordering::SeqCst);
+                        true
                     });
                 });
+                // The server has answered, so it was carried out.
+                thread::spawn(move || carry(server, client, |_| !doomed.load(Ordering::SeqCst)));
             }
         });
         wire
+    }
+
+    /// The next answer of this function does not come through.
+    fn lose(&self, function: &'static str) {
+        *self.losing.lock().unwrap() = Some(function);
+    }
+
+    fn has_lost(&self) -> bool {
+        self.losing.lock().unwrap().is_none()
     }
 
     fn url(&self, schema: &str) -> PostgresUrl {
@@ -84,9 +101,9 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
     let request = AcquireRequest::new(key(), hold, Owner::new("A").unwrap(), 30_000);
     block_on(store.status(&call())).unwrap();
 
-    wire.losing.store(1, Ordering::SeqCst);
+    wire.lose("lease_acquire");
     let acquired = block_on(store.acquire(&call(), request)).unwrap();
-    assert_eq!(wire.losing.load(Ordering::SeqCst), 0, "an answer was lost");
+    assert!(wire.has_lost());
     assert_eq!(
         (acquired.grant.token.get(), acquired.grant.resumed),
         (1, true),
@@ -94,9 +111,9 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
     );
 
     let mine = HoldRef { key: key(), hold, token: acquired.grant.token };
-    wire.losing.store(1, Ordering::SeqCst);
+    wire.lose("lease_renew");
     assert!(block_on(store.renew(&call(), vec![mine.clone()])).unwrap().answers[0].is_ok());
-    wire.losing.store(1, Ordering::SeqCst);
+    wire.lose("lease_release");
     let released = block_on(store.release(&call(), vec![mine.clone()])).unwrap();
     assert_eq!(released[0], Ok(mine.token), "the same release, the same answer");
     let view = block_on(store.get(&call(), key())).unwrap().unwrap();
@@ -111,13 +128,61 @@ fn force_whose_answer_was_lost_is_not_used_again() {
     let key = || Key::new("k").unwrap();
     let request = AcquireRequest::new(key(), HoldId::from_random([8; 16]), Owner::new("A").unwrap(), 30_000);
     block_on(store.acquire(&call(), request)).unwrap();
-    wire.losing.store(1, Ordering::SeqCst);
+    wire.lose("lease_revoke");
     let which = Which::Key { key: key(), only_token: None };
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
     match block_on(store.revoke(&call(), RevokeRequest { which, by, reason })) {
         Err(StoreError::Unknown { .. }) => {}
         other => panic!("{other:?}"),
     }
+    assert!(wire.has_lost());
     let view = block_on(store.get(&call(), key())).unwrap().unwrap();
     assert_eq!((view.token.get(), view.holder), (2, None), "it was carried out, once");
+}
+
+/// The same of a job's whole life: each word is sent again, and happens once.
+#[test]
+fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_once() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let jobs = store.jobs().unwrap();
+    let (queue, hold, owner) =
+        (Queue::new("q").unwrap(), HoldId::from_random([9; 16]), Owner::new("A").unwrap());
+    let id = JobId::from_random(1, [9; 10]);
+    let job = NewJob::new(id, queue.clone(), Kind::new("work").unwrap(), "{}".to_owned());
+
+    wire.lose("job_enqueue");
+    let enqueued = block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();
+    assert_eq!(enqueued.id, id);
+    assert!(wire.has_lost());
+
+    wire.lose("job_claim");
+    let request = ClaimRequest {
+        queues: vec![(queue, 1)],
+        limit: 1,
+        hold,
+        owner,
+        ttl_ms: 30_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    let claimed = block_on(jobs.claim(&call(), request)).unwrap().jobs;
+    assert!(wire.has_lost());
+    assert_eq!((claimed.len(), claimed[0].token.get()), (1, 1), "the claim that it has already");
+
+    let attempt = AttemptRef { job: id, hold, token: claimed[0].token };
+    wire.lose("job_renew");
+    block_on(jobs.renew_claims(&call(), vec![attempt.clone()])).unwrap().answers[0]
+        .as_ref()
+        .unwrap();
+    assert!(wire.has_lost());
+
+    wire.lose("job_complete");
+    let report = Report { attempt, word: Word::Complete { result: Some("7".into()) } };
+    let reported = block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap();
+    assert!(wire.has_lost());
+    assert!(reported.state == State::Completed && !reported.late, "{reported:?}");
+    let detail = block_on(jobs.job(&call(), id)).unwrap().unwrap();
+    assert_eq!(detail.attempts.len(), 1, "{detail:?}");
 }

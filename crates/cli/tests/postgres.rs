@@ -30,6 +30,14 @@ fn a_database_is_a_store_like_any_other() {
 
     let before = json(&["store", "migrate", "--dry-run", "-o", "json"]);
     assert_eq!(before["found"], 0, "looking makes nothing");
+    let status = json(&["store", "status", "-o", "json"]);
+    assert_eq!((&status["schema"]["found"], &status["schema"]["known"]), (&0.into(), &before["known"]));
+    assert_eq!(
+        json(&["store", "migrate", "--dry-run", "-o", "json"])["found"],
+        0,
+        "nor does asking how it stands"
+    );
+    assert!(said(&fencehold(&store, &["store", "status"])).contains("not there yet"));
     let made = json(&["store", "migrate", "-o", "json"]);
     assert_eq!(made["found"], made["known"]);
     assert!(!made["carried_out"].as_array().unwrap().is_empty());
@@ -57,6 +65,11 @@ fn a_database_is_a_store_like_any_other() {
         complaint.contains("postgres://me@127.0.0.1:1/app") && !complaint.contains("secret"),
         "{complaint}"
     );
+    cluster
+        .admin()
+        .run("INSERT INTO fencehold.migration VALUES (9999, 'of the future')");
+    let newer = said(&fencehold(&store, &["store", "status"]));
+    assert!(newer.contains("version 9999 of") && newer.contains("update this one"), "{newer}");
     let other = fencehold("memory:", &["store", "migrate"]);
     assert_eq!(other.status.code(), Some(2));
 }

@@ -51,11 +51,41 @@ impl Schema {
         let version = version.map_err(explain)?;
         Ok(Some(Schema { name: url.schema.clone(), found: version.found, known: version.known }))
     }
+
+    fn line(&self) -> (&'static str, String) {
+        let Schema { name, found, known } = self;
+        ("schema", format!("{name}, version {found} of {known}"))
+    }
+
+    /// All that can be said of one that is not what this program uses.
+    fn show(&self, context: &Context) -> Outcome {
+        #[derive(Serialize)]
+        struct Alone<'a> {
+            schema: &'a Schema,
+        }
+        let next = match self.found {
+            0 => "not there yet: `store migrate`, or whoever uses it first, makes it",
+            found if found < self.known => {
+                "older: `store migrate`, or whoever uses it first, brings it up to date"
+            }
+            _ => "newer than this program, which cannot use it: update this one",
+        };
+        context.output.refuse_env()?;
+        let store = context.place()?.url.to_string();
+        context.output.one(&Alone { schema: self }, |palette| {
+            facts(palette, [("store", store), self.line(), ("it is", next.to_owned())])
+        })?;
+        Ok(DONE)
+    }
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let schema = Schema::found(context).await?;
+        if let Some(schema) = schema.as_ref().filter(|schema| schema.found != schema.known) {
+            // Whoever uses it would change it: this only looks.
+            return schema.show(context);
+        }
         let store = context.open()?;
         store
             .closing(async |store| {
@@ -64,9 +94,7 @@ impl Args {
                 context.output.one(&shown, |palette| {
                     let Shown { status, schema } = &shown;
                     let mut lines = vec![("store", store.name.clone())];
-                    lines.extend(schema.as_ref().map(|Schema { name, found, known }| {
-                        ("schema", format!("{name}, version {found} of {known}"))
-                    }));
+                    lines.extend(schema.as_ref().map(Schema::line));
                     lines.extend(
                         status.owner_pid.map(|pid| ("served by", format!("process {pid}{}", us(pid)))),
                     );

@@ -189,6 +189,16 @@ where
     }
 }
 
+/// Has a job stopped whose effect an earlier attempt announced and said no more of. What its handler is to be told.
+#[cfg(feature = "postgres")]
+pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
+    let act = LedgerAct::Begin { effect: name.clone(), policy: OnDoubt::Ask };
+    match write(job, act).await {
+        Err(error) => error,
+        Ok(_) => Error::InDoubt { job: job.id(), effect: name.to_string() },
+    }
+}
+
 async fn write(job: &Job, act: LedgerAct) -> Result<LedgerAnswer, Error> {
     let attempt = job.inner();
     let entry = LedgerEntry { attempt: job.attempt_ref(), act };

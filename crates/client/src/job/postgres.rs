@@ -15,9 +15,12 @@ use super::Job;
 use super::error::JobError;
 use crate::error::Error;
 use crate::json;
+use crate::once::in_doubt;
 
 /// Where the functions are, unless they were put elsewhere.
 const SCHEMA: &str = "fencehold";
+/// What the functions say where nobody knows whether an effect happened.
+const IN_DOUBT: &str = "FH005";
 
 impl Job {
     /// Completes the job in this transaction: once it commits, the job is done, and its work is there; if it does not, neither
@@ -64,7 +67,8 @@ impl Job {
     /// Has an effect once, in this transaction: if it is recorded already, its stored value is returned and `effect` does not
     /// run. Otherwise it runs with the transaction, and what it gives is recorded there: once it commits, both are there.
     ///
-    /// A stale attempt is refused before its effect runs.
+    /// A stale attempt is refused before its effect runs, and so is one whose claim has run out. Where an earlier attempt announced the
+    /// effect ([`once_with_intent`](Job::once_with_intent)) and a person must look, the job stops.
     pub async fn once_in<T: Serialize + DeserializeOwned>(
         &self,
         transaction: &mut Transaction<'_>,
@@ -85,10 +89,16 @@ impl Job {
         let name = EffectName::new(name.as_ref()).map_err(Error::from)?;
         let (job, hash, token) = self.proof();
         let schema = named(schema)?;
-        let look = format!("SELECT {schema}.job_recorded($1::text::uuid, $2, $3)::text");
-        let asked: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&job, Type::TEXT), (&token, Type::INT8), (&name.as_str(), Type::TEXT)];
-        let rows = transaction.query_typed(&look, &asked).await?;
+        let look = format!("SELECT {schema}.job_recorded($1::text::uuid, $2::text::uuid, $3, $4)::text");
+        let asked: [(&(dyn ToSql + Sync), Type); 4] =
+            [(&job, Type::TEXT), (&hash, Type::TEXT), (&token, Type::INT8), (&name.as_str(), Type::TEXT)];
+        let rows = match transaction.query_typed(&look, &asked).await {
+            Err(error) if error.code().is_some_and(|code| code.code() == IN_DOUBT) => {
+                // The transaction has failed, and locks nothing any more: the store can be told to stop the job for a person.
+                return Err(in_doubt(self, &name).await.into());
+            }
+            looked => looked?,
+        };
         let found: Option<String> = rows.first().and_then(|row| row.get(0));
         if let Some(value) = found {
             return Ok(serde_json::from_str(&value)?);

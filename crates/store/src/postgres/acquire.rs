@@ -85,6 +85,7 @@ impl Core {
         request: &AcquireRequest,
         reply: &mut Reply,
     ) -> Option<Result<Acquired, StoreError>> {
+        let hash = request.hold.hash();
         let mut sending = Sending::default();
         loop {
             let (mut id, mut due_in_ms) = match self.ask_for(errand, namespace, request, &mut sending).await {
@@ -110,7 +111,7 @@ impl Core {
                         Stop::Closed => Some(Err(closed())),
                     };
                 }
-                match self.look_after(errand, id).await {
+                match self.look_after(errand, hash, id).await {
                     Ok(Some(Said::Ok(acquired))) => return Some(Ok(acquired)),
                     Ok(Some(Said::Err(error))) => return Some(Err(error)),
                     Ok(Some(Said::Waiting { id: same, due_in_ms: next })) => {
@@ -146,7 +147,7 @@ impl Core {
                 Ok(said) => return Ok(said),
                 Err(why) => {
                     let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
-                    let fenced = self.fenced(errand, namespace, &keys, Some(hash)).await?;
+                    let fenced = self.fenced(errand, namespace, &keys, hash).await?;
                     let Some(first) = fenced.first() else {
                         errand.bear(Fault::Locked(why)).await?;
                         continue;
@@ -238,12 +239,26 @@ impl Core {
     }
 
     /// What has become of one that waits. `None`: it is not known any more.
-    async fn look_after(&self, errand: &mut Errand, id: i64) -> Result<Option<Said>, StoreError> {
-        let sql = self.sql("SELECT fencehold.lease_look($1, $2)::text");
+    async fn look_after(
+        &self,
+        errand: &mut Errand,
+        hash: HoldHash,
+        id: i64,
+    ) -> Result<Option<Said>, StoreError> {
+        let sql = self.sql("SELECT fencehold.lease_look($1, $2, $3)::text");
         loop {
             let looked = self
                 .send(errand, async |client| {
-                    let rows = client.query_typed(&sql, &[(&id, Type::INT8), (&LOCK_MS, Type::INT8)]).await?;
+                    let rows = client
+                        .query_typed(
+                            &sql,
+                            &[
+                                (&id, Type::INT8),
+                                (&hash.as_bytes().as_slice(), Type::BYTEA),
+                                (&LOCK_MS, Type::INT8),
+                            ],
+                        )
+                        .await?;
                     rows[0].try_get::<_, Option<String>>(0)
                 })
                 .await;
@@ -282,9 +297,12 @@ impl Core {
     /// Leaves the line, and gives back what was granted meanwhile.
     async fn leave(&self, namespace: &Namespace, request: &AcquireRequest, id: i64) {
         let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
-        let sql = self.sql("SELECT fencehold.lease_leave($1, $2)::text");
+        let sql = self.sql("SELECT fencehold.lease_leave($1, $2, $3)::text");
+        let hash = request.hold.hash();
         let left = self.run(&mut errand, Repeat::Safe, async |client| {
-            let rows = client.query_typed(&sql, &[(&id, Type::INT8), (&LOCK_MS, Type::INT8)]).await?;
+            let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                [(&id, Type::INT8), (&hash.as_bytes().as_slice(), Type::BYTEA), (&LOCK_MS, Type::INT8)];
+            let rows = client.query_typed(&sql, &asked).await?;
             rows[0].try_get::<_, Option<String>>(0)
         });
         // If that fails, it falls out of line when nothing is heard of it.
@@ -292,7 +310,7 @@ impl Core {
             && let Ok(Said::Ok(acquired)) = self.read(&text)
             && !acquired.grant.resumed
         {
-            self.give_back(namespace, &acquired.key, request.hold.hash()).await;
+            self.give_back(namespace, &acquired.key, hash).await;
         }
     }
 

@@ -1,6 +1,7 @@
-//! Keys that a holder's open transaction has a fence on: nobody can be granted them, and nobody can end their hold, until
-//! that transaction ends. Whoever finds one in the way is told by whom it is held.
+//! Keys and jobs that a holder's open transaction has a fence on: nobody can be granted them, and nobody can end their hold,
+//! until that transaction ends. Whoever finds one in the way is told by whom it is held.
 
+use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -9,8 +10,9 @@ use super::errand::Errand;
 use super::fault::Fault;
 use super::{Core, Repeat};
 use crate::error::StoreError;
+use crate::lease::Which;
 
-/// A fence on a key.
+/// A fence on a key that somebody wants.
 #[derive(Debug)]
 pub(super) struct Fenced {
     pub(super) key: Key,
@@ -18,16 +20,72 @@ pub(super) struct Fenced {
     pub(super) refusal: Refusal,
     /// Whether the hold, or one that ended on the key, is the asker's own.
     pub(super) own: bool,
-    pid: i32,
-    open_ms: i64,
 }
 
-impl Fenced {
+/// What an act is about that a fence can be in the way of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted<'a> {
+    Keys(&'a Namespace, &'a [&'a str]),
+    /// All that are meant by a revocation.
+    Leases(&'a Namespace, &'a Which),
+    Jobs(&'a [JobId]),
+    Everything,
+}
+
+/// A fence, and the transaction that it is in.
+#[derive(Debug)]
+struct Fence {
+    namespace: String,
+    key: Option<String>,
+    owner: Option<String>,
+    task: Option<String>,
+    job: Option<String>,
+    pid: i32,
+    /// For how long it has been open, where that can be seen.
+    open_ms: Option<i64>,
+}
+
+impl Fence {
+    fn is_on(&self, wanted: Wanted<'_>) -> bool {
+        let of = |namespace: &Namespace| self.namespace == namespace.as_str();
+        let Some(key) = self.key.as_deref() else {
+            return match wanted {
+                Wanted::Everything => true,
+                Wanted::Jobs(ids) => {
+                    ids.iter().any(|id| self.job.as_deref() == Some(id.to_string().as_str()))
+                }
+                Wanted::Keys(..) | Wanted::Leases(..) => false,
+            };
+        };
+        match wanted {
+            Wanted::Everything => true,
+            Wanted::Jobs(_) => false,
+            Wanted::Keys(namespace, keys) => of(namespace) && keys.contains(&key),
+            Wanted::Leases(namespace, which) => {
+                of(namespace)
+                    && match which {
+                        Which::Key { key: meant, .. } => meant.as_str() == key,
+                        Which::Task(task) => self.task.as_deref() == Some(task.as_str()),
+                        Which::Owner(owner) => self.owner.as_deref() == Some(owner.as_str()),
+                        Which::Prefix(prefix) => key.starts_with(prefix.as_str()),
+                    }
+            }
+        }
+    }
+
     fn says(&self) -> String {
+        let what = match (&self.key, &self.job) {
+            (Some(key), _) => key.clone(),
+            (None, Some(job)) => format!("job {job}"),
+            (None, None) => "it".to_owned(),
+        };
+        let open = self
+            .open_ms
+            .map_or_else(String::new, |ms| format!("has been open for {ms} ms, and "));
         format!(
-            "{} has a fence on it: the transaction of backend {} has been open for {} ms, and must end first \
+            "{what} has a fence on it: the transaction of backend {} {open}must end first \
              (SELECT pg_terminate_backend({}) ends it by force)",
-            self.key, self.pid, self.open_ms, self.pid
+            self.pid, self.pid
         )
     }
 }
@@ -39,10 +97,10 @@ impl Core {
         errand: &mut Errand,
         namespace: &Namespace,
         keys: &[&str],
-        hash: Option<HoldHash>,
+        hash: HoldHash,
     ) -> Result<Vec<Fenced>, StoreError> {
-        let sql = self.sql("SELECT key, refusal, own, pid, held_for_ms FROM fencehold.fence_on($1, $2, $3)");
-        let hash = hash.map(|hash| hash.as_bytes().to_vec()).unwrap_or_default();
+        let sql = self.sql("SELECT key, refusal, own FROM fencehold.fence_on($1, $2, $3)");
+        let hash = hash.as_bytes().to_vec();
         let rows = self
             .run(errand, Repeat::Safe, async |client| {
                 client
@@ -61,32 +119,74 @@ impl Core {
                 key: Key::new(row.get::<_, String>("key"))?,
                 refusal: self.read(&refusal)?,
                 own: row.get("own"),
-                pid: row.get("pid"),
-                open_ms: row.get::<_, Option<i64>>("held_for_ms").unwrap_or(0),
             });
         }
         Ok(fenced)
     }
 
-    /// Sends something that needs these keys, until it is answered or patience ends. If a fence was in the way to the end,
-    /// the error says whose.
-    pub(super) async fn run_on_keys<T>(
+    /// Whose fence is in the way of what is wanted, in words.
+    async fn in_the_way(
+        &self,
+        errand: &mut Errand,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<String>, StoreError> {
+        let sql = self.sql("SELECT * FROM fencehold.fences_open()");
+        let rows = self
+            .run(errand, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await)
+            .await?;
+        let mut fences = rows.iter().map(|row| Fence {
+            namespace: row.get("namespace"),
+            key: row.get("key"),
+            owner: row.get("owner"),
+            task: row.get("task"),
+            job: row.get("job"),
+            pid: row.get("pid"),
+            open_ms: row.get("open_ms"),
+        });
+        Ok(fences.find(|fence| fence.is_on(wanted)).map(|fence| fence.says()))
+    }
+
+    /// Sends something until it is answered or patience ends. If a fence on what it wants was in the way to the end, the error
+    /// says whose.
+    pub(super) async fn run_past_fences<T>(
         &self,
         errand: &mut Errand,
         repeat: Repeat,
-        namespace: &Namespace,
-        keys: &[&str],
+        wanted: Wanted<'_>,
         work: impl AsyncFn(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         loop {
             match self.send(errand, &work).await {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::Locked(why)) => {
-                    let fenced = self.fenced(errand, namespace, keys, None).await?;
-                    errand.bear(Fault::Locked(fenced.first().map_or(why, Fenced::says))).await?;
+                    let why = self.in_the_way(errand, wanted).await?.unwrap_or(why);
+                    errand.bear(Fault::Locked(why)).await?;
                 }
                 Err(fault) => errand.bear_with(repeat, fault).await?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn for_how_long_a_transaction_has_been_open_is_said_only_where_it_can_be_seen() {
+        let mut fence = Fence {
+            namespace: "default".to_owned(),
+            key: Some("k".to_owned()),
+            owner: None,
+            task: None,
+            job: None,
+            pid: 42,
+            open_ms: None,
+        };
+        let said = "k has a fence on it: the transaction of backend 42 must end first \
+                    (SELECT pg_terminate_backend(42) ends it by force)";
+        assert_eq!(fence.says(), said);
+        fence.open_ms = Some(7);
+        assert!(fence.says().contains("backend 42 has been open for 7 ms, and must end first"));
     }
 }

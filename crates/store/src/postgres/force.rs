@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::acquire::number;
 use super::errand::Errand;
+use super::fenced::Wanted;
 use super::{Core, Repeat};
 use crate::error::StoreError;
 use crate::lease::{Advanced, RevokeRequest, RevokedLease, Which};
@@ -34,7 +35,8 @@ impl Core {
         let most = i32::try_from(PAGE_MAX).unwrap_or(i32::MAX);
         loop {
             let lock_ms = Core::lock_ms(errand);
-            let page = self.run(errand, Repeat::Never, async |client| {
+            let wanted = Wanted::Leases(namespace, &request.which);
+            let page = self.run_past_fences(errand, Repeat::Never, wanted, async |client| {
                 let rows = client
                     .query_typed(
                         &sql,
@@ -82,22 +84,27 @@ impl Core {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
         let lock_ms = Core::lock_ms(errand);
         let answer: String = self
-            .run_on_keys(errand, Repeat::Never, namespace, &[key.as_str()], async |client| {
-                let rows = client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace.as_str(), Type::TEXT),
-                            (&key.as_str(), Type::TEXT),
-                            (&only_token, Type::INT8),
-                            (&request.by.as_str(), Type::TEXT),
-                            (&request.reason.as_str(), Type::TEXT),
-                            (&lock_ms, Type::INT8),
-                        ],
-                    )
-                    .await?;
-                rows[0].try_get(0)
-            })
+            .run_past_fences(
+                errand,
+                Repeat::Never,
+                Wanted::Keys(namespace, &[key.as_str()]),
+                async |client| {
+                    let rows = client
+                        .query_typed(
+                            &sql,
+                            &[
+                                (&namespace.as_str(), Type::TEXT),
+                                (&key.as_str(), Type::TEXT),
+                                (&only_token, Type::INT8),
+                                (&request.by.as_str(), Type::TEXT),
+                                (&request.reason.as_str(), Type::TEXT),
+                                (&lock_ms, Type::INT8),
+                            ],
+                        )
+                        .await?;
+                    rows[0].try_get(0)
+                },
+            )
             .await?;
         self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)?
     }
@@ -113,7 +120,7 @@ impl Core {
         // More than any token can be is refused by the database, which says for which key.
         let lift = number(lift).min(i64::MAX / 4);
         let row = self
-            .run(errand, Repeat::Never, async |client| {
+            .run_past_fences(errand, Repeat::Never, Wanted::Everything, async |client| {
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                     [(&lift, Type::INT8), (&by.as_str(), Type::TEXT), (&lock_ms, Type::INT8)];
                 Ok(client.query_typed(&sql, &asked).await?.remove(0))

@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::acquire::number;
 use super::errand::Errand;
+use super::fenced::Wanted;
 use super::{Core, Repeat};
 use crate::error::StoreError;
 use crate::lease::HoldRef;
@@ -109,7 +110,7 @@ impl Core {
         let asked = Asked::of(holds);
         let lock_ms = Core::lock_ms(errand);
         let answers: Vec<String> = self
-            .run_on_keys(errand, Repeat::Safe, namespace, &asked.keys, async |client| {
+            .run_past_fences(errand, Repeat::Safe, Wanted::Keys(namespace, &asked.keys), async |client| {
                 let rows = client
                     .query_typed(
                         &sql,

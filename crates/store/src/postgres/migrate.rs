@@ -3,9 +3,9 @@
 //! Nouns: a *migration* is one SQL file with a number; what was carried out stands in the table `migration`. All that are
 //! missing are carried out in one transaction, under an advisory lock, so that fifty processes can start at once.
 
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, IsolationLevel};
 
 use super::fault::Fault;
 
@@ -43,7 +43,7 @@ pub(super) fn newest() -> i32 {
 pub(super) async fn ensure(client: &mut Client, schema: &str) -> Result<(), Fault> {
     match version(client, schema).await? {
         found if found == newest() => Ok(()),
-        found if found > newest() => Err(too_new(schema, found)),
+        found if found > newest() => Err(Fault::Refused(too_new(schema, found))),
         _ => migrate(client, schema).await.map(drop),
     }
 }
@@ -78,7 +78,9 @@ async fn carry_out(client: &mut Client, schema: &str) -> Result<Vec<&'static str
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Fault::Refused(text_of(&error)),
         _ => Fault::of_connecting(&error),
     };
-    let transaction = client.transaction().await.map_err(fault)?;
+    // Whoever comes second must see what the first has done, whatever the default of this database.
+    let begin = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+    let transaction = begin.start().await.map_err(fault)?;
     // Held to the end of the transaction: whoever comes second finds the work done.
     let lock = "SELECT pg_advisory_xact_lock(1179142477, hashtext($1))";
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await.map_err(fault)?;
@@ -109,7 +111,7 @@ async fn carry_out(client: &mut Client, schema: &str) -> Result<Vec<&'static str
         .map_err(fault)?;
     let found: i32 = rows.first().map_or(0, |row| row.get(0));
     if found > newest() {
-        return Err(too_new(schema, found));
+        return Err(Fault::Refused(too_new(schema, found)));
     }
     let mut done = Vec::new();
     for (version, name, sql) in MIGRATIONS.iter().filter(|(version, ..)| *version > found) {
@@ -139,11 +141,12 @@ fn text_of(error: &tokio_postgres::Error) -> String {
         .map_or_else(|| error.to_string(), |said| said.message().to_owned())
 }
 
-fn too_new(schema: &str, found: i32) -> Fault {
-    Fault::Refused(format!(
+/// Why a schema cannot be used by this program.
+pub(super) fn too_new(schema: &str, found: i32) -> String {
+    format!(
         "the schema {schema} has version {found}, and this program knows up to {}: a newer Fencehold uses it; update this one",
         newest()
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -187,6 +187,8 @@ struct Core {
     /// Under which number those who wait through this handle are known to be alive.
     party: Cell<Option<i64>>,
     sighting: RefCell<Option<upkeep::Sighting>>,
+    /// The version of a schema that is newer than this program, once that was said; 0: none is.
+    outdated_by: Cell<i32>,
     settled: RefCell<events::Settled>,
     jobs: job::Jobs,
 }
@@ -206,6 +208,7 @@ impl Core {
             closing,
             party: Cell::new(None),
             sighting: RefCell::default(),
+            outdated_by: Cell::new(0),
             settled: RefCell::default(),
             jobs: job::Jobs::new(url),
         })

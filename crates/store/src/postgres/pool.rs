@@ -93,6 +93,7 @@ impl Pool {
                 let _ = connection.await;
             });
             migrate::ensure(&mut client, &self.schema).await?;
+            read_committed(&client).await?;
             // Another server may have taken over since, and know less than the one before.
             let timeline = format!("SELECT {}.lease_timeline()", self.schema);
             client
@@ -103,6 +104,19 @@ impl Pool {
         };
         Ok(Lent { pool: Rc::clone(self), client, _seat: seat })
     }
+}
+
+/// The calls lock and then look, and must see what whoever they waited for has done: they refuse to run under another isolation level.
+/// Where that is the default, the session has one of its own. Set only there, for behind a pooler others may be given the session.
+async fn read_committed(client: &Client) -> Result<(), Fault> {
+    let fault = |error| Fault::of_connecting(&error);
+    let shows = "SELECT current_setting('default_transaction_isolation') = 'read committed'";
+    let rows = client.query_typed(shows, &[]).await.map_err(fault)?;
+    if rows.first().is_some_and(|row| row.get(0)) {
+        return Ok(());
+    }
+    let set = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
+    client.batch_execute(set).await.map_err(fault)
 }
 
 /// A connection for one request.

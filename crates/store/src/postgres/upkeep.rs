@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::errand::{Errand, pause};
-use super::{Core, Repeat};
+use super::{Core, Repeat, migrate};
 use crate::error::StoreError;
 
 /// P4: what has run out is noted at most a second later.
@@ -27,6 +27,13 @@ pub(super) struct Sighting {
     said_ms: i64,
 }
 
+/// The database's clock is ahead of where it should be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Jump {
+    last_said_ms: i64,
+    ahead_ms: i64,
+}
+
 impl Core {
     /// For as long as the handle is open.
     pub(super) async fn keep_up(self: Rc<Self>) {
@@ -42,11 +49,17 @@ impl Core {
     async fn keep_up_once(&self, errand: &mut Errand, round: u32) -> Result<(), StoreError> {
         // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
         // pooler nobody connects anew for that.
-        let now = self.sql("SELECT fencehold.lease_timeline(), fencehold.now_ms()");
+        let now = self.sql(
+            "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration)",
+        );
         let before_ms = self.clock.now().store_ms;
-        let said_ms = self
-            .run(errand, Repeat::Safe, async |client| client.query_typed(&now, &[]).await?[0].try_get(1))
+        let (said_ms, version) = self
+            .run(errand, Repeat::Safe, async |client| {
+                let rows = client.query_typed(&now, &[]).await?;
+                Ok((rows[0].try_get(1)?, rows[0].try_get(2)?))
+            })
             .await?;
+        self.saw_the_version(version);
         self.saw_the_clock(errand, before_ms, said_ms).await?;
         if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
             self.say_alive(errand).await?;
@@ -84,6 +97,15 @@ impl Core {
         Ok(party)
     }
 
+    /// A newer program may have brought the schema up to date while this one was connected. Whatever is held through this one goes on, as
+    /// far as its calls are there still; but it says so, once, for it will be refused when it connects anew.
+    fn saw_the_version(&self, found: i32) {
+        if found > migrate::newest() && self.outdated_by.replace(found) != found {
+            let why = migrate::too_new(&self.schema, found);
+            tracing::warn!(place = self.place, why, "this program is older than the schema that it uses");
+        }
+    }
+
     /// Compares the database's clock with this machine's. If it has jumped ahead, nothing that is held now runs out for one
     /// ttl.
     pub(super) async fn saw_the_clock(
@@ -92,21 +114,32 @@ impl Core {
         before_ms: u64,
         said_ms: i64,
     ) -> Result<(), StoreError> {
-        let after_ms = self.clock.now().store_ms;
-        let last = self.sighting.replace(Some(Sighting { before_ms, said_ms }));
-        let Some(last) = last else { return Ok(()) };
-        let passed_ms = i64::try_from(after_ms.saturating_sub(last.before_ms)).unwrap_or(i64::MAX);
-        let ahead_ms = said_ms.saturating_sub(last.said_ms).saturating_sub(passed_ms);
-        if ahead_ms <= JUMP_MS {
-            return Ok(());
-        }
+        let jump = self.jump(said_ms);
+        self.sighting.replace(Some(Sighting { before_ms, said_ms }));
+        let Some(Jump { last_said_ms, ahead_ms }) = jump else { return Ok(()) };
         tracing::warn!(
             place = self.place,
             ahead_ms,
             "the database's clock jumped ahead: what is held now does not run out for one ttl"
         );
-        let sql = self.sql("SELECT fencehold.lease_suspend()");
-        self.run(errand, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
-            .await
+        let sql = self.sql("SELECT fencehold.lease_suspend($1)");
+        let before_ms = self.clock.now().store_ms;
+        let said_ms = self
+            .run(errand, Repeat::Safe, async |client| {
+                client.query_typed(&sql, &[(&last_said_ms, Type::INT8)]).await?[0].try_get(0)
+            })
+            .await?;
+        // The next jump is counted from here: from a moment before this one was noted, it would be taken for the same.
+        self.sighting.replace(Some(Sighting { before_ms, said_ms }));
+        Ok(())
+    }
+
+    /// Whether the database's clock, if it says this now, has jumped ahead since it was last seen.
+    pub(super) fn jump(&self, said_ms: i64) -> Option<Jump> {
+        let last = (*self.sighting.borrow())?;
+        let after_ms = self.clock.now().store_ms;
+        let passed_ms = i64::try_from(after_ms.saturating_sub(last.before_ms)).unwrap_or(i64::MAX);
+        let ahead_ms = said_ms.saturating_sub(last.said_ms).saturating_sub(passed_ms);
+        (ahead_ms > JUMP_MS).then_some(Jump { last_said_ms: last.said_ms, ahead_ms })
     }
 }

@@ -156,3 +156,43 @@ fn an_advance_leaves_no_word_to_the_attempt_of_a_job_that_was_called_off() {
         "the sweep has the rest of it"
     );
 }
+
+/// Nobody can do anything before the tokens are lifted: so that waits for no transaction of a user's, which may be open for long.
+#[test]
+fn an_open_transaction_of_a_user_stalls_nobody_after_a_failover() {
+    let stage = Stage::new();
+    let (user, other) = (stage.session(), stage.session());
+    let calls = Calls(stage.arena.schema);
+    other.value(&calls.acquire("k", 1, "A"));
+    run(&user, "BEGIN");
+    user.value(&calls.fence("k", 1));
+    run(&user, "SELECT enqueue('mail', 'welcome', '{}')");
+    take_over(&stage);
+    run(&other, "SET lock_timeout = '5s'");
+    let token: u64 = run(&other, &claim(B)).expect("a job").parse().unwrap();
+    assert!(token > LIFTED, "{token}");
+    let granted: serde_json::Value = serde_json::from_str(&other.value(&calls.acquire("l", 2, "B"))).unwrap();
+    assert!(granted["Ok"]["grant"]["token"].as_u64().unwrap() > LIFTED, "{granted}");
+    run(&user, "COMMIT");
+    assert_eq!(other.value(&calls.holder("k")), "A", "who holds goes on holding");
+}
+
+/// A sweep hands what has run out to those in line: it too finds out first.
+#[test]
+fn what_a_sweep_grants_after_a_failover_is_above_what_was_lost() {
+    let stage = Stage::new();
+    let session = stage.session();
+    let calls = Calls(stage.arena.schema);
+    session.value(&calls.acquire("k", 1, "A"));
+    let party = run(&session, "SELECT party_lives(NULL)").unwrap();
+    let waiting = calls.acquire("k", 2, "B").replace(
+        "NULL, 0, 0, 0::smallint, NULL, NULL, NULL",
+        &format!("NULL, 60000, 0, 0::smallint, NULL, NULL, {party}"),
+    );
+    session.value(&waiting);
+    take_over(&stage);
+    stage.arena.pass(30_000);
+    session.value(&calls.sweep());
+    let token: u64 = run(&session, "SELECT token FROM lease_hold").unwrap().parse().unwrap();
+    assert!(token > LIFTED, "{token}");
+}

@@ -8,10 +8,12 @@ use fencehold_store::{AcquireRequest, HoldRef};
 
 use crate::arena::PostgresArena;
 use crate::job_handles::{attempt, call};
-use crate::job_races::{A, B, Stage, claim, renew, run};
+use crate::job_races::{A, B, JOB, Stage, claim, renew, run};
 use crate::session::{Calls, Session};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
+/// How often something that must come is looked for.
+const LOOKS_MAX: usize = 20_000;
 
 fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
     let hold = HoldId::from_random([hold; 16]);
@@ -162,4 +164,75 @@ fn another_timeline_lifts_the_floor() {
     let other = block_on(store.acquire(&call(), request("l", 2, "B"))).unwrap().grant.token;
     assert!(other.get() > first.get() + 1_000_000, "{other}");
     assert!(block_on(store.acquire(&call(), request("k", 3, "B"))).is_err(), "who holds goes on holding");
+}
+
+/// Also where a lease of a whole day was granted once: a second step is not taken for the first one.
+#[test]
+fn a_clock_that_is_set_forward_twice_is_noticed_twice() {
+    let arena = PostgresArena::new();
+    let store = arena.store();
+    let long = AcquireRequest { ttl_ms: 24 * HOUR_MS.unsigned_abs(), ..request("long", 9, "L") };
+    block_on(store.acquire(&call(), long)).unwrap();
+    for step in 1..=2 {
+        let request = request(&format!("k/{step}"), step, "A");
+        let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
+        let lease = HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token };
+        let renew = || block_on(store.renew(&call(), vec![lease.clone()])).unwrap().answers.remove(0);
+        renew().unwrap();
+        arena.shift(HOUR_MS);
+        assert_eq!(renew().expect("it lives on").remaining_ms, 30_000, "step {step}");
+        // An honest hour.
+        arena.pass(HOUR_MS.unsigned_abs());
+    }
+}
+
+/// R20, of a claim: its holder's renewal notices the step before it is told that all is over.
+#[test]
+fn a_claim_that_is_renewed_after_the_clock_was_set_forward_lives_on() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let jobs = store.jobs().unwrap();
+    run(&stage.session(), &claim(A));
+    let renew = || {
+        block_on(jobs.renew_claims(&call(), vec![attempt(A, 1)]))
+            .unwrap()
+            .answers
+            .remove(0)
+    };
+    renew().unwrap();
+    stage.arena.shift(HOUR_MS);
+    assert_eq!(renew().expect("it lives on").remaining_ms, 30_000);
+    assert_eq!(stage.state(), "2");
+}
+
+/// R20: so does whoever sweeps, which is woken by the step here and comes before everybody else.
+#[test]
+fn a_sweep_crashes_no_job_because_the_clock_was_set_forward() {
+    let stage = Stage::new();
+    let (store, session) = (stage.arena.store(), stage.session());
+    run(&session, &claim(A));
+    block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
+    stage.arena.shift(HOUR_MS);
+    let noted = "SELECT suspended_from_ms > 0 FROM store_state";
+    assert!((0..LOOKS_MAX).any(|_| run(&session, noted).as_deref() == Some("t")), "nobody noticed");
+    stage.arena.pass(29_999);
+    assert_eq!(run(&session, "SELECT count(*) FROM job_run_out(9)").as_deref(), Some("0"));
+    assert_eq!(stage.state(), "2", "nothing runs out for one ttl");
+    stage.arena.pass(1);
+    stage.until_swept();
+}
+
+/// R20: neither does what its holder has a transaction open on.
+#[test]
+fn a_claim_under_a_fence_is_given_a_ttl_after_a_step_as_any_other() {
+    let stage = Stage::new();
+    let (work, other) = (stage.session(), stage.session());
+    run(&work, &claim(A));
+    run(&work, "BEGIN");
+    run(&work, &format!("SELECT fence_job('{JOB}', 1)"));
+    stage.arena.shift(HOUR_MS);
+    run(&other, "SELECT lease_suspend(0)");
+    run(&other, "SELECT job_honour_suspension()");
+    assert_eq!(run(&other, "SELECT deadline_ms - now_ms() FROM job_running").as_deref(), Some("30000"));
+    run(&work, "COMMIT");
 }

@@ -211,7 +211,7 @@ fn r19_one_whose_own_time_is_up_is_not_granted_what_comes_free() {
         // The release is under way when the one in line looks.
         a.value("BEGIN");
         a.value(&calls.release("k", 1, token));
-        let looking = b.run_blocked_by(&a, &format!("SELECT {schema}.lease_look({waiter}, 60000)"));
+        let looking = b.run_blocked_by(&a, &format!("SELECT {schema}.lease_look({waiter}, '\\x02', 60000)"));
         a.value("COMMIT");
         let (b, answer) = looking.end();
         let told = said(answer);
@@ -241,7 +241,7 @@ fn r14_one_whose_process_has_died_is_passed_over() {
         dead.value(&format!("UPDATE {schema}.party SET alive_until = clock_timestamp() WHERE id = {gone}"));
         a.value(&calls.release("k", 1, token));
         assert_eq!(a.value(&calls.holder("k")), "B");
-        let answer = json_of(&b.value(&format!("SELECT {schema}.lease_look({waiter}, 60000)")));
+        let answer = json_of(&b.value(&format!("SELECT {schema}.lease_look({waiter}, '\\x03', 60000)")));
         assert_eq!(answer["Ok"]["grant"]["token"], token + 1, "nobody was granted it in between");
     });
 }
@@ -356,5 +356,29 @@ fn events_that_are_committed_late_are_not_skipped() {
         early.value(&calls.acquire("after", 4, "B"));
         let after = (0..100).find_map(|_| read(Some(page.next)).events.into_iter().next());
         assert_eq!(after.unwrap().key.as_str(), "after");
+    });
+}
+
+/// Numbers of places in line can be guessed: only who has the hold id can look after its place, or leave it.
+#[test]
+fn nobody_throws_another_out_of_line() {
+    with_calls(|arena, calls| {
+        let (a, b, thief) = (Session::new(arena), Session::new(arena), Session::new(arena));
+        let schema = arena.schema;
+        let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
+        let party = b.value(&format!("SELECT {schema}.party_lives(NULL)"));
+        let waiting = calls.acquire("k", 2, "B").replace(
+            "NULL, 0, 0, 0::smallint, NULL, NULL, NULL",
+            &format!("NULL, 60000, 0, 0::smallint, NULL, NULL, {party}"),
+        );
+        let waiter = json_of(&b.value(&waiting))["Waiting"]["id"].as_u64().unwrap();
+        thief.value("SET ROLE fencehold_worker");
+        for call in ["lease_leave", "lease_look"] {
+            assert_eq!(thief.value(&format!("SELECT {schema}.{call}({waiter}, '\\x09', 1000)")), "");
+        }
+        a.value(&calls.release("k", 1, token));
+        assert_eq!(thief.value(&format!("SELECT {schema}.lease_look({waiter}, '\\x09', 1000)")), "");
+        let told = json_of(&b.value(&format!("SELECT {schema}.lease_look({waiter}, '\\x02', 1000)")));
+        assert_eq!(told["Ok"]["grant"]["token"], token + 1, "{told}");
     });
 }

@@ -39,7 +39,7 @@ fn failed() -> Word {
     Word::Fail { error: "no answer".to_owned(), retry_in_ms: None, for_good: false }
 }
 
-fn cancel(store: &dyn LeaseStore, now: bool) -> Result<State, Refusal> {
+pub(crate) fn cancel(store: &dyn LeaseStore, now: bool) -> Result<State, Refusal> {
     let id: JobId = JOB.parse().unwrap();
     let request = ActRequest {
         on: ActOn::Jobs(vec![id]),
@@ -55,7 +55,7 @@ fn cancel(store: &dyn LeaseStore, now: bool) -> Result<State, Refusal> {
 }
 
 /// What a handle is told that asks while `work` has its transaction open, and is seen to wait for it.
-fn meanwhile<T: Send>(work: &Session, ask: impl FnOnce() -> T + Send, end: impl FnOnce()) -> T {
+pub(crate) fn meanwhile<T: Send>(work: &Session, ask: impl FnOnce() -> T + Send, end: impl FnOnce()) -> T {
     thread::scope(|scope| {
         let asking = scope.spawn(ask);
         work.wait_until_in_the_way();
@@ -229,13 +229,22 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
         stage.take_over();
         let claimed = claim_by_handle(&*store, B);
         assert_eq!(claimed.effects[0].state, EffectState::Intended(policy));
+        // In a transaction of its own it is told the same.
+        let user = stage.session();
+        run(&user, "BEGIN");
+        let said = first(user.run(&format!("SELECT once('{JOB}', '{}', 2, 'charge', '9')", B.0)));
+        match policy {
+            OnDoubt::RunAgain => assert_eq!(said, Ok(Some("9".to_owned()))),
+            _ => assert!(said.as_ref().unwrap_err().starts_with("FH005 "), "{said:?}"),
+        }
+        run(&user, "ROLLBACK");
         assert_eq!(announce(B, 2), Ok(answer));
         assert_eq!(stage.state(), state);
     }
 }
 
-fn claim_by_handle(store: &dyn LeaseStore, who: (&str, &str)) -> ClaimedJob {
-    let request = ClaimRequest {
+pub(crate) fn request(who: (&str, &str)) -> ClaimRequest {
+    ClaimRequest {
         queues: vec![(Queue::new("q").unwrap(), 1)],
         limit: 1,
         hold: hold(who),
@@ -243,8 +252,14 @@ fn claim_by_handle(store: &dyn LeaseStore, who: (&str, &str)) -> ClaimedJob {
         ttl_ms: 30_000,
         wait_ms: 0,
         waited_before_ms: 0,
-    };
-    block_on(store.jobs().unwrap().claim(&call(), request)).unwrap().jobs.remove(0)
+    }
+}
+
+fn claim_by_handle(store: &dyn LeaseStore, who: (&str, &str)) -> ClaimedJob {
+    block_on(store.jobs().unwrap().claim(&call(), request(who)))
+        .unwrap()
+        .jobs
+        .remove(0)
 }
 
 /// A decision that stalls between its steps, with a job locked, is ended by the server; and every decision of a handle, also that of a
@@ -257,7 +272,9 @@ fn whoever_stalls_while_it_decides_about_a_job_is_in_nobodys_way_for_long() {
     run(&stalls, "BEGIN; SET LOCAL fencehold.decision_idle_ms = 200; SELECT job_idle_limit()");
     run(
         &stalls,
-        &format!("SELECT count(*) FROM job_load(ARRAY['{JOB}']::uuid[], 'default', NULL, NULL, false, 1000)"),
+        &format!(
+            "SELECT count(*) FROM job_load(ARRAY['{JOB}']::uuid[], 'default', NULL, NULL, false, false, 1000)"
+        ),
     );
     run(&work, &complete(A, 1));
     assert_eq!(stage.state(), "3");

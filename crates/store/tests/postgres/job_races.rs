@@ -112,7 +112,7 @@ pub(crate) fn complete(who: (&str, &str), token: u64) -> String {
 
 pub(crate) fn renew(who: (&str, &str), token: u64) -> String {
     format!(
-        "SELECT remaining_ms FROM job_renew('default', ARRAY['{JOB}']::uuid[], ARRAY[{}], ARRAY[{token}]::bigint[])",
+        "SELECT remaining_ms FROM job_renew('default', ARRAY['{JOB}']::uuid[], ARRAY[{}], ARRAY[{token}]::bigint[]) WHERE nth > 0",
         hash(who)
     )
 }
@@ -299,4 +299,22 @@ fn an_effect_is_recorded_once_and_never_by_a_stale_attempt() {
     assert!(wrong.starts_with("FH002 "), "{wrong}");
     let ahead = first(b.run(&once(A, 99, 9))).unwrap_err();
     assert!(ahead.starts_with("FH003 "), "{ahead}");
+}
+
+/// P8: as the rules have it. One whose claim has run out begins nothing new, though nobody has noted it yet; what is recorded it may know.
+#[test]
+fn an_attempt_whose_claim_has_run_out_begins_no_effect() {
+    let stage = Stage::new();
+    let a = stage.session();
+    run(&a, &claim(A));
+    let once = |effect: &str| format!("SELECT once('{JOB}', '{}', 1, '{effect}', '7')", A.0);
+    assert_eq!(run(&a, &once("charge")).as_deref(), Some("7"));
+    stage.arena.pass(30_000);
+    assert_eq!(run(&a, &once("charge")).as_deref(), Some("7"));
+    let said = first(a.run(&once("mail"))).unwrap_err();
+    assert!(said.starts_with("FH002 ") && said.contains("has run out"), "{said}");
+    assert_eq!(run(&a, "SELECT count(*) FROM job_effect").as_deref(), Some("1"));
+    // A renewal that the store takes makes it live again: after a step of the clock.
+    run(&a, "UPDATE store_state SET suspended_from_ms = now_ms()");
+    assert_eq!(run(&a, &once("mail")).as_deref(), Some("7"));
 }

@@ -55,3 +55,41 @@ fn what_a_users_transaction_has_recorded_is_not_written_over_by_the_rules() {
     assert_eq!(run(&rules, &keep("charge", 0, "\"done\"")).as_deref(), Some("t"), "decided on what is there");
     assert_eq!(run(&rules, value).as_deref(), Some("8"));
 }
+
+/// What a program shows that has lost its token: nothing passes under it.
+#[test]
+fn no_token_at_all_passes_no_mark_and_no_fence() {
+    let stage = Stage::new();
+    let session = stage.session();
+    run(&session, "SELECT raise('r', 1)");
+    run(&session, &claim(A));
+    for (call, code) in [
+        ("guard('r', NULL)".to_owned(), "FH001"),
+        ("guard('never seen', NULL)".to_owned(), "23502"),
+        ("raise('r', NULL)".to_owned(), "23502"),
+        ("fence('k', NULL)".to_owned(), "FH002"),
+        (format!("fence_job('{JOB}', NULL)"), "FH001"),
+        (format!("complete('{JOB}', '{}', NULL)", A.0), "FH001"),
+    ] {
+        let said = first(session.run(&format!("SELECT {call}"))).unwrap_err();
+        assert!(said.starts_with(code), "{call}: {said}");
+    }
+    run(&session, "SELECT guard('r', 1)");
+}
+
+/// Whoever locks something until its transaction ends, and then does nothing, is in everybody's way.
+#[test]
+fn a_transaction_that_raises_a_mark_or_completes_a_job_is_not_left_idle_for_ever() {
+    for call in
+        ["raise('r', 1)".to_owned(), "guard('r', 1)".to_owned(), format!("complete('{JOB}', '{}', 1)", A.0)]
+    {
+        let stage = Stage::new();
+        let session = stage.session();
+        run(&session, &claim(A));
+        run(&session, "BEGIN");
+        run(&session, &format!("SELECT {call}"));
+        let limit = run(&session, "SHOW idle_in_transaction_session_timeout");
+        assert_eq!(limit.as_deref(), Some("5min"), "{call}");
+        run(&session, "ROLLBACK");
+    }
+}

@@ -1,6 +1,6 @@
 //! The schema: made once however many come at once, and refused where it is newer than the program.
 
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use fencehold_core::{HoldId, Key, Namespace, Token};
@@ -8,8 +8,41 @@ use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
 use fencehold_store::{Call, EventsRequest, HoldRef, LeaseStore as _, StoreError};
+use tracing::field::Field;
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::cluster::fresh_schema;
+
+/// What programs are warned of, in this process.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Hears warnings, and nothing else.
+struct Ear;
+
+impl Subscriber for Ear {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        *about.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut said = String::new();
+        event
+            .record(&mut |field: &Field, value: &dyn std::fmt::Debug| said += &format!("{field}={value:?} "));
+        WARNINGS.lock().unwrap().push(said);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
 
 fn open(schema: &str) -> PostgresStore {
     PostgresStore::open(&crate::cluster().url(schema), Arc::new(SystemClock)).unwrap()
@@ -122,4 +155,31 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// One that is connected already goes on: but it says that it is too old, for it cannot connect anew.
+#[test]
+fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema() {
+    const LOOKS_MAX: usize = 20_000;
+    // Nobody else in this process listens.
+    let _ = tracing::subscriber::set_global_default(Ear);
+    let schema = fresh_schema();
+    // With one connection, which it has from then on.
+    let mut url = crate::cluster().url(&schema);
+    url.connections = 1;
+    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    block_on(store.status(&call())).unwrap();
+    let admin = crate::cluster().admin();
+    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
+    let told = || {
+        let warnings = WARNINGS.lock().unwrap();
+        warnings
+            .iter()
+            .any(|said| said.contains(&format!("the schema {schema} has version 9999")))
+    };
+    let told = (0..LOOKS_MAX).any(|_| {
+        block_on(store.status(&call())).unwrap();
+        told()
+    });
+    assert!(told, "it was not told");
 }

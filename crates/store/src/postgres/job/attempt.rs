@@ -24,7 +24,8 @@ impl Core {
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewedJobs, StoreError> {
         let proofs = Proofs::of(attempts.iter());
-        let kept = self
+        let before_ms = self.clock.now().store_ms;
+        let mut kept = self
             .run(errand, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_renew($1, $2, $3, $4)");
                 let namespace = call.namespace.as_str();
@@ -43,7 +44,13 @@ impl Core {
                 Ok(rows.iter().map(told).collect::<HashMap<u64, u64>>())
             })
             .await?;
+        let at_ms = kept.remove(&0);
+        // What is renewed is renewed, whatever comes after.
         errand.uncertain |= !kept.is_empty();
+        if let Some(at_ms) = at_ms {
+            // Before the rules refuse what a clock that has jumped has ended.
+            self.saw_the_clock(errand, before_ms, to_sql(at_ms)).await?;
+        }
         let renewal = |token, remaining_ms| JobRenewal {
             token,
             remaining_ms,
@@ -105,6 +112,10 @@ impl Core {
         if !left.is_empty() {
             let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
+            // A holder may leave notes while it has a transaction open under its own fence.
+            let notes =
+                |report: &Report| matches!(report.word, Word::Checkpoint { .. } | Word::Progress { .. });
+            let about = if rest.iter().all(notes) { about } else { about.ending() };
             let JobAnswer::Reported(decided) =
                 self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
             else {

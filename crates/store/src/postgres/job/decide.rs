@@ -17,7 +17,12 @@ use super::value::{Bits, Json, from_sql, stamp};
 use crate::engine::{Brought, Replay, Replayed};
 use crate::error::StoreError;
 use crate::postgres::errand::Errand;
+use crate::postgres::fenced::Wanted;
 use crate::postgres::{Core, Repeat};
+
+/// How long a decision that may end claims waits at a time for a fence on one of them: the others, which it has locked by then, cannot
+/// be renewed meanwhile. Then it lets all of them go, and comes again.
+const ENDING_LOCK_MS: i64 = 250;
 
 /// What a decision is about.
 #[derive(Clone, Debug)]
@@ -32,6 +37,8 @@ pub(super) struct About {
     pub(super) notes: bool,
     /// Whether what a queue does is decided.
     pub(super) sets_queue: bool,
+    /// Whether claims may be ended: a fence is then in the way.
+    pub(super) ends: bool,
 }
 
 impl About {
@@ -43,7 +50,13 @@ impl About {
             queues: Vec::new(),
             notes: false,
             sets_queue: false,
+            ends: false,
         }
+    }
+
+    /// The same for what may end their claims.
+    pub(super) fn ending(self) -> Self {
+        About { ends: true, ..self }
     }
 
     pub(super) fn with_notes(self) -> Self {
@@ -71,9 +84,15 @@ impl Core {
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
-            let lock_ms = Core::lock_ms(errand);
+            let lock_ms = match Core::lock_ms(errand) {
+                all if about.ends => all.min(ENDING_LOCK_MS),
+                all => all,
+            };
+            let wanted = Wanted::Jobs(&about.jobs);
             let decided = self
-                .run(errand, repeat, async |client| decide_once(self, client, about, lock_ms, &act).await)
+                .run_past_fences(errand, repeat, wanted, async |client| {
+                    decide_once(self, client, about, lock_ms, &act).await
+                })
                 .await?;
             match decided {
                 Decided::Kept(answer) => return Ok(answer),
@@ -208,13 +227,14 @@ async fn load(
     let namespace = about.namespace.as_str();
     let rows = client
         .query_typed(
-            &core.sql(&locking("job_load($1, $2, $3, $4, $5, $6)")),
+            &core.sql(&locking("job_load($1, $2, $3, $4, $5, $6, $7)")),
             &[
                 (&ids, Type::UUID_ARRAY),
                 (&namespace, Type::TEXT),
                 (&keys, Type::UUID_ARRAY),
                 (&queues, Type::TEXT_ARRAY),
                 (&about.notes, Type::BOOL),
+                (&about.ends, Type::BOOL),
                 (&lock_ms, Type::INT8),
             ],
         )

@@ -37,7 +37,7 @@ impl Core {
         };
         // A person's act is not repeated: the job could have gone on since.
         let repeat = if request.dry_run { Repeat::Safe } else { Repeat::Never };
-        let about = About::jobs(&call.namespace, ids.clone());
+        let about = About::jobs(&call.namespace, ids.clone()).ending();
         let one = |replay: &mut Replay, id: JobId| {
             let ask = JobAsk::Act(ActRequest { on: ActOn::Jobs(vec![id]), ..request.clone() });
             match replay.ask(&call.namespace, ask)? {
@@ -186,7 +186,7 @@ impl Core {
         call: &Call,
         request: ResolveRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        let about = About::jobs(&call.namespace, vec![request.job]);
+        let about = About::jobs(&call.namespace, vec![request.job]).ending();
         let ask = JobAsk::Resolve(request);
         let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
         match self.decide(errand, Repeat::Never, &about, act).await?? {

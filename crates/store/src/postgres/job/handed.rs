@@ -80,7 +80,7 @@ impl Core {
                     rows.iter().map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0)).collect();
                 let given: Vec<(JobId, By)> =
                     given.iter().filter(|(id, _)| unheard.contains(id)).copied().collect();
-                let about = About::jobs(&call.namespace, unheard);
+                let about = About::jobs(&call.namespace, unheard).ending();
                 let act = |replay: &mut Replay| replay.abandon(&given);
                 let decided = decide_in(self, &transaction, &about, lock_ms, VecDeque::new(), act).await?;
                 if matches!(decided, Decided::Kept(())) {

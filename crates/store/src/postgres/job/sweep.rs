@@ -49,6 +49,14 @@ pub(super) async fn sweep(core: Weak<Core>) {
     }
 }
 
+/// What a look for claims that have run out came to.
+enum Swept {
+    /// So many were ended.
+    Ended(usize),
+    /// None, for the clock had jumped to this moment.
+    Jumped { at_ms: i64 },
+}
+
 impl Core {
     /// One step of everything. True: there is more.
     async fn sweep_once(&self) -> Result<bool, StoreError> {
@@ -61,6 +69,7 @@ impl Core {
     }
 
     async fn expire(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+        let before_ms = self.clock.now().store_ms;
         let decided = self
             .run(errand, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
@@ -69,21 +78,31 @@ impl Core {
                 let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Bits>(0).0);
                 let ids: Vec<JobId> = rows.iter().map(id).collect();
                 let count = ids.len();
-                if !ids.is_empty() {
-                    let about = About::jobs(&Namespace::default(), ids.clone());
+                if let Some(at_ms) = rows.first().map(|row| row.get::<_, i64>(1)) {
+                    // What the clock has jumped over is not over: rolled back, and noted first.
+                    if self.jump(at_ms).is_some() {
+                        return Ok(Ok(Swept::Jumped { at_ms }));
+                    }
+                    let about = About::jobs(&Namespace::default(), ids.clone()).ending();
                     let act = |replay: &mut Replay| replay.expire(&ids);
                     match decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await? {
                         Decided::Kept(()) => {}
                         // Rolled back, all of it: the next sweep decides again.
-                        Decided::Again => return Ok(Ok(0)),
+                        Decided::Again => return Ok(Ok(Swept::Ended(0))),
                         Decided::Damaged(why) => return Ok(Err(why)),
                     }
                 }
                 transaction.commit().await?;
-                Ok(Ok(count))
+                Ok(Ok(Swept::Ended(count)))
             })
             .await?;
-        decided.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })
+        match decided.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })? {
+            Swept::Ended(count) => Ok(count),
+            Swept::Jumped { at_ms } => {
+                self.saw_the_clock(errand, before_ms, at_ms).await?;
+                Ok(0)
+            }
+        }
     }
 
     async fn tidy(&self, errand: &mut Errand) -> Result<bool, StoreError> {

@@ -88,10 +88,24 @@ CREATE FUNCTION serving_timeline() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT ('x' || lpad(left(pg_walfile_name(pg_current_wal_lsn()), 8), 16, '0'))::bit(64)::bigint
 $$;
 
--- Notices that another server has taken over, before anything is locked or given. In the calls themselves: behind a pooler
--- connections outlive the server that they lead to.
+-- Whoever waits for a lock must then see what whoever held it has done: under REPEATABLE READ and SERIALIZABLE it sees what was there
+-- when its transaction began. So what decides after a lock is refused there.
+CREATE FUNCTION read_committed() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000',
+            MESSAGE = format('this is for transactions that are READ COMMITTED, and not %s',
+                upper(current_setting('transaction_isolation'))),
+            HINT = 'BEGIN ISOLATION LEVEL READ COMMITTED; or set default_transaction_isolation for this role.';
+    END IF;
+END
+$$;
+
+-- The first thing in every call that decides. Notices that another server has taken over, before anything is locked or given: in the
+-- calls themselves, for behind a pooler connections outlive the server that they lead to.
 CREATE FUNCTION notice_server() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    PERFORM read_committed();
     IF (SELECT timeline FROM store_state) IS DISTINCT FROM serving_timeline() THEN
         PERFORM lease_timeline();
     END IF;

@@ -122,8 +122,8 @@ END
 $$;
 
 -- What has become of one that waits: its answer, which is gone with this; `Waiting`, with the time until something is due;
--- null: it fell out of line.
-CREATE FUNCTION lease_look(of_waiter bigint, lock_ms bigint) RETURNS jsonb
+-- null: it fell out of line. Numbers can be guessed: who has the hold id is who waits.
+CREATE FUNCTION lease_look(of_waiter bigint, of_hash bytea, lock_ms bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     w lease_waiter;
@@ -132,7 +132,7 @@ DECLARE
     due bigint;
 BEGIN
     PERFORM lease_begin(lock_ms);
-    SELECT * INTO w FROM lease_waiter WHERE id = of_waiter;
+    SELECT * INTO w FROM lease_waiter WHERE id = of_waiter AND hash = of_hash;
     IF w.id IS NULL THEN
         RETURN NULL;
     END IF;
@@ -160,13 +160,16 @@ END
 $$;
 
 -- One that waited has gone. Gives its answer, if it had one: what was granted is to be given back.
-CREATE FUNCTION lease_leave(of_waiter bigint, lock_ms bigint) RETURNS jsonb
+CREATE FUNCTION lease_leave(of_waiter bigint, of_hash bytea, lock_ms bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     w lease_waiter;
 BEGIN
     PERFORM lease_begin(lock_ms);
-    SELECT * INTO w FROM lease_waiter WHERE id = of_waiter;
+    SELECT * INTO w FROM lease_waiter WHERE id = of_waiter AND hash = of_hash;
+    IF w.id IS NULL THEN
+        RETURN NULL;
+    END IF;
     -- Its keys are not locked: their holder may have a fence on them.
     PERFORM 1 FROM lease_hold WHERE key_id IN (
         SELECT id FROM lease_key WHERE namespace = w.namespace AND key = ANY (w.keys)) ORDER BY key_id FOR UPDATE;
@@ -206,6 +209,6 @@ DO $$
 BEGIN
     CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION '
         'lease_acquire(text, text[], bytea, bigint, text, text, bigint, bigint, bigint, bigint, smallint, bigint, bigint, bigint, bigint), '
-        'lease_look(bigint, bigint), lease_leave(bigint, bigint), lease_abandon(text, text, bytea, bigint)');
+        'lease_look(bigint, bytea, bigint), lease_leave(bigint, bytea, bigint), lease_abandon(text, text, bytea, bigint)');
 END
 $$;

@@ -1,16 +1,17 @@
 -- Leases: the sweep; and what is done when the clock has jumped, or when the past may have been lost: `store advance`, and another
 -- server that has taken over.
 
--- Somebody has found that the clock jumped ahead, by its own boot clock: what is held now is not taken for over for one ttl
--- from now on. Once: whoever finds the same jump later changes nothing.
-CREATE FUNCTION lease_suspend() RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+-- Somebody has found that the clock jumped ahead since it said `last_said`, by its own boot clock: what is held now is not taken for
+-- over for one ttl from now on. Once: if somebody has said so since, it was the same jump, and nothing changes. Gives the moment.
+CREATE FUNCTION lease_suspend(last_said bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     now bigint;
 BEGIN
     PERFORM 1 FROM store_state FOR UPDATE;
     now := now_ms();
-    UPDATE store_state SET suspended_from_ms = now
-    WHERE suspended_from_ms + longest_ttl_ms <= now OR suspended_from_ms > now;
+    -- One that lies ahead was noted before the clock was set back.
+    UPDATE store_state SET suspended_from_ms = now WHERE suspended_from_ms <= last_said OR suspended_from_ms > now;
+    RETURN now;
 END
 $$;
 
@@ -31,6 +32,8 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(1179142480, hashtext(current_schema())) THEN
         RETURN 0;
     END IF;
+    -- It gives tokens to those in line.
+    PERFORM notice_server();
     -- A key that somebody is at, or that has a fence on it, is left for the next time.
     FOR one IN
         SELECT l.id FROM lease_hold m JOIN lease_key l ON l.id = m.key_id
@@ -113,7 +116,7 @@ DECLARE
     until bigint;
 BEGIN
     PERFORM lease_begin(lock_ms);
-    LOCK TABLE lease_key, lease_hold, namespace IN EXCLUSIVE MODE;
+    LOCK TABLE lease_key, lease_hold, namespace, job_running, job_ready, job_scheduled, job_settled IN EXCLUSIVE MODE;
     now := now_ms();
     SELECT l.key INTO exhausted FROM lease_key l
     WHERE greatest(l.counter, floor_of(l.namespace)) + lift > limit_token() ORDER BY l.id LIMIT 1;
@@ -150,20 +153,33 @@ $$;
 -- Another server has taken over, and may have lost what the one before had granted last: every token from now on is above
 -- anything that can have been. Who holds a lease goes on holding it. Attempts at jobs are ended as `store advance` ends them:
 -- somebody else may have had the job in the time that was lost, and what its earlier holder says must not count.
+--
+-- No table is locked for this, so that no transaction of a user's is waited for, be it under a fence or with a job enqueued in it: every
+-- call that gives a token, or moves a job, comes here first (`notice_server`) while the timeline is not noted, and from its row on they
+-- go one after the other.
 CREATE FUNCTION lease_timeline() RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     lift CONSTANT bigint := 1048576;
     serving bigint := serving_timeline();
     known bigint;
+    patience text := current_setting('lock_timeout');
 BEGIN
     SELECT timeline INTO known FROM store_state;
     IF known IS NOT DISTINCT FROM serving THEN
         RETURN false;
     END IF;
-    LOCK TABLE lease_key, namespace IN EXCLUSIVE MODE;
+    -- Whoever is at it and stalls is not waited for without end.
+    IF patience = '0' THEN
+        PERFORM set_config('lock_timeout', '2s', true);
+    END IF;
     SELECT timeline INTO known FROM store_state FOR UPDATE;
+    IF known IS NOT DISTINCT FROM serving THEN
+        PERFORM set_config('lock_timeout', patience, true);
+        RETURN false;
+    END IF;
     UPDATE store_state SET timeline = serving;
-    IF known IS NULL OR known = serving THEN
+    IF known IS NULL THEN
+        PERFORM set_config('lock_timeout', patience, true);
         RETURN false;
     END IF;
     UPDATE namespace n SET floor = least(limit_token() - 1, lift + greatest(
@@ -172,6 +188,7 @@ BEGIN
     IF advance_jobs(lift, 'another server') IS NOT NULL THEN
         RAISE WARNING 'the tokens of jobs are used up: none was lifted after another server took over';
     END IF;
+    PERFORM set_config('lock_timeout', patience, true);
     RETURN true;
 END
 $$;
@@ -180,7 +197,7 @@ DO $$
 BEGIN
     -- On every new connection, also of those who only look.
     CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION lease_timeline()');
-    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION lease_suspend(), lease_sweep(integer)');
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION lease_suspend(bigint), lease_sweep(integer)');
     CALL permit('fencehold_admin', 'EXECUTE ON FUNCTION lease_advance(bigint, text, bigint)');
 END
 $$;

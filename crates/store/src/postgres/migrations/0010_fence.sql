@@ -68,7 +68,7 @@ CREATE TABLE fence_mark (
 CREATE FUNCTION fence_stale(of_resource text, shown bigint, newest bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'FH001',
-        MESSAGE = format('%s: token %s is stale; %s was shown before', of_resource, shown, newest),
+        MESSAGE = format('%s: token %s is stale; %s was shown before', of_resource, coalesce(shown::text, 'null'), newest),
         HINT = 'Roll back: somebody else has taken the lease since.';
 END
 $$;
@@ -81,6 +81,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     newest bigint;
 BEGIN
+    -- Until the transaction ends, everybody else who shows a token for this resource waits.
+    PERFORM fence_idle_limit();
     INSERT INTO fence_mark AS m (namespace, resource, token)
     VALUES (raise.namespace, raise.resource, raise.token)
     ON CONFLICT (namespace, resource) DO UPDATE SET token = greatest(m.token, excluded.token)
@@ -108,18 +110,18 @@ BEGIN
     END IF;
     SELECT m.token INTO newest FROM fence_mark m
     WHERE m.namespace = guard.namespace AND m.resource = guard.resource FOR SHARE;
-    IF newest > guard.token THEN
+    -- No token at all is refused too.
+    IF newest IS DISTINCT FROM guard.token THEN
         PERFORM fence_stale(guard.resource, guard.token, newest);
     END IF;
 END
 $$;
 
--- Which of these keys have a fence on them, by whom, and who holds them.
+-- Which of these keys have a fence on them, and who holds them.
 CREATE FUNCTION fence_on(of_namespace text, of_keys text[], of_hash bytea)
-RETURNS TABLE (key text, pid integer, held_for_ms bigint, refusal text, own boolean)
+RETURNS TABLE (key text, refusal text, own boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT DISTINCT ON (asked.nth) k.key, l.pid,
-        greatest(floor(extract(epoch FROM clock_timestamp() - a.xact_start) * 1000), 0)::bigint,
+    SELECT DISTINCT ON (asked.nth) k.key,
         (SELECT jsonb_build_object('Held', jsonb_build_object('owner', w.owner, 'task', w.task, 'token', w.token,
             'expires_in_ms', w.remaining))::text
         FROM (
@@ -133,8 +135,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND l.classid = 1179142470 AND l.objid = (k.id % 2147483647)
-    LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-    ORDER BY asked.nth, a.xact_start
+    ORDER BY asked.nth
 $$;
 
 DO $$

@@ -12,11 +12,13 @@ BEGIN
         UPDATE job_running r SET deadline_ms = least(v_from + r.ttl_ms, r.limit_ms), look_ms = least(v_from + r.ttl_ms, r.limit_ms)
             WHERE r.id = ANY(array(SELECT o.id FROM job_running o
                 WHERE o.deadline_ms - o.ttl_ms < v_from AND o.deadline_ms < least(v_from + o.ttl_ms, o.limit_ms)
-                ORDER BY o.id FOR UPDATE SKIP LOCKED));
+                -- Not those that somebody changes just now; but those under a fence, which only keeps them from being ended.
+                ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED));
     END IF;
 END $$;
 
--- Renews claims that are live and of which nobody asks anything; returns the numbers (from 1) of those, and what remains.
+-- Renews claims that are live and of which nobody asks anything; returns the numbers (from 1) of those, and what remains; and under the
+-- number 0 the moment, in place of what remains.
 CREATE FUNCTION job_renew(p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[])
 RETURNS TABLE (nth bigint, remaining_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -41,7 +43,7 @@ BEGIN
                 AND l.lane = r.lane AND q.number = l.queue AND q.namespace = p_namespace
             RETURNING s.nth, r.deadline_ms - v_now AS remaining_ms
     )
-    SELECT k.nth, k.remaining_ms FROM kept k;
+    SELECT k.nth, k.remaining_ms FROM kept k UNION ALL SELECT 0, v_now;
 END $$;
 
 -- Completes jobs whose end concerns no other job, under claims that are live, or have run out without anybody noting it; returns

@@ -1,8 +1,9 @@
 -- Jobs for the rules of the core: all that a decision needs, locked; and the same to look at.
 
 -- Locks the rows by which these jobs stand, and the unique keys, in the stated order. A job that moves while it is waited
--- for is looked for again.
-CREATE FUNCTION job_lock(p_ids uuid[], p_namespace text, p_keys uuid[]) RETURNS void
+-- for is looked for again. p_ends: a claim may be ended, so a fence on it is waited for here, while its row is free for its holder's
+-- renewals, and not when it is to be deleted.
+CREATE FUNCTION job_lock(p_ids uuid[], p_namespace text, p_keys uuid[], p_ends boolean) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_left uuid[];
@@ -10,6 +11,9 @@ BEGIN
     PERFORM FROM job_unique u WHERE u.namespace = p_namespace AND u.key = ANY(p_keys) ORDER BY u.key FOR UPDATE;
     SELECT array_agg(b.id) INTO v_left FROM job_body b WHERE b.id = ANY(p_ids);
     WHILE v_left IS NOT NULL LOOP
+        IF p_ends THEN
+            PERFORM FROM job_running r WHERE r.id = ANY(v_left) ORDER BY r.id FOR UPDATE;
+        END IF;
         WITH locked AS (SELECT r.id FROM job_running r WHERE r.id = ANY(v_left) ORDER BY r.id FOR NO KEY UPDATE)
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         WITH locked AS (
@@ -88,15 +92,17 @@ BEGIN
     ORDER BY b.arrival;
 END $$;
 
--- Jobs to decide about: locked, and as they then stand. Whatever waits for a lock waits for p_lock_ms at most.
-CREATE FUNCTION job_load(p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_notes boolean, p_lock_ms bigint)
+-- Jobs to decide about: locked, and as they then stand. Whatever waits for a lock waits for p_lock_ms at most. p_ends: what is decided
+-- may end their claims.
+CREATE FUNCTION job_load(
+    p_ids uuid[], p_namespace text, p_keys uuid[], p_queues text[], p_notes boolean, p_ends boolean, p_lock_ms bigint)
 RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM set_config('lock_timeout', greatest(p_lock_ms, 1)::text, true);
     PERFORM notice_server();
     PERFORM job_honour_suspension();
-    PERFORM job_lock(p_ids, p_namespace, p_keys);
+    PERFORM job_lock(p_ids, p_namespace, p_keys, p_ends);
     -- A clock that was set back leaves deadlines that are further away than they can be.
     UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
         WHERE r.id = ANY(p_ids) AND r.deadline_ms > now_ms() + r.ttl_ms;
@@ -140,7 +146,7 @@ END $$;
 DO $$
 BEGIN
     CALL permit('fencehold_reader', 'EXECUTE ON FUNCTION job_look(uuid[], text, boolean)');
-    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_load(uuid[], text, uuid[], text[], boolean, bigint), job_draw(integer), '
+    CALL permit('fencehold_worker', 'EXECUTE ON FUNCTION job_load(uuid[], text, uuid[], text[], boolean, boolean, bigint), job_draw(integer), '
         'job_under(text, bigint), job_idle_limit()');
 END
 $$;

@@ -1,9 +1,11 @@
 -- Jobs: what is done in the background, by any number of processes at once: whatever another has locked is passed over. And the part
 -- of jobs in `store advance`.
 
--- Claims that have run out, to be decided upon by the rules. Those that were renewed since are put off.
-CREATE FUNCTION job_run_out(p_most integer) RETURNS SETOF uuid
+-- Claims that have run out, to be decided upon by the rules, and by which moment: whoever decides first looks whether the clock has
+-- jumped. Those that were renewed since are put off.
+CREATE FUNCTION job_run_out(p_most integer) RETURNS TABLE (id uuid, at_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
 DECLARE
     v_now bigint := now_ms();
 BEGIN
@@ -14,13 +16,13 @@ BEGIN
     -- and not once more for every claim there is.
     UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
         WHERE r.id = ANY(array(
-            SELECT o.id FROM job_running o WHERE o.deadline_ms > now_ms() + o.ttl_ms LIMIT p_most FOR UPDATE SKIP LOCKED));
+            SELECT o.id FROM job_running o WHERE o.deadline_ms > now_ms() + o.ttl_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED));
     UPDATE job_running r SET look_ms = r.deadline_ms
         WHERE r.id = ANY(array(
             SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms > v_now
             ORDER BY o.look_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED));
     RETURN QUERY
-    SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms <= v_now
+    SELECT o.id, v_now FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms <= v_now
         ORDER BY o.look_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
 END $$;
 
@@ -114,7 +116,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     FROM room
 $$;
 
--- After `store advance`, and when another server has taken over, nothing from before speaks for a job any more.
+-- After `store advance`, and when another server has taken over, nothing from before speaks for a job any more. For calls that have seen to
+-- it that nobody moves a job meanwhile.
 CREATE FUNCTION advance_jobs(lift bigint, by_owner text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -124,7 +127,6 @@ DECLARE
     v_past   job_past;
     v_name   record;
 BEGIN
-    LOCK TABLE job_running, job_ready, job_scheduled, job_settled IN EXCLUSIVE MODE;
     v_now := now_ms();
     v_newest := job_newest() + lift;
     IF v_newest > 9007199254740991 THEN

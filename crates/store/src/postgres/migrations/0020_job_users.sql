@@ -1,6 +1,7 @@
 -- Jobs in transactions of users' own, from any language: what is rolled back there has not happened here either.
 --
--- The SQLSTATEs are those of the fences: FH001 stale, FH002 ended, FH003 unknown; and FH004 where a queue takes no new jobs.
+-- The SQLSTATEs are those of the fences: FH001 stale, FH002 ended, FH003 unknown; FH004 where a queue takes no new jobs; and FH005 where nobody
+-- knows whether an effect happened.
 
 -- Enqueues a job, and returns its id; of one with the same unique key, the first one's. `run_at` puts it off.
 CREATE FUNCTION enqueue(
@@ -111,6 +112,7 @@ DECLARE
     v_settled job_settled;
     v_last    jsonb;
 BEGIN
+    PERFORM read_committed();
     PERFORM fence_idle_limit();
     PERFORM job_before_failover(fence_job.job, fence_job.token);
     SELECT * INTO v_body FROM job_body b WHERE b.id = fence_job.job;
@@ -151,7 +153,35 @@ BEGIN
             message = format('job %s: the attempt under token %s is over', fence_job.job, fence_job.token),
             hint = 'Roll back: what it had to say of its job has been said, or somebody ended it.';
     END LOOP;
+    -- So that those who find the job locked can be told by whom.
+    PERFORM pg_advisory_xact_lock_shared(1179142471, (v_body.arrival % 2147483647)::integer);
 END $$;
+
+-- Which transactions have a fence on what, of every namespace. For how long they have been open is not to be seen for everybody: null then.
+CREATE FUNCTION fences_open() RETURNS TABLE (namespace text, key text, owner text, task text, job text, pid integer, open_ms bigint)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    WITH mark AS (
+        SELECT l.classid, l.objid::bigint AS rest, l.pid,
+            CASE WHEN a.xact_start <= clock_timestamp()
+                THEN floor(extract(epoch FROM clock_timestamp() - a.xact_start) * 1000)::bigint END AS open_ms
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid IN (1179142470, 1179142471)
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    )
+    SELECT k.namespace, k.key, h.owner, h.task, NULL, m.pid, m.open_ms
+    FROM mark m CROSS JOIN LATERAL generate_series(0, (SELECT max(id) FROM lease_key) / 2147483647) AS lap
+    JOIN lease_key k ON k.id = m.rest + lap * 2147483647
+    LEFT JOIN lease_hold h ON h.key_id = k.id
+    WHERE m.classid = 1179142470
+    UNION ALL
+    SELECT q.namespace, NULL, NULL, NULL, b.id::text, m.pid, m.open_ms
+    FROM mark m CROSS JOIN LATERAL generate_series(0, (SELECT max(arrival) FROM job_body) / 2147483647) AS lap
+    JOIN job_body b ON b.arrival = m.rest + lap * 2147483647
+    JOIN job_lane l ON l.lane = b.lane
+    JOIN job_queue q ON q.number = l.queue
+    WHERE m.classid = 1179142471
+    ORDER BY 7 DESC NULLS LAST, 6
+$$;
 
 -- Refuses everybody once another server has taken over, until the first call of a store has noticed that and lifted all tokens: what was
 -- given in the time that was lost is not known here. The lifting is not done here, for it would lock everything until the user commits.
@@ -190,6 +220,9 @@ DECLARE
     v_settled   job_settled;
     v_run       job_running;
 BEGIN
+    PERFORM read_committed();
+    -- From here on the job is locked until the transaction ends.
+    PERFORM fence_idle_limit();
     SELECT q.namespace INTO v_namespace FROM job_body b JOIN job_lane l ON l.lane = b.lane JOIN job_queue q ON q.number = l.queue
         WHERE b.id = p_job;
     IF octet_length(p_result) > 1048576 THEN
@@ -214,23 +247,65 @@ BEGIN
         hint = 'Commit the work, and report the completion outside: it is accepted late while nobody else has had the job.';
 END $$;
 
--- What an effect gave, where it is recorded; and the fence of the job, for the rest of the transaction.
-CREATE FUNCTION job_recorded(p_job uuid, p_token bigint, p_effect text) RETURNS jsonb
+-- Until when a claim lasts, where the clock has jumped: see `job_honour_suspension`, which writes that down.
+CREATE FUNCTION job_deadline(r job_running, p_now bigint) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT CASE WHEN s.suspended_from_ms BETWEEN 1 AND p_now AND r.deadline_ms - r.ttl_ms < s.suspended_from_ms
+        THEN greatest(r.deadline_ms, least(s.suspended_from_ms + r.ttl_ms, r.limit_ms)) ELSE r.deadline_ms END
+    FROM store_state s
+$$;
+
+-- An attempt is about to have an effect, and its job is under its fence for the rest of the transaction. What the effect gave, where it is
+-- recorded: that, whoever may speak of the job at all may know. Null: it may go ahead. As `fencehold_core::ledger::begin` has it, one whose
+-- claim has run out begins nothing new, and nobody goes ahead where another attempt may have had the effect and a person must look.
+CREATE FUNCTION job_recorded(p_job uuid, p_hash uuid, p_token bigint, p_effect text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_run   job_running;
+    v_found jsonb;
 BEGIN
     PERFORM fence_job(p_job, p_token);
-    RETURN (SELECT (e.effect->>'value')::jsonb FROM job_effect e JOIN job_body b ON b.arrival = e.arrival
-        WHERE b.id = p_job AND e.name = p_effect AND jsonb_typeof(e.effect->'state') = 'string');
+    SELECT * INTO v_run FROM job_running r WHERE r.id = p_job;
+    IF coalesce(v_run.hash <> p_hash, NOT EXISTS (
+        SELECT FROM job_past p JOIN job_body b ON b.arrival = p.arrival
+        WHERE b.id = p_job AND p.trail->'attempts'->-1->'hash' = (
+            SELECT jsonb_agg(get_byte(uuid_send(p_hash), i) ORDER BY i) FROM generate_series(0, 15) AS i)))
+    THEN
+        RAISE EXCEPTION USING errcode = 'FH002',
+            message = format('job %s: the hold id is not the one that token %s was given to', p_job, p_token), hint = 'Roll back.';
+    END IF;
+    SELECT e.effect INTO v_found FROM job_effect e JOIN job_body b ON b.arrival = e.arrival
+        WHERE b.id = p_job AND e.name = p_effect;
+    IF jsonb_typeof(v_found->'state') = 'string' THEN
+        RETURN (v_found->>'value')::jsonb;
+    END IF;
+    IF v_run.id IS NULL OR job_deadline(v_run, now_ms()) <= now_ms() THEN
+        RAISE EXCEPTION USING errcode = 'FH002',
+            message = format('job %s: the claim under token %s has run out, and begins no new effect', p_job, p_token),
+            hint = 'Roll back: the job is given to somebody anew.';
+    END IF;
+    IF v_found->'state'->>'intended' = 'ask' AND (v_found->>'token')::bigint <> p_token THEN
+        RAISE EXCEPTION USING errcode = 'FH005',
+            message = format('job %s: nobody knows whether the effect %s happened: the attempt under token %s announced it, and said no more',
+                p_job, p_effect, v_found->>'token'),
+            hint = 'Roll back, and have a person look: see `fencehold reconcile`.';
+    END IF;
+    RETURN NULL;
 END $$;
 
 -- Records an effect of a live attempt in the transaction that has it. The value: as it was said, or as the first one said it.
 CREATE FUNCTION once(job uuid, hold text, token bigint, effect text, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
+DECLARE
+    v_hash uuid := encode(substr(sha256(decode(once.hold, 'hex')), 1, 16), 'hex')::uuid;
 BEGIN
-    RETURN job_once_hashed(once.job, encode(substr(sha256(decode(once.hold, 'hex')), 1, 16), 'hex')::uuid, once.token,
-        once.effect, once.value);
+    -- The effect is in this transaction: so this is where it begins, too.
+    RETURN coalesce(job_recorded(once.job, v_hash, once.token, once.effect),
+        job_once_hashed(once.job, v_hash, once.token, once.effect, once.value));
 END $$;
+
+-- The same for one that has asked `job_recorded` before it had the effect: what came of it may be said late.
 
 CREATE FUNCTION job_once_hashed(p_job uuid, p_hash uuid, p_token bigint, p_effect text, p_value jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -275,6 +350,6 @@ BEGIN
         'enqueue(text, text, jsonb, smallint, timestamptz, text, interval, jsonb, text, uuid), fence_job(uuid, bigint), '
         'complete(uuid, text, bigint, jsonb), once(uuid, text, bigint, text, jsonb), '
         'job_complete_hashed(uuid, uuid, bigint, text), job_once_hashed(uuid, uuid, bigint, text, jsonb), '
-        'job_recorded(uuid, bigint, text)');
+        'job_recorded(uuid, uuid, bigint, text), fences_open()');
 END
 $$;

@@ -1,0 +1,96 @@
+//! What a fence keeps others from doing, and what it does not: whoever would end by force what it is on waits, within its patience, without
+//! being in the way of the holder's renewals, and is then told whose fence it is.
+
+use fencehold_core::job::State;
+use fencehold_core::{Owner, Reason};
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::{ActOn, ActRequest, Action};
+use fencehold_store::{RevokeRequest, StoreError, Which};
+
+use crate::job_handles::{call, cancel, meanwhile};
+use crate::job_races::{A, B, JOB, Stage, claim, renew, run};
+use crate::session::{Calls, Session};
+
+/// A session with its transaction open under the fence of the job, which it has claimed.
+fn fenced(stage: &Stage) -> Session {
+    let work = stage.session();
+    run(&work, &claim(A));
+    run(&work, "BEGIN");
+    run(&work, &format!("SELECT fence_job('{JOB}', 1)"));
+    work
+}
+
+/// R41.
+#[test]
+fn renewals_go_on_while_somebody_waits_to_call_a_fenced_job_off() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let (work, heart) = (fenced(&stage), stage.session());
+    run(&heart, "SET lock_timeout = '5s'");
+    let told = meanwhile(
+        &work,
+        || cancel(&*store, true),
+        || {
+            stage.arena.pass(20_000);
+            assert_eq!(run(&heart, &renew(A, 1)).as_deref(), Some("30000"));
+            run(&work, "COMMIT");
+        },
+    );
+    assert_eq!(told, Ok(State::Cancelled));
+}
+
+/// R41, step by step: whoever locks a job in order to end its claim waits before it has locked anything.
+#[test]
+fn whoever_may_end_a_claim_waits_for_its_fence_and_locks_nothing_meanwhile() {
+    let stage = Stage::new();
+    let (work, heart, operator) = (fenced(&stage), stage.session(), stage.session());
+    let load = |ends: bool| {
+        format!(
+            "SELECT count(*) FROM job_load(ARRAY['{JOB}']::uuid[], 'default', NULL, NULL, false, {ends}, 60000)"
+        )
+    };
+    assert_eq!(run(&heart, &load(false)).as_deref(), Some("2"), "whoever only leaves a note does not wait");
+    let operator = operator.run_blocked_by(&work, &load(true));
+    run(&heart, "SET lock_timeout = '5s'");
+    stage.arena.pass(20_000);
+    assert_eq!(run(&heart, &renew(A, 1)).as_deref(), Some("30000"));
+    run(&work, "COMMIT");
+    operator.end().1.unwrap();
+}
+
+#[test]
+fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
+    let stage = Stage::new();
+    let (store, calls) = (stage.arena.store(), Calls(stage.arena.schema));
+    let other = stage.session();
+    let work = fenced(&stage);
+    other.value(&calls.acquire("reports/daily", 1, "A"));
+    work.value(&calls.fence("reports/daily", 1));
+    let impatient = || call().with_patience_ms(600);
+    let names = |said: Result<(), StoreError>, what: &str| match said {
+        Err(StoreError::Unavailable { why }) => {
+            let by =
+                format!("{what} has a fence on it: the transaction of backend {} has been open", work.pid);
+            assert!(why.contains(&by), "{why}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
+    for which in [Which::Owner(Owner::new("A").unwrap()), Which::Prefix("reports/".to_owned())] {
+        let request = RevokeRequest { which, by: by.clone(), reason: reason.clone() };
+        names(block_on(store.revoke(&impatient(), request)).map(drop), "reports/daily");
+    }
+    names(block_on(store.advance(&impatient(), by.clone(), 1)).map(drop), "");
+    let request = ActRequest {
+        on: ActOn::Jobs(vec![JOB.parse().unwrap()]),
+        action: Action::Cancel { reason: Some(reason), now: true },
+        by,
+        dry_run: false,
+    };
+    names(block_on(store.jobs().unwrap().act(&impatient(), request)).map(drop), &format!("job {JOB}"));
+    // And all of it was left as it was.
+    run(&work, "COMMIT");
+    assert_eq!(stage.state(), "2");
+    assert_eq!(other.value(&calls.holder("reports/daily")), "A");
+    assert_eq!(run(&other, &claim(B)), None);
+}

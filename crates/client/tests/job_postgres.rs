@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use cluster::{Cluster, Durable, fresh_schema};
-use fencehold::job::{Backoff, EffectState, JobState, Retry};
+use fencehold::job::{Backoff, EffectState, JobState, OnDoubt, Retry};
 use fencehold::{Fencehold, Job, JobError, JobId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -214,4 +214,36 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
     assert!(shop.sold().await.is_empty());
     let detail = shop.fh.jobs().get(id).await.unwrap();
     assert_eq!((detail.job.state, detail.effects.len()), (JobState::Cancelled, 0));
+}
+
+/// An earlier attempt announced the effect and said no more: the job stops for a person, as it does outside of transactions.
+#[tokio::test]
+async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
+    let shop = Shop::open().await;
+    let of_handler = shop.clone();
+    let (told, mut refusals) = mpsc::unbounded_channel();
+    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
+        let (shop, told) = (of_handler.clone(), told.clone());
+        async move {
+            if job.attempt() == 1 {
+                let announced = async |_| Err::<(), _>(JobError::new("no route to host"));
+                job.once_with_intent("sell", OnDoubt::Ask, announced).await?;
+            }
+            let mut client = shop.client().await;
+            let mut transaction = client.transaction().await?;
+            let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
+            let had = job.once_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            let refused = had.unwrap_err();
+            told.send(refused.to_string()).unwrap();
+            Err::<(), _>(refused)
+        }
+    });
+    let worker = worker.start().unwrap();
+    let id = shop.enqueue("sell").await;
+    let refused = tokio::time::timeout(PATIENCE, refusals.recv()).await.unwrap().unwrap();
+    assert!(refused.contains("sell"), "{refused}");
+    worker.drain().await.unwrap();
+    let detail = shop.fh.jobs().get(id).await.unwrap();
+    assert_eq!((detail.job.state, detail.attempts.len()), (JobState::Indeterminate, 2));
+    assert!(shop.sold().await.is_empty());
 }

@@ -7,7 +7,7 @@ use fencehold_store::conformance::{Arena as _, block_on};
 use fencehold_store::job::{ActOn, ActRequest, Action};
 use fencehold_store::{RevokeRequest, StoreError, Which};
 
-use crate::job_handles::{call, cancel, meanwhile};
+use crate::job_handles::{attempt, call, cancel, meanwhile};
 use crate::job_races::{A, B, JOB, Stage, claim, renew, run};
 use crate::session::{Calls, Session};
 
@@ -56,6 +56,18 @@ fn whoever_may_end_a_claim_waits_for_its_fence_and_locks_nothing_meanwhile() {
     assert_eq!(run(&heart, &renew(A, 1)).as_deref(), Some("30000"));
     run(&work, "COMMIT");
     operator.end().1.unwrap();
+}
+
+/// Calling a job off is a word to its holder, who hears it at its next renewal.
+#[test]
+fn whoever_only_asks_the_holder_to_stop_waits_for_no_fence() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let work = fenced(&stage);
+    assert_eq!(cancel(&*store, false), Ok(State::Running));
+    let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
+    assert!(renewed.answers[0].as_ref().unwrap().cancel_requested);
+    run(&work, "COMMIT");
 }
 
 #[test]

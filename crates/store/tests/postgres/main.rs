@@ -32,6 +32,7 @@ mod run_out;
 mod schema;
 mod secure;
 mod session;
+mod stopped;
 mod sweeps;
 mod template;
 

@@ -11,8 +11,8 @@ use super::loaded::ScheduleRow;
 use crate::engine::{JobAnswer, JobAsk, Replay, unique_digest};
 use crate::error::StoreError;
 use crate::job::{
-    ActOn, ActRequest, Acted, Began, BeginRequest, QueueOrder, QueueView, ResolveRequest, ScheduleSpec,
-    ScheduleView,
+    ActOn, ActRequest, Acted, Action, Began, BeginRequest, QueueOrder, QueueView, ResolveRequest,
+    ScheduleSpec, ScheduleView,
 };
 use crate::lease::Call;
 use crate::postgres::errand::Errand;
@@ -37,7 +37,11 @@ impl Core {
         };
         // A person's act is not repeated: the job could have gone on since.
         let repeat = if request.dry_run { Repeat::Safe } else { Repeat::Never };
-        let about = About::jobs(&call.namespace, ids.clone()).ending();
+        // Whoever only asks its holder to stop waits for no fence.
+        let forced =
+            matches!(request.action, Action::Cancel { now: true, .. } | Action::Delete { force: true });
+        let about = About::jobs(&call.namespace, ids.clone());
+        let about = if forced && !request.dry_run { about.ending() } else { about };
         let one = |replay: &mut Replay, id: JobId| {
             let ask = JobAsk::Act(ActRequest { on: ActOn::Jobs(vec![id]), ..request.clone() });
             match replay.ask(&call.namespace, ask)? {
@@ -186,7 +190,7 @@ impl Core {
         call: &Call,
         request: ResolveRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        let about = About::jobs(&call.namespace, vec![request.job]).ending();
+        let about = About::jobs(&call.namespace, vec![request.job]);
         let ask = JobAsk::Resolve(request);
         let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
         match self.decide(errand, Repeat::Never, &about, act).await?? {

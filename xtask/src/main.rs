@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use stage::{
     ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FORMAT, LONG, PACKAGE, PEERS,
     PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND,
-    SERVERS, Stage, TESTS, TESTS_QUICK,
+    SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK,
 };
 
 struct Command {
@@ -34,7 +34,8 @@ struct Command {
 }
 
 /// Cheap stages come first, so that a slip is known in seconds.
-const ALL: &[Stage] = &[FORMAT, DOCS, CLIPPY, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF];
+const ALL: &[Stage] =
+    &[FORMAT, DOCS, SHIPPED, CLIPPY, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF];
 
 const COMMANDS: &[Command] = &[
     Command { name: "test", about: "everything that CI runs", stages: ALL },

@@ -1,0 +1,82 @@
+//! What only tests need is not in the program that people get: deliberate mistakes, points at which a process is held,
+//! simulation, models, suites. Features add up over everything that is built together, so one careless line in a manifest
+//! would bring them in.
+
+use crate::process;
+
+/// `arena` is not among them: `fencehold race` plays its races in one.
+const NEVER: [&str; 6] = ["bugs", "conformance", "gates", "history", "model", "sim"];
+/// Is on for sure. If it is not found, the list is not what it seems.
+const CERTAINLY: (&str, &str) = ("fencehold-store", "file");
+
+pub(crate) fn run() -> Result<(), String> {
+    // Without dependencies of tests, whose features are not those of a build.
+    let args = [
+        "tree",
+        "--locked",
+        "-p",
+        "fencehold-cli",
+        "-e",
+        "normal",
+        "--prefix",
+        "none",
+        "-f",
+        "{p} features: {f}",
+    ];
+    let listed = process::cargo(&args)
+        .output()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if !listed.status.success() {
+        return Err(format!("`cargo tree` failed: {}", String::from_utf8_lossy(&listed.stderr)));
+    }
+    judge(&String::from_utf8_lossy(&listed.stdout))
+}
+
+fn judge(tree: &str) -> Result<(), String> {
+    let on: Vec<(&str, &str)> = tree.lines().flat_map(own_features).collect();
+    if !on.contains(&CERTAINLY) {
+        return Err("`cargo tree` lists no features of this project".to_owned());
+    }
+    match on.iter().find(|(_, feature)| NEVER.contains(feature)) {
+        None => Ok(()),
+        Some((package, feature)) => {
+            Err(format!("the program that people get is built with the feature `{feature}` of {package}"))
+        }
+    }
+}
+
+/// The features of one of our own packages, if a line is about one.
+fn own_features(line: &str) -> Vec<(&str, &str)> {
+    let Some((package, features)) = line.split_once(" features: ") else { return Vec::new() };
+    let name = package.split(' ').next().unwrap_or_default();
+    if name != "fencehold" && !name.starts_with("fencehold-") {
+        return Vec::new();
+    }
+    // What was listed before ends with a mark.
+    let features = features.trim_end_matches(" (*)");
+    features.split(',').map(|feature| (name, feature)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: &str = "fencehold-cli v0.1.0 (/w/crates/cli) features: default,file\n\
+                        other v1.0.0 features: sim\n\
+                        fencehold-store v0.1.0 (/w/crates/store) features: arena,file (*)\n";
+
+    #[test]
+    fn what_is_for_tests_alone_is_named() {
+        assert_eq!(judge(TREE), Ok(()));
+        for feature in NEVER {
+            let tree = format!("{TREE}fencehold-race v0.1.0 (/w/crates/race) features: file,{feature} (*)\n");
+            let said = judge(&tree).unwrap_err();
+            assert!(said.contains(&format!("the feature `{feature}` of fencehold-race")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_list_without_features_proves_nothing() {
+        assert!(judge("fencehold-cli v0.1.0 (/w/crates/cli) features: \n").is_err());
+    }
+}

@@ -78,8 +78,25 @@ pub(super) enum Breach {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Downstream {
-    pub(super) newest: u64,
+    /// What the fence knows: the token of the last write that it let through.
+    fence: u64,
+    /// What an observer of the accepted writes would write down.
+    newest: u64,
     pub(super) stale_write: bool,
+}
+
+impl Downstream {
+    /// Takes a write, or refuses it by its token where there is a fence.
+    fn write(&mut self, token: u64, fenced: bool) {
+        if fenced {
+            if token < self.fence {
+                return;
+            }
+            self.fence = token;
+        }
+        self.stale_write |= token < self.newest;
+        self.newest = self.newest.max(token);
+    }
 }
 
 pub(super) fn hash_of(hold: u8) -> HoldHash {
@@ -173,13 +190,7 @@ impl World {
                     *client = Client::Idle;
                 }
             }
-            Message::Write { token } => {
-                if token < self.downstream.newest {
-                    self.downstream.stale_write |= !fence;
-                } else {
-                    self.downstream.newest = token;
-                }
-            }
+            Message::Write { token } => self.downstream.write(token, fence),
         }
     }
 

@@ -10,7 +10,12 @@ pub struct Suite {
     leases: &'static [lease::Bounds],
     jobs: &'static [job::Bounds],
     takeovers: &'static [takeover::Bounds],
+    /// How far each model is followed.
     states_max: usize,
+    /// So many different states there must be in all.
+    states_min: usize,
+    /// So many models must come to their last state.
+    exhausted_min: usize,
 }
 
 const TWO: lease::Bounds = lease::Bounds {
@@ -63,6 +68,8 @@ pub const SMALL: Suite = Suite {
         takeover::Bounds { answer_checks: false, ..OWNERS },
     ],
     states_max: 800_000,
+    states_min: 1_000_000,
+    exhausted_min: 3,
 };
 
 const SHORT: lease::Bounds = lease::Bounds { ticks: 2, ..TWO };
@@ -91,15 +98,45 @@ pub const LARGE: Suite = Suite {
         takeover::Bounds { answer_checks: false, ..OWNERS },
     ],
     states_max: 25_000_000,
+    states_min: 4_000_000,
+    exhausted_min: 3,
 };
 
-/// Runs the set and says what became of it. False: something is not as it should be.
+/// What became of a set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    states: usize,
+    exhausted: usize,
+}
+
+impl Suite {
+    /// What there was too little of, each in a sentence.
+    fn shortfalls(&self, extent: Extent) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if extent.states < self.states_min {
+            sentences.push(format!(
+                "only {} different states were visited, and {} are the least",
+                extent.states, self.states_min
+            ));
+        }
+        if extent.exhausted < self.exhausted_min {
+            sentences.push(format!(
+                "only {} models came to their last state, and {} are the least",
+                extent.exhausted, self.exhausted_min
+            ));
+        }
+        sentences
+    }
+}
+
+/// Runs the set and says what became of it. False: something is not as it should be, or there was too little of it.
 pub fn run(suite: Suite) -> bool {
-    let mut states = 0;
+    let mut extent = Extent::default();
     let mut went_well = true;
     let mut look = |outcome: Outcome| {
         print!("{outcome}");
-        states += outcome.states;
+        extent.states += outcome.states;
+        extent.exhausted += usize::from(outcome.exhaustive);
         went_well &= outcome.as_it_should_be();
     };
     for bounds in suite.leases {
@@ -111,6 +148,46 @@ pub fn run(suite: Suite) -> bool {
     for bounds in suite.takeovers {
         look(takeover::run(*bounds, suite.states_max));
     }
-    println!("{states} states in all: {}", if went_well { "as it should be" } else { "NOT as it should be" });
+    let shortfalls = suite.shortfalls(extent);
+    shortfalls.iter().for_each(|sentence| println!("TOO LITTLE: {sentence}"));
+    went_well &= shortfalls.is_empty();
+    println!(
+        "{} states in all, {} models to their last: {}",
+        extent.states,
+        extent.exhausted,
+        if went_well { "as it should be" } else { "NOT as it should be" }
+    );
     went_well
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some hundred states, and all of them.
+    const FEW: Suite = Suite {
+        leases: &[],
+        jobs: &[],
+        takeovers: &[takeover::Bounds { processes: 2, requests: 2, takeovers: 2, ..OWNERS }],
+        states_max: 100_000,
+        states_min: 100,
+        exhausted_min: 1,
+    };
+
+    #[test]
+    fn a_set_that_visits_too_little_is_not_as_it_should_be() {
+        assert!(run(FEW));
+        assert!(!run(Suite { states_min: 1_000_000, ..FEW }), "too few states");
+        assert!(!run(Suite { exhausted_min: 2, ..FEW }), "too few models came to their end");
+        assert!(!run(Suite { states_max: 50, states_min: 0, ..FEW }), "it was broken off");
+    }
+
+    #[test]
+    fn what_is_too_little_is_said_with_its_bound() {
+        let said = SMALL.shortfalls(Extent { states: 999_999, exhausted: 2 });
+        assert_eq!(said.len(), 2);
+        assert!(said[0].contains("only 999999 different states") && said[0].contains("1000000"), "{said:?}");
+        assert!(said[1].contains("only 2 models came to their last state"), "{said:?}");
+        assert_eq!(LARGE.shortfalls(Extent { states: 4_000_000, exhausted: 3 }), [""; 0]);
+    }
 }

@@ -7,6 +7,7 @@
 use fencehold_store::sim::{Batch, Image, Record};
 
 use super::chance::Chance;
+use super::mix::Fault;
 
 #[derive(Default)]
 pub(super) struct Disk {
@@ -20,6 +21,8 @@ pub(super) struct Disk {
     pub(super) marked: bool,
     /// The power went in the middle of a write.
     pub(super) power_is_gone: bool,
+    /// What was met, until somebody asks.
+    pub(super) met: Vec<Meets>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,19 @@ pub(super) enum Meets {
     Full,
     WriteFails,
     PowerGoes,
+}
+
+impl Meets {
+    /// Whose doing it is.
+    pub(super) fn fault(self) -> Option<Fault> {
+        match self {
+            Meets::Nothing => None,
+            Meets::SyncFails => Some(Fault::SyncFails),
+            Meets::Full => Some(Fault::DiskFull),
+            Meets::WriteFails => Some(Fault::WriteFails),
+            Meets::PowerGoes => Some(Fault::PowerCutInWrite),
+        }
+    }
 }
 
 /// What became of a batch that was to be kept.
@@ -48,16 +64,19 @@ impl Disk {
     /// Keeps a batch, as durably as it asks.
     pub(super) fn keep(&mut self, batch: &Batch, chance: &mut Chance) -> Kept {
         match std::mem::take(&mut self.next) {
-            Meets::Full | Meets::WriteFails => {
+            trouble @ (Meets::Full | Meets::WriteFails) => {
+                self.met.push(trouble);
                 self.marked = true;
                 return Kept::No;
             }
             Meets::PowerGoes => {
+                self.met.push(Meets::PowerGoes);
                 self.unsynced.push((batch.record(), batch.pieces()));
                 self.power_is_gone = true;
                 return Kept::Unknown;
             }
             Meets::SyncFails if batch.is_durable() => {
+                self.met.push(Meets::SyncFails);
                 self.marked = true;
                 let landed = chance.per_mille(500);
                 if landed {

@@ -73,6 +73,14 @@ impl Ground {
         }
     }
 
+    /// What was met since somebody asked.
+    pub(super) fn met(&mut self) -> Vec<Meets> {
+        match self {
+            Ground::Log(disk) => std::mem::take(&mut disk.met),
+            Ground::Sqlite(directory) => directory.met(),
+        }
+    }
+
     /// Whether the power went in the middle of a write.
     pub(super) fn power_is_gone(&self) -> bool {
         match self {

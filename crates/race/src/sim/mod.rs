@@ -30,8 +30,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use self::mix::{Fault, Ground};
-use self::tally::Tally;
+use self::tally::{CLOCK_OFF, ON_SQLITE, Tally};
 use self::world::World;
+
+/// Of so many histories, at least one must have SQLite itself under it. One in sixty-four draws it.
+const SQLITE_AT_LEAST_ONE_IN: u64 = 100;
+/// With fewer seeds than this, shares are a matter of luck.
+const SEEDS_THAT_HAVE_SHARES: u64 = 1_000;
 
 /// What became of many seeds.
 #[derive(Clone, Debug)]
@@ -49,6 +54,23 @@ pub struct Summary {
 impl Summary {
     fn new(under: Under) -> Self {
         Summary { seeds: 0, broken: None, under, tally: Tally::default() }
+    }
+
+    /// Why so many seeds prove too little, each in a sentence: something never happened, or SQLite itself was hardly there.
+    pub fn shortfalls(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        let missing = self.missing();
+        if !missing.is_empty() {
+            sentences.push(format!("never happened: {}; more seeds are needed", missing.join(", ")));
+        }
+        let (least, there) = (self.seeds / SQLITE_AT_LEAST_ONE_IN, self.tally.of(ON_SQLITE));
+        if self.seeds >= SEEDS_THAT_HAVE_SHARES && there < least {
+            sentences.push(format!(
+                "only {there} of {} histories drove SQLite itself, and {least} are the least",
+                self.seeds
+            ));
+        }
+        sentences
     }
 
     /// What never happened, although it should have.
@@ -69,6 +91,7 @@ impl Summary {
             "release: done",
             "release: refused",
             "revoke: done",
+            "revoke: nobody there",
             "look",
             "enqueue: made",
             "enqueue: known already",
@@ -87,6 +110,7 @@ impl Summary {
             "fail: refused",
             "snooze: done",
             "hand back: done",
+            "other words: refused",
             "checkpoint: done",
             "progress: done",
             "ledger: announced",
@@ -102,8 +126,9 @@ impl Summary {
             "queue: opened",
             "look at a job",
             "undo job given",
-            "history on SQLite",
-            if self.under == Under::Sqlite { "history on SQLite" } else { "history on a log" },
+            CLOCK_OFF,
+            ON_SQLITE,
+            if self.under == Under::Sqlite { ON_SQLITE } else { "history on a log" },
         ];
         faults.chain(others).filter(|what| !self.tally.has(what)).collect()
     }
@@ -188,3 +213,7 @@ pub fn replay(seed: u64, under: Under) -> (String, Result<(), String>) {
     let outcome = world.run();
     (world.story.unwrap_or_default(), outcome)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+mod tests;

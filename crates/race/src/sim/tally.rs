@@ -10,6 +10,10 @@ use fencehold_store::sim::{Question, Reply};
 
 use super::mix::Ground;
 
+pub(super) const ON_SQLITE: &str = "history on SQLite";
+/// An owner whose clock runs at another rate than the store's.
+pub(super) const CLOCK_OFF: &str = "owner whose clock runs fast or slow";
+
 /// How often each thing happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -114,7 +118,7 @@ impl Tally {
     pub(super) fn history(&mut self, ground: Ground) {
         self.count(match ground {
             Ground::Log => "history on a log",
-            Ground::Sqlite => "history on SQLite",
+            Ground::Sqlite => ON_SQLITE,
         });
     }
 
@@ -126,7 +130,11 @@ impl Tally {
     }
 
     pub(super) fn has(&self, what: &str) -> bool {
-        self.counts.get(what).is_some_and(|count| *count > 0)
+        self.of(what) > 0
+    }
+
+    pub(super) fn of(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or(0)
     }
 }
 

@@ -14,7 +14,7 @@ use super::history::History;
 use super::mix::{Fault, Ground, Mix};
 use super::owner::Owner;
 use super::store::{Caller, Stepped, Store};
-use super::tally::{Tally, says};
+use super::tally::{CLOCK_OFF, Tally, says};
 
 /// How long a sender waits before it sends again.
 pub(super) const PATIENCE_MS: u64 = 800;
@@ -25,6 +25,8 @@ const FAULTS_MIN: u64 = 3;
 /// When the clocks of the machine start.
 const BOOT_MS: u64 = 1_000;
 const WALL_MS: u64 = 1_800_000_000_000;
+/// The rate of the store's clock.
+const TRUE_RATE: u64 = 1_000;
 const QUIET_MS: u64 = 3 * 60 * 60 * 1_000;
 
 pub(super) type Answer = Result<Reply, StoreError>;
@@ -77,7 +79,7 @@ impl World {
         let mut mix = Mix::draw(&mut chance);
         mix.ground = ground.unwrap_or(mix.ground);
         let mut owner = |nth| {
-            let rate = 1_000 - mix.skew + chance.between(0, 2 * mix.skew);
+            let rate = TRUE_RATE - mix.skew + chance.between(0, 2 * mix.skew);
             Owner::new(nth, rate)
         };
         let owners = (0..mix.owners).map(&mut owner).collect();
@@ -113,6 +115,9 @@ impl World {
         let mix = format!("{:?}", world.mix);
         world.tell(|| mix);
         world.tally.history(world.mix.ground);
+        for _ in world.owners.iter().filter(|owner| owner.rate != TRUE_RATE) {
+            world.tally.count(CLOCK_OFF);
+        }
         world.at(0, Event::StoreStarts(Found::SameBoot));
         for owner in 0..world.owners.len() {
             let after_ms = world.chance.between(0, 200);
@@ -175,6 +180,7 @@ impl World {
                 Event::Fault => self.fault(),
                 Event::StoreStarts(found) => self.store_starts(found)?,
             }
+            self.count_what_was_met();
             if !self.calm && self.store.decided >= self.mix.operations && self.faults >= FAULTS_MIN {
                 self.calms_down();
             }
@@ -314,8 +320,15 @@ impl World {
         let after_ms = quiet_ms + self.chance.between(1, self.mix.fault_every_ms * 2);
         self.at(after_ms, Event::Fault);
         self.faults += 1;
-        self.tally.count(fault.name());
         self.tell(|| format!("FAULT: {}", fault.name()));
+        // Who is down cannot be struck, and what lies in wait on the disk strikes when it is met, if it ever is.
+        let strikes = match fault {
+            Fault::StoreKill | Fault::StorePause | Fault::PowerCut => self.store.serves(),
+            fault => !fault.leaves_doubt(),
+        };
+        if strikes {
+            self.tally.count(fault.name());
+        }
         match fault {
             Fault::OwnerCrash => {
                 let at = self.some_owner();
@@ -350,6 +363,13 @@ impl World {
                 }
             }
             Fault::StoreKill | Fault::StorePause | Fault::PowerCut => {}
+        }
+    }
+
+    /// A fault of the disk counts when it strikes.
+    fn count_what_was_met(&mut self) {
+        for fault in self.store.ground.met().into_iter().filter_map(Meets::fault) {
+            self.tally.count(fault.name());
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Files {
     next: Option<(Meets, u64)>,
     chance: Option<Chance>,
     power_is_gone: bool,
+    /// What was met, until somebody asks.
+    met: Vec<Meets>,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,10 @@ impl Files {
     pub(super) fn meets(&mut self, trouble: Meets, after: u64, seed: u64) {
         self.next = (trouble != Meets::Nothing).then_some((trouble, after));
         self.chance = Some(Chance::new(seed));
+    }
+
+    pub(super) fn met(&mut self) -> Vec<Meets> {
+        std::mem::take(&mut self.met)
     }
 
     pub(super) fn power_is_gone(&self) -> bool {
@@ -161,6 +167,7 @@ impl Files {
             return None;
         }
         self.next = None;
+        self.met.push(trouble);
         self.power_is_gone |= trouble == Meets::PowerGoes;
         Some(trouble)
     }

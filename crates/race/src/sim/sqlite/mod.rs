@@ -73,6 +73,10 @@ impl Directory {
         self.files().meets(trouble, after, seed);
     }
 
+    pub(super) fn met(&mut self) -> Vec<Meets> {
+        self.files().met()
+    }
+
     pub(super) fn power_is_gone(&self) -> bool {
         self.files().power_is_gone()
     }

@@ -1,14 +1,14 @@
 //! What a participant asks, one call at a time: each with what was asked and what was told on record.
 
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
-use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
+use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
 use fencehold_race::history::{Ask, Tell, What};
 use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::job::{
     AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, Report, Word,
 };
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
+use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 
 use crate::participant::Participant;
 
@@ -69,7 +69,7 @@ impl Participant {
         let proof = hold_ref(key, hold, token);
         self.asks(Ask::Renew { key: key.to_owned(), token }, |store, call| {
             let answers = block_on(store.renew(call, vec![proof]))?.answers;
-            Ok(only(answers, |renewal| Tell::Renewed { remaining_ms: renewal.remaining_ms }))
+            Ok(of_a_hold(answers, |renewal| Tell::Renewed { remaining_ms: renewal.remaining_ms }))
         });
     }
 
@@ -77,7 +77,12 @@ impl Participant {
         for _ in 0..RESENDS {
             let proof = hold_ref(key, hold, token);
             let told = self.asks(Ask::Release { key: key.to_owned(), token }, |store, call| {
-                Ok(only(block_on(store.release(call, vec![proof]))?, |_| Tell::Released))
+                let answers = block_on(store.release(call, vec![proof]))?;
+                if let [Err(refusal @ Refusal::Lost { how: None, .. })] = answers.as_slice() {
+                    // So long ago that the record forgot: by an earlier sending of this very call, perhaps.
+                    return Ok(Tell::Unclear { why: refusal.to_string() });
+                }
+                Ok(of_a_hold(answers, |_| Tell::Released))
             });
             if !matches!(told, Tell::Unclear { .. }) {
                 return;
@@ -91,6 +96,16 @@ impl Participant {
             let view = block_on(store.get(call, name))?;
             let held = view.filter(|view| view.holder.is_some());
             Ok(held.map_or(Tell::Free, |view| Tell::Held { token: view.token.get() }))
+        });
+    }
+
+    /// Ends whatever hold there is, by force.
+    pub fn revokes(&mut self, key: &str) {
+        let which = Which::Key { key: Key::new(key).unwrap(), only_token: None };
+        let by = Owner::new(self.part.who.as_str()).unwrap();
+        let request = RevokeRequest { which, by, reason: Reason::new("a fault").unwrap() };
+        self.asks(Ask::Revoke { key: key.to_owned() }, |store, call| {
+            block_on(store.revoke(call, request)).map(|_| Tell::Revoked)
         });
     }
 
@@ -147,7 +162,7 @@ impl Participant {
         let ask = Ask::Record { job: attempt.job.to_string(), token: attempt.token.get() };
         self.asks(ask, |store, call| {
             let answers = block_on(store.jobs().unwrap().ledger(call, vec![entry]))?;
-            Ok(only(answers, |answer| match answer {
+            Ok(of_a_hold(answers, |answer| match answer {
                 LedgerAnswer::Recorded(effect) => {
                     Tell::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
                 }
@@ -162,7 +177,7 @@ impl Participant {
             let ask = Ask::Complete { job: attempt.job.to_string(), token: attempt.token.get() };
             let told = self.asks(ask, |store, call| {
                 let answers = block_on(store.jobs().unwrap().report(call, vec![report]))?;
-                Ok(only(answers, |_| Tell::Completed))
+                Ok(of_a_hold(answers, |_| Tell::Completed))
             });
             if !matches!(told, Tell::Unclear { .. }) {
                 return;
@@ -181,6 +196,14 @@ fn effect() -> EffectName {
 
 fn hold_ref(key: &str, hold: HoldId, token: u64) -> HoldRef {
     HoldRef { key: Key::new(key).unwrap(), hold, token: Token::new(token) }
+}
+
+/// The answer to a holder's call about one hold or claim: who is refused has it no more.
+fn of_a_hold<T, R: std::fmt::Display>(answers: Vec<Result<T, R>>, told: impl FnOnce(T) -> Tell) -> Tell {
+    match answers.into_iter().next() {
+        Some(Err(refusal)) => Tell::Lost { why: refusal.to_string() },
+        answer => only(answer.into_iter().collect(), told),
+    }
 }
 
 /// The answer to a call of one item. A refusal is an answer, too.

@@ -27,6 +27,8 @@ const ROLE: &str = "a_participant";
 
 /// How many keys they fight for.
 const KEYS: u64 = 3;
+/// One hold in so many is ended by force.
+const REVOKED_ONE_IN: u64 = 20;
 
 /// What a participant is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -206,9 +208,13 @@ impl Participant {
             self.looks(&key(nth));
             self.renews(&key(nth), hold, token);
         }
-        // Now and then it is forgotten, as by one who was killed.
+        // Now and then it is forgotten, as by one who was killed, or ended by force.
         if self.random.below(12) > 0 {
-            self.releases(&key(nth), hold, token);
+            if token % REVOKED_ONE_IN == 0 {
+                self.revokes(&key(nth));
+            } else {
+                self.releases(&key(nth), hold, token);
+            }
         }
     }
 

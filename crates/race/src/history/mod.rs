@@ -6,7 +6,8 @@
 //! over.
 //!
 //! Deliberately absent: the store's own rules. What is checked is what was promised to callers: one holder, tokens that
-//! grow, an order of the calls on each key that explains every answer, nothing acknowledged lost, no effect twice.
+//! grow, an order of the calls on each key that explains every answer, a promise that lasts as long as it was told, nothing
+//! acknowledged lost, no effect twice.
 
 mod job;
 mod reign;
@@ -61,6 +62,8 @@ pub enum Ask {
     Release { key: String, token: u64 },
     /// Who holds a key.
     Get { key: String },
+    /// To end, by force, whatever hold there is on a key.
+    Revoke { key: String },
     /// To keep a job.
     Enqueue { job: String },
     /// For a job.
@@ -87,6 +90,10 @@ pub enum Tell {
     Released,
     /// Nobody holds it.
     Free,
+    /// The hold, or the claim, that the caller speaks for is over or somebody else's.
+    Lost { why: String },
+    /// Ended by force.
+    Revoked,
     /// The job is kept.
     Enqueued,
     /// The job is the caller's.
@@ -125,6 +132,13 @@ struct Call {
 impl Call {
     fn answer(&self) -> Option<&Tell> {
         self.told.as_ref().map(|(_, tell)| tell)
+    }
+
+    /// Whether nothing of it can have happened at this moment or later. What was not clearly answered may still be under
+    /// way.
+    fn was_over_before(&self, at_ms: u64) -> bool {
+        let answered = self.told.as_ref().filter(|(_, tell)| !matches!(tell, Tell::Unclear { .. }));
+        answered.is_some_and(|(told_ms, _)| *told_ms < at_ms)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Holders: one at a time, under tokens that grow, in an order that explains every answer.
+//! Holders: one at a time, under tokens that grow, in an order that explains every answer, for as long as they were promised.
 //!
 //! A history is linearizable if every call can be given a moment between its sending and its answer, so that the answers
 //! follow from the calls in that order. On one key the tokens give that order away: all that was said of a token happened
@@ -16,31 +16,74 @@ struct Reign<'a> {
     grants: Vec<&'a Call>,
     /// Calls whose answer is true only while the token is the newest.
     seen: Vec<&'a Call>,
-    /// Until when its holder was promised the key.
-    promised_until_ms: u64,
-    /// From when on its holder may have given the key back.
-    given_back_ms: Option<u64>,
+    /// What its holder was promised, word for word. Each counts by itself: after a disk that failed, a hold that had run out
+    /// may have come back for a while.
+    promises: Vec<Promise>,
+    /// Calls of its holder that were told that the hold is over.
+    denied: Vec<&'a Call>,
+    /// When its holder asked to give the key back, unless that was refused.
+    gives_back: Vec<&'a Call>,
 }
 
-impl Reign<'_> {
+/// The store's word that a token has the key: certain from when it was told, and counted from before it was asked for.
+#[derive(Clone, Copy)]
+struct Promise {
+    from_ms: u64,
+    until_ms: u64,
+}
+
+impl<'a> Reign<'a> {
     fn promise(&mut self, call: &Call, remaining_ms: u64) {
-        self.promised_until_ms = self.promised_until_ms.max(call.sent_ms + remaining_ms);
+        let from_ms = call.told.as_ref().map_or(u64::MAX, |(told_ms, _)| *told_ms);
+        self.promises.push(Promise { from_ms, until_ms: call.sent_ms + remaining_ms });
     }
 
-    fn gives_back(&mut self, call: &Call) {
-        self.given_back_ms = Some(self.given_back_ms.map_or(call.sent_ms, |at| at.min(call.sent_ms)));
+    fn promised_until_ms(&self) -> u64 {
+        self.promises.iter().map(|promise| promise.until_ms).max().unwrap_or(0)
+    }
+
+    /// The sending that was carried out, if it is certain that one was: those that follow are answered as it was.
+    fn released(&self) -> Option<&'a Call> {
+        let first = self.gives_back.iter().copied().min_by_key(|call| call.sent_ms)?;
+        matches!(first.answer(), Some(Tell::Released)).then_some(first)
     }
 }
 
-type Reigns<'a> = BTreeMap<String, BTreeMap<u64, Reign<'a>>>;
+/// All that was seen of one key.
+#[derive(Default)]
+struct Story<'a> {
+    reigns: BTreeMap<u64, Reign<'a>>,
+    /// What anybody was told of its holder, in the order of asking: under which token it is held, if it is.
+    looks: Vec<(Option<u64>, &'a Call)>,
+    /// Attempts to end whatever hold there is.
+    force: Vec<&'a Call>,
+}
+
+impl<'a> Story<'a> {
+    fn at(&mut self, token: u64) -> &mut Reign<'a> {
+        self.reigns.entry(token).or_default()
+    }
+
+    /// From when on a hold may be over before its time: its holder may have given the key back, or somebody used force. What
+    /// a call of force was told says little, because it may have been carried out by an earlier sending of the same call.
+    fn may_be_over_ms(&self, reign: &Reign<'_>) -> u64 {
+        let begun_ms = reign.grants.iter().map(|call| call.sent_ms).min().unwrap_or(0);
+        let force = self.force.iter().filter(|call| !call.was_over_before(begun_ms));
+        let ends = reign.gives_back.iter().chain(force).map(|call| call.sent_ms);
+        ends.min().unwrap_or(u64::MAX)
+    }
+}
+
+type Stories<'a> = BTreeMap<String, Story<'a>>;
 
 pub(super) fn problems(calls: &[Call], end: Option<&End>) -> Vec<String> {
-    let reigns = reigns(calls);
     let mut problems = Vec::new();
-    for (key, tokens) in &reigns {
-        one_holder(key, tokens, &mut problems);
-        in_order(key, tokens, &mut problems);
-        let newest = tokens.keys().next_back();
+    for (key, story) in &stories(calls) {
+        one_holder(key, story, &mut problems);
+        in_order(key, &story.reigns, &mut problems);
+        promises_are_kept(key, story, &mut problems);
+        given_back_is_over(key, &story.reigns, &mut problems);
+        let newest = story.reigns.keys().next_back();
         let last = end.and_then(|end| end.keys.get(key));
         if let (Some(newest), Some(last)) = (newest, last)
             && last < newest
@@ -52,56 +95,68 @@ pub(super) fn problems(calls: &[Call], end: Option<&End>) -> Vec<String> {
     problems
 }
 
-fn reigns(calls: &[Call]) -> Reigns<'_> {
-    let mut reigns = Reigns::new();
+fn stories(calls: &[Call]) -> Stories<'_> {
+    let mut stories = Stories::new();
     for call in calls {
+        let Some((key, own)) = about(call) else { continue };
+        let story = stories.entry(key).or_default();
         match (&call.ask, call.answer()) {
-            (Ask::Acquire { key }, Some(Tell::Granted { token, remaining_ms })) => {
-                let reign = at(&mut reigns, key, *token);
+            (Ask::Revoke { .. }, _) => story.force.push(call),
+            (_, Some(Tell::Granted { token, remaining_ms } | Tell::Claimed { token, remaining_ms, .. })) => {
+                let reign = story.at(*token);
                 reign.grants.push(call);
                 reign.promise(call, *remaining_ms);
             }
-            (Ask::Claim, Some(Tell::Claimed { job, token, remaining_ms })) => {
-                let reign = at(&mut reigns, &job_key(job), *token);
-                reign.grants.push(call);
-                reign.promise(call, *remaining_ms);
+            (_, Some(Tell::Held { token })) => {
+                story.at(*token).seen.push(call);
+                story.looks.push((Some(*token), call));
             }
-            (Ask::Acquire { key } | Ask::Get { key }, Some(Tell::Held { token })) => {
-                at(&mut reigns, key, *token).seen.push(call);
-            }
-            (Ask::Renew { key, token }, Some(Tell::Renewed { remaining_ms })) => {
-                let reign = at(&mut reigns, key, *token);
+            (_, Some(Tell::Free)) => story.looks.push((None, call)),
+            (_, Some(Tell::Renewed { remaining_ms })) => {
+                let reign = story.at(own);
                 reign.seen.push(call);
                 reign.promise(call, *remaining_ms);
             }
-            (Ask::Release { key, token }, _) => at(&mut reigns, key, *token).gives_back(call),
-            (Ask::Complete { job, token }, _) => at(&mut reigns, &job_key(job), *token).gives_back(call),
+            (_, Some(Tell::Lost { .. })) => story.at(own).denied.push(call),
+            (Ask::Release { .. } | Ask::Complete { .. }, Some(Tell::Refused { .. })) => {}
+            (Ask::Release { .. } | Ask::Complete { .. }, _) => story.at(own).gives_back.push(call),
             _ => {}
         }
     }
-    reigns
+    for story in stories.values_mut() {
+        story.looks.sort_by_key(|(_, call)| call.sent_ms);
+        for reign in story.reigns.values_mut() {
+            reign.seen.extend(reign.released());
+        }
+    }
+    stories
+}
+
+/// Which key or job a call is about, and under which token its caller speaks.
+fn about(call: &Call) -> Option<(String, u64)> {
+    match (&call.ask, call.answer()) {
+        (Ask::Acquire { key } | Ask::Get { key } | Ask::Revoke { key }, _) => Some((key.clone(), 0)),
+        (Ask::Renew { key, token } | Ask::Release { key, token }, _) => Some((key.clone(), *token)),
+        (Ask::Record { job, token } | Ask::Complete { job, token }, _) => Some((job_key(job), *token)),
+        (Ask::Claim, Some(Tell::Claimed { job, .. })) => Some((job_key(job), 0)),
+        (Ask::Claim | Ask::Enqueue { .. }, _) => None,
+    }
 }
 
 fn job_key(job: &str) -> String {
     format!("job {job}")
 }
 
-fn at<'r, 'a>(reigns: &'r mut Reigns<'a>, key: &str, token: u64) -> &'r mut Reign<'a> {
-    reigns.entry(key.to_owned()).or_default().entry(token).or_default()
-}
-
 /// Nobody is granted a key while its holder has a promise that it has not given back.
-fn one_holder(key: &str, tokens: &BTreeMap<u64, Reign<'_>>, problems: &mut Vec<String>) {
+fn one_holder(key: &str, story: &Story<'_>, problems: &mut Vec<String>) {
     // Of all grants of larger tokens, the one that was told first.
     let mut soonest: Option<(u64, u64, &str)> = None;
-    for (token, reign) in tokens.iter().rev() {
+    for (token, reign) in story.reigns.iter().rev() {
         let askers: BTreeSet<_> = reign.grants.iter().map(|call| &call.who).collect();
         if askers.len() > 1 {
             problems.push(format!("{key}: token {token} was given to {askers:?}"));
         }
-        let until_ms = reign
-            .given_back_ms
-            .map_or(reign.promised_until_ms, |at| at.min(reign.promised_until_ms));
+        let until_ms = reign.promised_until_ms().min(story.may_be_over_ms(reign));
         if let Some((told_ms, later, who)) = soonest
             && told_ms < until_ms
         {
@@ -140,5 +195,53 @@ fn in_order(key: &str, tokens: &BTreeMap<u64, Reign<'_>>, problems: &mut Vec<Str
         let granted_ms = first.map_or(so_far_ms, |call| within(call, so_far_ms));
         let seen = reign.seen.iter().map(|call| within(call, granted_ms)).max();
         so_far_ms = granted_ms.max(seen.unwrap_or(0));
+    }
+}
+
+/// As long as its holder has a promise, nobody is told that the key is free or another's, and the holder is not sent away.
+/// Only what lies wholly within a promise counts: else it may have happened before or after.
+fn promises_are_kept(key: &str, story: &Story<'_>, problems: &mut Vec<String>) {
+    for (token, reign) in &story.reigns {
+        let over_ms = story.may_be_over_ms(reign);
+        let within = |call: &Call| {
+            let (told_ms, _) = call.told.as_ref()?;
+            let holds = |promise: &&Promise| {
+                promise.from_ms < call.sent_ms && *told_ms < promise.until_ms.min(over_ms)
+            };
+            reign.promises.iter().find(holds)
+        };
+        let first_ms = reign.promises.iter().map(|promise| promise.from_ms).min().unwrap_or(u64::MAX);
+        let from = story.looks.partition_point(|(_, call)| call.sent_ms <= first_ms);
+        let looks = story.looks[from..]
+            .iter()
+            .take_while(|(_, call)| call.sent_ms < reign.promised_until_ms())
+            // Tokens that are too old are a matter of order.
+            .filter(|(held, _)| held.is_none_or(|held| held > *token))
+            .map(|(_, call)| *call);
+        for call in reign.denied.iter().copied().chain(looks) {
+            if let (Some(promise), Some((told_ms, tell))) = (within(call), &call.told) {
+                problems.push(format!(
+                    "{key}: {} asked at {} ms and was told {tell:?} at {told_ms} ms, while token {token} was promised \
+                     from {} to {} ms",
+                    call.who, call.sent_ms, promise.from_ms, promise.until_ms
+                ));
+            }
+        }
+    }
+}
+
+/// A key that was given back is not held under the same token afterwards.
+fn given_back_is_over(key: &str, tokens: &BTreeMap<u64, Reign<'_>>, problems: &mut Vec<String>) {
+    for (token, reign) in tokens {
+        let Some((released_ms, _)) = reign.released().and_then(|call| call.told.as_ref()) else { continue };
+        let later = |call: &&&Call| call.sent_ms > *released_ms;
+        for call in reign.grants.iter().chain(&reign.seen).filter(later) {
+            problems.push(format!(
+                "{key}: {} was told {:?} of token {token}, asked at {} ms, but it was given back at {released_ms} ms",
+                call.who,
+                call.answer(),
+                call.sent_ms
+            ));
+        }
     }
 }

@@ -75,6 +75,155 @@ fn a_grant_that_the_store_forgot_is_noticed() {
     assert!(problem_of(&calls, Some(&end)).contains("the store knows only 1"));
 }
 
+fn get() -> Ask {
+    Ask::Get { key: "k".to_owned() }
+}
+
+fn renew(token: u64) -> Ask {
+    Ask::Renew { key: "k".to_owned(), token }
+}
+
+fn release(token: u64) -> Ask {
+    Ask::Release { key: "k".to_owned(), token }
+}
+
+fn renewed() -> Tell {
+    Tell::Renewed { remaining_ms: 1_000 }
+}
+
+fn lost() -> Tell {
+    Tell::Lost { why: "over".to_owned() }
+}
+
+fn unclear() -> Tell {
+    Tell::Unclear { why: "no answer".to_owned() }
+}
+
+#[test]
+fn a_key_that_is_free_while_it_is_promised_is_noticed() {
+    let calls = [("a", 0, acquire(), 5, granted(1)), ("b", 6, get(), 999, Tell::Free)];
+    assert!(problem_of(&calls, None).contains("b asked at 6 ms and was told Free at 999 ms, while token 1"));
+    // By the renewal's promise alone.
+    let calls = [
+        ("a", 0, acquire(), 5, granted(1)),
+        ("a", 900, renew(1), 905, renewed()),
+        ("b", 1_500, get(), 1_505, Tell::Free),
+    ];
+    assert!(problem_of(&calls, None).contains("promised from 905 to 1900 ms"));
+}
+
+#[test]
+fn one_who_is_told_of_a_holder_that_nobody_heard_of_within_a_promise_is_noticed() {
+    let calls = [("a", 0, acquire(), 5, granted(1)), ("b", 6, get(), 9, Tell::Held { token: 2 })];
+    assert!(problem_of(&calls, None).contains("told Held { token: 2 }"));
+}
+
+#[test]
+fn a_holder_that_is_sent_away_within_its_promise_is_noticed() {
+    for ask in [renew(1), release(1)] {
+        let calls = [("a", 0, acquire(), 5, granted(1)), ("a", 6, ask, 9, lost())];
+        assert!(problem_of(&calls, None).contains("a asked at 6 ms and was told Lost"));
+    }
+}
+
+#[test]
+fn a_key_may_be_free_and_a_holder_sent_away_where_the_promise_may_be_over() {
+    let force = || Ask::Revoke { key: "k".to_owned() };
+    let grant = || ("a", 10, acquire(), 15, granted(1));
+    let honest = [
+        // Before it is certain that the grant was made, and after it may have run out.
+        vec![grant(), ("b", 12, get(), 20, Tell::Free), ("b", 1_005, get(), 1_015, Tell::Free)],
+        vec![grant(), ("a", 1_005, renew(1), 1_015, lost())],
+        // Given back, or perhaps.
+        vec![grant(), ("a", 20, release(1), 30, Tell::Released), ("b", 22, get(), 24, Tell::Free)],
+        vec![grant(), ("a", 20, release(1), 30, unclear()), ("a", 31, release(1), 35, lost())],
+        vec![grant(), ("a", 20, release(1), 30, unclear()), ("b", 500, get(), 505, Tell::Free)],
+        // Ended by force, or perhaps: also by one whose answer was lost.
+        vec![grant(), ("b", 20, force(), 30, Tell::Revoked), ("a", 22, renew(1), 24, lost())],
+        vec![grant(), ("b", 20, force(), 30, Tell::Revoked), ("c", 31, acquire(), 35, granted(3))],
+        vec![grant(), ("b", 5, force(), 8, unclear()), ("a", 500, renew(1), 505, lost())],
+        // A hold that had run out came back when a disk had failed.
+        vec![grant(), ("b", 1_100, get(), 1_105, Tell::Free), ("a", 1_200, renew(1), 1_205, renewed())],
+        // A renewal that was not carried out for want of a store says nothing of the hold.
+        vec![grant(), ("a", 20, renew(1), 30, Tell::Refused { why: "unusable".to_owned() })],
+    ];
+    for calls in honest {
+        assert_eq!(problem_of(&calls, None), "", "{calls:?}");
+    }
+}
+
+#[test]
+fn force_that_was_over_before_the_grant_excuses_nothing() {
+    let force = Ask::Revoke { key: "k".to_owned() };
+    let calls = [
+        ("b", 0, force, 5, Tell::Revoked),
+        ("a", 10, acquire(), 15, granted(2)),
+        ("b", 20, get(), 25, Tell::Free),
+    ];
+    assert!(problem_of(&calls, None).contains("told Free"));
+}
+
+#[test]
+fn a_release_that_was_refused_gives_nothing_back() {
+    let refused = Tell::Refused { why: "unusable".to_owned() };
+    let calls = [
+        ("a", 0, acquire(), 5, granted(1)),
+        ("a", 10, release(1), 15, refused),
+        ("b", 20, acquire(), 25, granted(2)),
+    ];
+    assert!(problem_of(&calls, None).contains("while token 1 was promised until 1000 ms"));
+}
+
+#[test]
+fn a_hold_that_goes_on_after_it_was_given_back_is_noticed() {
+    let calls = [
+        ("a", 0, acquire(), 5, granted(1)),
+        ("a", 10, release(1), 15, Tell::Released),
+        ("b", 20, acquire(), 25, Tell::Held { token: 1 }),
+    ];
+    assert!(problem_of(&calls, None).contains("given back at 15 ms"));
+    // One that was given back by one who had it no more.
+    let calls = [
+        ("a", 0, acquire(), 5, granted(1)),
+        ("b", 1_500, acquire(), 1_505, granted(2)),
+        ("a", 1_600, release(1), 1_605, Tell::Released),
+    ];
+    assert!(problem_of(&calls, None).contains("no order explains"));
+    // Given back at the second sending, as at the first, whose answer was lost.
+    let calls = [
+        ("a", 0, acquire(), 5, granted(1)),
+        ("a", 10, release(1), 15, unclear()),
+        ("b", 20, acquire(), 25, granted(2)),
+        ("a", 30, release(1), 35, Tell::Released),
+    ];
+    assert_eq!(problem_of(&calls, None), "");
+}
+
+#[test]
+fn a_worker_that_is_sent_away_within_its_promise_is_noticed() {
+    let job = || "j".to_owned();
+    let claimed = |token| Tell::Claimed { job: job(), token, remaining_ms: 1_000 };
+    let complete = |token| Ask::Complete { job: job(), token };
+    for ask in [Ask::Record { job: job(), token: 1 }, complete(1)] {
+        let calls = [("a", 0, Ask::Claim, 5, claimed(1)), ("a", 6, ask, 9, lost())];
+        assert!(problem_of(&calls, None).contains("job j: a asked at 6 ms and was told Lost"));
+    }
+    // A completion that was refused does not end the claim.
+    let calls = [
+        ("a", 0, Ask::Claim, 5, claimed(1)),
+        ("a", 990, complete(1), 1_005, lost()),
+        ("b", 992, Ask::Claim, 998, claimed(2)),
+    ];
+    assert!(problem_of(&calls, None).contains("while token 1 was promised until 1000 ms"));
+    let honest = [
+        vec![("a", 0, Ask::Claim, 5, claimed(1)), ("a", 6, complete(1), 9, Tell::Completed)],
+        vec![("a", 0, Ask::Claim, 5, claimed(1)), ("a", 990, complete(1), 1_005, lost())],
+    ];
+    for calls in honest {
+        assert_eq!(problem_of(&calls, None), "", "{calls:?}");
+    }
+}
+
 #[test]
 fn an_effect_of_two_values_a_lost_job_and_a_second_doing_are_noticed() {
     let job = || "j".to_owned();

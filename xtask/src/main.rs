@@ -59,7 +59,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bugs",
         about: "each seeded mistake in turn, and what notices it",
-        stages: &[PROOF_BUGS],
+        stages: &[SERVERS, PROOF_BUGS],
     },
     Command {
         name: "peers",

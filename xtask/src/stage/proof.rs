@@ -12,6 +12,7 @@ const SEEDS_LARGE: &str = "200000";
 /// What CI runs: a million states, twenty thousand histories.
 pub(crate) fn run() -> Result<(), String> {
     build("model,sim")?;
+    makes_no_mistakes()?;
     proof(&["model"])?;
     proof(&["sim", "run", "--seeds", SEEDS])
 }
@@ -19,6 +20,7 @@ pub(crate) fn run() -> Result<(), String> {
 /// Every state within wider bounds, and ten times the histories.
 pub(crate) fn run_large() -> Result<(), String> {
     build("model,sim")?;
+    makes_no_mistakes()?;
     proof(&["model", "--large"])?;
     proof(&["sim", "run", "--seeds", SEEDS_LARGE])
 }
@@ -27,6 +29,20 @@ pub(crate) fn run_large() -> Result<(), String> {
 pub(crate) fn run_bugs() -> Result<(), String> {
     build("bugs")?;
     proof(&["bugs"])
+}
+
+/// Whoever asks a build for a mistake that is not in it is told so, and does not read that all is well.
+fn makes_no_mistakes() -> Result<(), String> {
+    let mut asked = Command::new(workspace::built("proof")?.join("proof"));
+    asked
+        .args(["sim", "run", "--seeds", "1"])
+        .env("FENCEHOLD_SEEDED_BUG", "TwoHolders");
+    let answer = asked.output().map_err(|error| format!("proof cannot be started: {error}"))?;
+    let said = String::from_utf8_lossy(&answer.stderr);
+    if answer.status.code() == Some(2) && said.contains("--features bugs") {
+        return Ok(());
+    }
+    Err(format!("asked for a seeded bug that it does not have, proof ended with {}: {said}", answer.status))
 }
 
 fn build(features: &str) -> Result<(), String> {

@@ -238,7 +238,7 @@ impl<T> UnderWay<T> {
     }
 
     /// Its sender goes, without having been told anything.
-    pub(crate) fn is_left(self) -> Result<(), Stop> {
+    pub(crate) fn loses_its_sender(self) -> Result<(), Stop> {
         self.trace.note(self.who, "goes");
         self.caller.goes();
         match self.answer.recv_timeout(ANSWER_WITHIN) {

@@ -47,10 +47,17 @@ pub struct Part {
     pub patience_ms: u64,
     /// Whether it writes down at every call what its wall clock says.
     pub tells_the_time: bool,
-    /// Whether it is the last, and brings everything to its end.
-    pub is_last: bool,
-    /// Whether a store that cannot be used is an end, too.
-    pub may_be_unusable: bool,
+    pub role: Role,
+}
+
+/// What it is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    Works,
+    /// It is the last, and brings everything to its end.
+    Ends,
+    /// The same; a store that cannot be used is an end, too.
+    EndsOrGivesUp,
 }
 
 /// How it all ended, as the last participant says.
@@ -85,9 +92,9 @@ impl Part {
 pub fn take_part_if_asked() {
     let Ok(part) = std::env::var(PART) else { return };
     let part: Part = serde_json::from_str(&part).unwrap();
-    let (stop, finale, is_last) = (part.room.join("stop"), part.finale(), part.is_last);
+    let (stop, finale, role) = (part.room.join("stop"), part.finale(), part.role);
     let mut participant = Participant::new(part);
-    if is_last {
+    if role != Role::Works {
         let how = serde_json::to_string(&participant.finishes()).unwrap();
         std::fs::write(finale, how).unwrap();
         std::process::exit(0);
@@ -150,7 +157,7 @@ impl Participant {
 
     /// Whether the store has said that it cannot be used, where that is an end.
     fn gives_up(&self) -> bool {
-        self.part.may_be_unusable && self.unusable.is_some()
+        self.part.role == Role::EndsOrGivesUp && self.unusable.is_some()
     }
 
     /// Remembers why a store cannot be used.
@@ -250,9 +257,9 @@ impl Participant {
             });
             end.jobs = jobs.unwrap_or_default();
         }
-        let finale = match self.unusable.clone().filter(|_| self.part.may_be_unusable) {
-            Some(why) => Finale::Unusable(why),
-            None => Finale::End(end),
+        let finale = match self.unusable.clone() {
+            Some(why) if self.gives_up() => Finale::Unusable(why),
+            _ => Finale::End(end),
         };
         self.closes();
         finale

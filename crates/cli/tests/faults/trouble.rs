@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fencehold_race::history::{Judgement, check};
 use rustix::process::Signal;
 
-use crate::participant::{Finale, Part, Random, histories};
+use crate::participant::{Finale, Part, Random, Role, histories};
 use crate::support::Running;
 
 /// How much trouble there is to be.
@@ -101,8 +101,7 @@ impl<'a> Crew<'a> {
             ttl_ms: self.ttl_ms,
             patience_ms: 10_000,
             tells_the_time: self.tells_the_time,
-            is_last: false,
-            may_be_unusable: false,
+            role: Role::Works,
         }
     }
 
@@ -167,7 +166,7 @@ impl<'a> Crew<'a> {
 
     /// The trouble is over: everything comes to its end, and what was seen is checked.
     pub fn ends(self) -> Judgement {
-        match self.finale(false) {
+        match self.finale(Role::Ends) {
             Finale::End(end) => self.judges(Some(&end)),
             Finale::Unusable(why) => panic!("the store cannot be used any more: {why}"),
         }
@@ -175,7 +174,7 @@ impl<'a> Crew<'a> {
 
     /// The same where a store that says that it cannot be used is right, too; and why it cannot.
     pub fn ends_or_is_unusable(self) -> Result<Judgement, String> {
-        match self.finale(true) {
+        match self.finale(Role::EndsOrGivesUp) {
             Finale::End(end) => Ok(self.judges(Some(&end))),
             Finale::Unusable(why) => {
                 self.judges(None);
@@ -185,9 +184,9 @@ impl<'a> Crew<'a> {
     }
 
     /// What the last participant says: a process like the others, in the same surroundings.
-    fn finale(&self, may_be_unusable: bool) -> Finale {
+    fn finale(&self, role: Role) -> Finale {
         // No two processes draw the same hold ids: those of the others were drawn from their own names.
-        let part = Part { is_last: true, may_be_unusable, ..self.part_of("last", self.random.0) };
+        let part = Part { role, ..self.part_of("last", self.random.0) };
         let ended = self.play(&part).child.wait().unwrap();
         let said = || std::fs::read_to_string(part.history()).unwrap_or_default();
         let last = |said: String| said.lines().last().unwrap_or_default().to_owned();

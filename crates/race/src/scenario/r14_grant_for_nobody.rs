@@ -25,7 +25,7 @@ fn script(stage: &Stage) -> Played {
     stage.must(matches!(holder.releases(&lease), Told::Released), "the holder can give it back")?;
     stage.comes("the key goes to who waits", || stage.holder().as_deref() == Some("A"))?;
     stage.trace.note("A", "is granted it, and does not see that");
-    waiting.is_left()?;
+    waiting.loses_its_sender()?;
     stage.comes("a grant that nobody picks up is given back", || stage.holder().is_none())?;
     stage.trace.note("store", "gives it up for A");
     let new = b.acquires()?;

@@ -1,5 +1,6 @@
 //! The schema: made once however many come at once, and refused where it is newer than the program.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
@@ -34,8 +35,9 @@ impl Subscriber for Ear {
 
     fn event(&self, event: &Event<'_>) {
         let mut said = String::new();
-        event
-            .record(&mut |field: &Field, value: &dyn std::fmt::Debug| said += &format!("{field}={value:?} "));
+        event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| {
+            let _ = write!(said, "{field}={value:?} ");
+        });
         WARNINGS.lock().unwrap().push(said);
     }
 

@@ -217,7 +217,7 @@ impl Participant {
         }
         // Now and then it is forgotten, as by one who was killed, or ended by force.
         if self.random.below(12) > 0 {
-            if token % REVOKED_ONE_IN == 0 {
+            if token.is_multiple_of(REVOKED_ONE_IN) {
                 self.revokes(&key(nth));
             } else {
                 self.releases(&key(nth), hold, token);

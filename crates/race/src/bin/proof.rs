@@ -72,7 +72,9 @@ fn simulate(seeds: u64, under: Under) -> bool {
     print!("{summary}");
     let shortfalls = summary.shortfalls();
     if summary.broken.is_none() {
-        shortfalls.iter().for_each(|sentence| println!("{sentence}"));
+        for sentence in &shortfalls {
+            println!("{sentence}");
+        }
     }
     summary.broken.is_none() && shortfalls.is_empty()
 }

@@ -149,7 +149,9 @@ pub fn run(suite: Suite) -> bool {
         look(takeover::run(*bounds, suite.states_max));
     }
     let shortfalls = suite.shortfalls(extent);
-    shortfalls.iter().for_each(|sentence| println!("TOO LITTLE: {sentence}"));
+    for sentence in &shortfalls {
+        println!("TOO LITTLE: {sentence}");
+    }
     went_well &= shortfalls.is_empty();
     println!(
         "{} states in all, {} models to their last: {}",

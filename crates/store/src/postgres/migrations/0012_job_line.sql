@@ -4,7 +4,7 @@
 -- stands in line.
 CREATE FUNCTION job_on_offer(p_queue integer) RETURNS bigint
 LANGUAGE sql STABLE AS $$
-    SELECT count(*) FROM (SELECT FROM job_lane l JOIN job_ready r ON r.lane = l.lane WHERE l.queue = p_queue LIMIT 1024) s
+    SELECT count(*) FROM (SELECT FROM job_lane l JOIN job_ready r ON r.lane = l.lane WHERE l.queue = p_queue LIMIT 256) s
 $$;
 
 -- Tells those in the lines of these queues for whom there is something, once everybody before them has had what they want: they
@@ -15,6 +15,9 @@ BEGIN
     IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
         PERFORM tell('line/' || f.hash) FROM (
             SELECT DISTINCT w.hash FROM job_queue q CROSS JOIN LATERAL (
+                SELECT job_on_offer(q.number) AS many, EXISTS (
+                    SELECT FROM job_lane l JOIN job_scheduled s ON s.lane = l.lane WHERE l.queue = q.number AND s.due_ms <= now_ms()) AS due
+                OFFSET 0) offer CROSS JOIN LATERAL (
                 SELECT o.hash, coalesce(sum(o.wants) OVER (ORDER BY o.since_ms, o.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
                     AS ahead
                 FROM job_waiter o
@@ -22,8 +25,7 @@ BEGIN
                     AND o.until_ms > now_ms()
                 ORDER BY o.since_ms, o.place LIMIT 64) w
             WHERE q.namespace = p_namespace AND q.name = ANY(p_queues)
-                AND (w.ahead < job_on_offer(q.number) OR w.ahead = 0 AND EXISTS (
-                    SELECT FROM job_lane l JOIN job_scheduled s ON s.lane = l.lane WHERE l.queue = q.number AND s.due_ms <= now_ms()))) f;
+                AND (w.ahead < offer.many OR w.ahead = 0 AND offer.due)) f;
     END IF;
 END $$;
 

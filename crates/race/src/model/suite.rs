@@ -16,6 +16,8 @@ pub struct Suite {
     states_min: usize,
     /// So many models must come to their last state.
     exhausted_min: usize,
+    /// So many different states there must be in those.
+    exhausted_states_min: usize,
 }
 
 const TWO: lease::Bounds = lease::Bounds {
@@ -70,6 +72,7 @@ pub const SMALL: Suite = Suite {
     states_max: 800_000,
     states_min: 1_000_000,
     exhausted_min: 3,
+    exhausted_states_min: 10_000,
 };
 
 const SHORT: lease::Bounds = lease::Bounds { ticks: 2, ..TWO };
@@ -97,9 +100,10 @@ pub const LARGE: Suite = Suite {
         takeover::Bounds { commit_checks: false, ..OWNERS },
         takeover::Bounds { answer_checks: false, ..OWNERS },
     ],
-    states_max: 25_000_000,
+    states_max: 60_000_000,
     states_min: 4_000_000,
-    exhausted_min: 3,
+    exhausted_min: 12,
+    exhausted_states_min: 4_000_000,
 };
 
 /// What became of a set.
@@ -107,6 +111,7 @@ pub const LARGE: Suite = Suite {
 struct Extent {
     states: usize,
     exhausted: usize,
+    exhausted_states: usize,
 }
 
 impl Suite {
@@ -125,6 +130,12 @@ impl Suite {
                 extent.exhausted, self.exhausted_min
             ));
         }
+        if extent.exhausted_states < self.exhausted_states_min {
+            sentences.push(format!(
+                "those had only {} different states, and {} are the least",
+                extent.exhausted_states, self.exhausted_states_min
+            ));
+        }
         sentences
     }
 }
@@ -136,7 +147,10 @@ pub fn run(suite: Suite) -> bool {
     let mut look = |outcome: Outcome| {
         print!("{outcome}");
         extent.states += outcome.states;
-        extent.exhausted += usize::from(outcome.exhaustive);
+        if outcome.exhaustive {
+            extent.exhausted += 1;
+            extent.exhausted_states += outcome.states;
+        }
         went_well &= outcome.as_it_should_be();
     };
     for bounds in suite.leases {
@@ -154,8 +168,9 @@ pub fn run(suite: Suite) -> bool {
     }
     went_well &= shortfalls.is_empty();
     println!(
-        "{} states in all, {} models to their last: {}",
+        "{} states in all, {} of them in {} models that came to their last: {}",
         extent.states,
+        extent.exhausted_states,
         extent.exhausted,
         if went_well { "as it should be" } else { "NOT as it should be" }
     );
@@ -174,6 +189,7 @@ mod tests {
         states_max: 100_000,
         states_min: 100,
         exhausted_min: 1,
+        exhausted_states_min: 100,
     };
 
     #[test]
@@ -181,15 +197,19 @@ mod tests {
         assert!(run(FEW));
         assert!(!run(Suite { states_min: 1_000_000, ..FEW }), "too few states");
         assert!(!run(Suite { exhausted_min: 2, ..FEW }), "too few models came to their end");
+        assert!(!run(Suite { exhausted_states_min: 1_000_000, ..FEW }), "they came to their end too soon");
         assert!(!run(Suite { states_max: 50, states_min: 0, ..FEW }), "it was broken off");
     }
 
     #[test]
     fn what_is_too_little_is_said_with_its_bound() {
-        let said = SMALL.shortfalls(Extent { states: 999_999, exhausted: 2 });
+        let said = SMALL.shortfalls(Extent { states: 999_999, exhausted: 2, exhausted_states: 10_000 });
         assert_eq!(said.len(), 2);
         assert!(said[0].contains("only 999999 different states") && said[0].contains("1000000"), "{said:?}");
         assert!(said[1].contains("only 2 models came to their last state"), "{said:?}");
-        assert_eq!(LARGE.shortfalls(Extent { states: 4_000_000, exhausted: 3 }), [""; 0]);
+        let enough = Extent { states: 4_000_000, exhausted: 12, exhausted_states: 4_000_000 };
+        assert_eq!(LARGE.shortfalls(enough), [""; 0]);
+        let said = LARGE.shortfalls(Extent { exhausted_states: 3_999_999, ..enough });
+        assert!(said[0].contains("those had only 3999999 different states"), "{said:?}");
     }
 }

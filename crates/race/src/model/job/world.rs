@@ -73,6 +73,20 @@ pub(super) enum Message {
     Fail { hold: u8, token: u64 },
 }
 
+impl Message {
+    fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Message::Given { .. }
+                | Message::NoJob { .. }
+                | Message::Renewed { .. }
+                | Message::Go { .. }
+                | Message::KnownAlready { .. }
+                | Message::Lost { .. }
+        )
+    }
+}
+
 /// What was acknowledged, as an observer of the answers would write it down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Account {
@@ -150,8 +164,11 @@ impl World {
     }
 
     pub(super) fn send(&mut self, message: Message) {
-        let at = self.network.partition_point(|other| *other <= message);
-        self.network.insert(at, message);
+        let at = self.network.partition_point(|other| *other < message);
+        // Nothing comes of the same answer twice: one of them stands for both, or renewing again and again would have no last state.
+        if self.network.get(at) != Some(&message) || !message.is_answer() {
+            self.network.insert(at, message);
+        }
     }
 
     pub(super) fn take(&mut self, message: Message) {

@@ -56,6 +56,18 @@ pub(super) enum Message {
     Write { token: u64 },
 }
 
+impl Message {
+    fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Message::Granted { .. }
+                | Message::Refused { .. }
+                | Message::Renewed { .. }
+                | Message::Lost { .. }
+        )
+    }
+}
+
 /// What was acknowledged, as an observer of the answers would write it down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
@@ -115,8 +127,11 @@ impl World {
     }
 
     pub(super) fn send(&mut self, message: Message) {
-        let at = self.network.partition_point(|other| *other <= message);
-        self.network.insert(at, message);
+        let at = self.network.partition_point(|other| *other < message);
+        // Nothing comes of the same answer twice: one of them stands for both, or renewing again and again would have no last state.
+        if self.network.get(at) != Some(&message) || !message.is_answer() {
+            self.network.insert(at, message);
+        }
     }
 
     pub(super) fn take(&mut self, message: Message) {

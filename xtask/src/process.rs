@@ -5,10 +5,15 @@ use std::process::{Command, Stdio};
 
 use crate::workspace;
 
-/// The cargo that runs xtask, at the root of the workspace.
+/// The cargo that runs xtask, at the root of the workspace. It is not told what that one says of xtask itself: build scripts
+/// that look at such variables would run anew, and half of the workspace after them, whenever xtask and a plain cargo take turns.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(workspace::root());
+    let of_xtask = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_xtask)) {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -61,3 +61,123 @@ fn looking_for_claims_that_ran_out_visits_each_claim_a_few_times_at_most() {
     let visited: u64 = visited.parse().unwrap();
     assert!((MANY..=5 * MANY).contains(&visited), "{visited} rows were visited for {MANY} claims");
 }
+
+#[test]
+fn a_claim_reads_no_table_whole_because_it_was_small_when_that_was_planned() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    let claim = |nth: u64| {
+        let enqueued = format!("SELECT enqueue('q', 'work', '{nth}')");
+        let claimed = format!(
+            "SELECT count(id) FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 1, md5('{nth}')::uuid, 'a', 30000,
+                 NULL, NULL, NULL, false)"
+        );
+        session.value(&enqueued);
+        assert_eq!(session.value(&claimed), "1");
+    };
+    for nth in 1..=20 {
+        claim(nth);
+    }
+    let claims = format!(
+        "INSERT INTO job_running (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, plain)
+         SELECT md5('more' || n)::uuid, 1000000 + n, 1, 1000000 + n, md5('more' || n)::uuid, 'a', 60000, now_ms(), now_ms() + 60000,
+             now_ms() + 60000, true
+         FROM generate_series(1, {MANY}) AS n"
+    );
+    session.run(&claims).unwrap();
+    let read_whole = || -> u64 {
+        let read = "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'job_running'::regclass";
+        session.value(read).parse().unwrap()
+    };
+    let before = read_whole();
+    claim(21);
+    let read = read_whole() - before;
+    assert!(read < MANY, "{read} claims were read for one");
+}
+
+#[test]
+fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    // Nobody has anything when the statistics are made: plans that are right for one claim are then kept for many.
+    session.run("ANALYZE job_running, job_body, job_ready").unwrap();
+    let live = |nth: u64, many: u64| {
+        session
+            .value(&format!("SELECT count(enqueue('q', 'work', '{nth}')) FROM generate_series(1, {many})"));
+        let held = format!(
+            "CREATE TEMP TABLE held AS
+             SELECT array_agg(id) AS ids, array_agg(md5('{nth}')::uuid) AS hashes, array_agg(token) AS tokens
+             FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], {many}, md5('{nth}')::uuid, 'a', 30000, NULL, NULL,
+                 NULL, false) WHERE id IS NOT NULL"
+        );
+        let claiming = Looks::during(&session, "job_body", || session.run(&held).map(drop).unwrap());
+        let renewing = Looks::during(&session, "job_running", || {
+            let renewed = "SELECT count(*) - 1 FROM held, job_renew('default', ids, hashes, tokens)";
+            assert_eq!(session.value(renewed), many.to_string());
+        });
+        let completing = Looks::during(&session, "job_running", || {
+            let completed = "SELECT count(*) FROM held, job_complete('default', ids, hashes, tokens, NULL)";
+            assert_eq!(session.value(completed), many.to_string());
+        });
+        session.run("DROP TABLE held").unwrap();
+        [claiming, renewing, completing]
+    };
+    for nth in 1..=10 {
+        live(nth, 1);
+    }
+    let many = 300;
+    for (what, looks) in ["claim", "renew", "complete"].into_iter().zip(live(11, many)) {
+        assert!(looks.fetched <= 5 * many, "{} rows were fetched to {what} {many}", looks.fetched);
+        assert!(looks.searches >= many, "{} searches to {what} {many}: not one by one", looks.searches);
+    }
+}
+
+#[test]
+fn leases_are_renewed_one_by_one() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    session.run("ANALYZE lease_key, lease_hold").unwrap();
+    for nth in 1..=10 {
+        session.value(&Calls(arena.schema).acquire(&format!("early/{nth}"), nth, "a"));
+        session.value(&format!(
+            "SELECT count(*) FROM lease_hold h JOIN lease_key k ON k.id = h.key_id,
+                 lease_renew('default', ARRAY[k.key], ARRAY[h.hash], ARRAY[h.token], 1000) WHERE k.key = 'early/{nth}'"
+        ));
+    }
+    for nth in 1..=100 {
+        session.value(&Calls(arena.schema).acquire(&format!("key/{nth}"), 100 + nth, "a"));
+    }
+    let many: u64 = 100;
+    let held = "CREATE TEMP TABLE held AS
+        SELECT array_agg(k.key) AS keys, array_agg(h.hash) AS hashes, array_agg(h.token) AS tokens
+        FROM lease_hold h JOIN lease_key k ON k.id = h.key_id WHERE k.key LIKE 'key/%'";
+    session.run(held).unwrap();
+    let looks = Looks::during(&session, "lease_hold", || {
+        let renewed = "SELECT count(*) - 1 FROM held, lease_renew('default', keys, hashes, tokens, 1000)";
+        assert_eq!(session.value(renewed), many.to_string());
+    });
+    assert!(looks.fetched <= 5 * many, "{} holds were fetched to renew {many}", looks.fetched);
+    assert!(looks.searches >= many, "{} searches to renew {many}: not one by one", looks.searches);
+}
+
+/// How often a table was searched by one of its indexes, and how many rows came of it.
+struct Looks {
+    searches: u64,
+    fetched: u64,
+}
+
+impl Looks {
+    fn during(session: &Session, table: &str, work: impl FnOnce()) -> Looks {
+        let count = |what: &str| -> u64 {
+            let counted =
+                format!("SELECT {what} FROM pg_stat_xact_user_tables WHERE relid = '{table}'::regclass");
+            session.value(&counted).parse().unwrap()
+        };
+        let before = Looks { searches: count("idx_scan"), fetched: count("idx_tup_fetch") };
+        work();
+        Looks {
+            searches: count("idx_scan") - before.searches,
+            fetched: count("idx_tup_fetch") - before.fetched,
+        }
+    }
+}

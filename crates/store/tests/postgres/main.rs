@@ -19,6 +19,7 @@ mod interleaved;
 mod isolation;
 mod job_alike;
 mod job_handles;
+mod job_line;
 mod job_races;
 mod jobs;
 mod lost_answer;

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::{ToSql, Type};
 
@@ -21,6 +20,9 @@ use crate::postgres::{Core, Order, Repeat, closed};
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
 const POLITE_PAUSE: Duration = Duration::from_millis(20);
+/// When to look again without being told, after the first look from a place in line: a job that was about to be committed then may have
+/// been put there by somebody who did not see that place yet. From then on everybody sees it.
+const EARLY_LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 impl Core {
     /// Serves one claim, waiting for the first job if need be.
@@ -41,12 +43,13 @@ impl Core {
             }
             Ok(_) => match self.stand_in_line(call, request, &mut reply).await {
                 Some(answer) => answer.map(hand),
-                None => return,
+                None => return self.tell_lines().await,
             },
             Err(error) => Err(error),
         };
         // Whoever has gone drops what it was handed, and so it goes back.
         let _ = reply.send(answer);
+        self.tell_lines().await;
     }
 
     /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
@@ -85,6 +88,7 @@ impl Core {
         };
         let place = self.jobs.line.stand(sending);
         let mut closing = self.closing.clone();
+        let mut early_looks = EARLY_LOOKS.into_iter();
         let answer = loop {
             if reply.is_closed() {
                 self.leave_line(call, request, sending).await;
@@ -109,14 +113,13 @@ impl Core {
                 Ok(_) => {}
                 Err(error) => break Err(error),
             }
-            let heard = std::pin::pin!(ear.heard());
-            let beaten = std::pin::pin!(place.beaten());
-            let stirred = std::pin::pin!(select(heard, beaten));
-            let gone = std::pin::pin!(reply.closed());
-            let shut = std::pin::pin!(closing.wait_for(|closing| *closing));
-            match select(select(stirred, gone), shut).await {
-                Either::Left(_) => {}
-                Either::Right(_) => break Err(closed()),
+            let early = early_looks.next();
+            tokio::select! {
+                () = ear.heard() => {}
+                () = place.beaten() => {}
+                () = reply.closed() => {}
+                () = pause(early.unwrap_or_default()), if early.is_some() => {}
+                _ = closing.wait_for(|closing| *closing) => break Err(closed()),
             }
         };
         self.leave_line(call, request, sending).await;

@@ -51,6 +51,12 @@ impl Core {
             // From here on 'nothing was done' would not be true.
             errand.uncertain |= !made.is_empty();
             for nth in made {
+                if nth == 0 {
+                    self.jobs
+                        .telling
+                        .note(&call.namespace, good.iter().map(|nth| &jobs[*nth].queue));
+                    continue;
+                }
                 let nth = good[usize::try_from(nth - 1).unwrap_or(0)];
                 answers[nth] = Some(Ok(Enqueued { id: jobs[nth].id, existed: false }));
             }
@@ -61,6 +67,7 @@ impl Core {
         {
             self.make_room_or_leave_it(errand).await;
         }
+        self.tell_lines().await;
         // What an earlier sending of this call had made is there now, and is found to be.
         let left: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !left.is_empty() {

@@ -21,6 +21,7 @@ mod look;
 mod remembered;
 mod sweep;
 mod take;
+mod tell;
 mod value;
 
 use std::cell::{Cell, RefCell};
@@ -51,6 +52,7 @@ pub(super) struct Jobs {
     keep_finished: KeepFinished,
     memory: RefCell<remembered::Memory>,
     line: line::Line,
+    telling: tell::Telling,
     started: Cell<bool>,
 }
 

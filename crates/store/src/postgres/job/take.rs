@@ -56,6 +56,8 @@ struct Answer {
     urgent: Vec<JobId>,
     /// The clocks of its queues after this, if there are several.
     clocks: Vec<u64>,
+    /// There may be something for those in line.
+    stirs: bool,
     /// The last place in each lane at which a job was found.
     found: HashMap<i32, i64>,
 }
@@ -137,8 +139,13 @@ impl Core {
             })
             .await?;
         let search_ms = self.clock.now().store_ms.saturating_sub(sent_ms);
-        let Answer { taken, urgent, clocks, found } =
+        let Answer { taken, urgent, clocks, stirs, found } =
             answer(&rows, request).map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+        if stirs {
+            self.jobs
+                .telling
+                .note(&call.namespace, request.queues.iter().map(|(queue, _)| queue));
+        }
         let now_ms = self.clock.now().store_ms;
         let given = if taken.became == Became::Repeated { 0 } else { taken.jobs.len() };
         self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms, search_ms);
@@ -164,6 +171,7 @@ impl Core {
 fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
     let mut taken = Taken { now_ms: 0, became: Became::Served, jobs: Vec::new() };
     let (mut urgent, mut clocks, mut found) = (Vec::new(), Vec::new(), HashMap::new());
+    let mut stirs = false;
     for row in rows {
         if let Some(id) = row.get::<_, Option<Bits>>("id") {
             let job = claimed(row, id, request)?;
@@ -179,13 +187,16 @@ fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
                 -2 => Became::TooLate,
                 -3 => Became::Replaced,
                 -4 => Became::Behind,
-                _ => taken.became,
+                said => {
+                    stirs |= said == 2;
+                    taken.became
+                }
             };
         } else {
             clocks.push(from_sql(row.get("remaining_ms")));
         }
     }
-    Ok(Answer { taken, urgent, clocks, found })
+    Ok(Answer { taken, urgent, clocks, stirs, found })
 }
 
 /// A row of a claim.

@@ -12,12 +12,17 @@ DECLARE
     nths bigint[];
 BEGIN
     PERFORM lease_begin(lock_ms);
-    SELECT array_agg(locked.key_id), array_agg(locked.asked_nth) INTO ids, nths FROM (
-        SELECT h.key_id, asked.nth AS asked_nth
+    -- One by one, in the order of the keys. Left to choose, the planner compares everything with everything, wherever it believes a
+    -- table to be empty because it was so when it was last looked at.
+    SELECT array_agg(locked.key_id), array_agg(wanted.nth) INTO ids, nths
+    FROM (
+        SELECT k.id, asked.hash, asked.token, asked.nth
         FROM unnest(of_keys, of_hashes, of_tokens) WITH ORDINALITY AS asked (key, hash, token, nth)
-        JOIN lease_key k ON k.namespace = of_namespace AND k.key = asked.key
-        JOIN lease_hold h ON h.key_id = k.id AND h.hash = asked.hash AND h.token = asked.token
-        ORDER BY h.key_id FOR UPDATE OF h) AS locked;
+        CROSS JOIN LATERAL (SELECT o.id FROM lease_key o WHERE o.namespace = of_namespace AND o.key = asked.key OFFSET 0) AS k
+        ORDER BY k.id OFFSET 0) AS wanted
+    CROSS JOIN LATERAL (
+        SELECT h.key_id FROM lease_hold h WHERE h.key_id = wanted.id AND h.hash = wanted.hash AND h.token = wanted.token
+        FOR UPDATE) AS locked;
     now := now_ms();
     SELECT suspended_from_ms INTO suspended FROM store_state;
     -- A notice whose contender has gone counts for nothing.
@@ -25,15 +30,19 @@ BEGIN
     WHERE h.key_id = ANY (ids) AND h.notice_waiter IS NOT NULL AND NOT EXISTS (
         SELECT FROM lease_line l WHERE l.waiter = h.notice_waiter AND l.key_id = h.key_id AND l.until_ms > now);
     RETURN QUERY
-        WITH renewed AS (
+        WITH found AS MATERIALIZED (
+            -- One that is named twice is renewed once, for both.
+            SELECT asked.all_nths, o.tid
+            FROM (SELECT a.key_id, array_agg(a.nth) AS all_nths FROM unnest(ids, nths) AS a (key_id, nth) GROUP BY a.key_id) AS asked
+            CROSS JOIN LATERAL (SELECT h.ctid AS tid FROM lease_hold h WHERE h.key_id = asked.key_id OFFSET 0) AS o
+        ), renewed AS (
             UPDATE lease_hold h
             SET deadline_ms = now + lease_renewed_ms(h, lease_left(h, suspended, now), now),
                 lasts_ms = lease_renewed_ms(h, lease_left(h, suspended, now), now),
                 taken_up = true
-            WHERE h.key_id = ANY (ids) AND lease_left(h, suspended, now) > 0
-            RETURNING h.key_id, h.lasts_ms, lease_notice(h) AS told, lease_yield_in_ms(h, now) AS yield_in)
-        SELECT asked.asked_nth, renewed.lasts_ms, renewed.told::text, renewed.yield_in, now
-        FROM unnest(ids, nths) AS asked (key_id, asked_nth) JOIN renewed ON renewed.key_id = asked.key_id
+            FROM found WHERE h.ctid = found.tid AND lease_left(h, suspended, now) > 0
+            RETURNING found.all_nths, h.lasts_ms, lease_notice(h) AS told, lease_yield_in_ms(h, now) AS yield_in)
+        SELECT unnest(renewed.all_nths), renewed.lasts_ms, renewed.told::text, renewed.yield_in, now FROM renewed
         -- And when it was, whatever was renewed.
         UNION ALL SELECT 0, 0, NULL, NULL, now;
 END

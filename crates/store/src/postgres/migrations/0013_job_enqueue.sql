@@ -9,7 +9,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
         WHERE b.id = p_id AND s.arrival IS NULL)
 $$;
 
--- Puts jobs into their queues, and returns the numbers (from 1) of those that are new. One whose id is being enqueued at the same
+-- Puts jobs into their queues, and returns the numbers (from 1) of those that are new, and 0 if somebody stands in line
+-- there, who is to be told once this is committed (`job_tell_lines`). One whose id is being enqueued at the same
 -- moment by somebody else is a unique violation: tried again, it is found.
 CREATE FUNCTION job_enqueue(
     p_namespace text, p_ids uuid[], p_queues text[], p_priorities smallint[], p_kinds text[], p_payloads text[],
@@ -48,10 +49,10 @@ BEGIN
             INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, kinds, flags)
                 SELECT e, v_now, p_namespace, 1, array[e], p_ids, p_queues, p_kinds, array[v_due > v_now]
                 FROM nextval('event_seq') AS e;
-            IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = p_queues[1]) THEN
-                PERFORM job_stir(p_namespace, p_queues);
-            END IF;
             RETURN NEXT 1::bigint;
+            IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = p_queues[1]) THEN
+                RETURN NEXT 0::bigint;
+            END IF;
             RETURN;
         END IF;
     END IF;
@@ -128,7 +129,9 @@ BEGIN
             HAVING count(*) > 0
     )
     SELECT n.nth FROM new n;
-    PERFORM job_stir(p_namespace, p_queues);
+    IF found AND EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
+        RETURN NEXT 0::bigint;
+    END IF;
 END $$;
 
 DO $$

@@ -29,8 +29,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 $$;
 
 -- Takes jobs. Rows without an id tell the moment (in token) and what became of the claim itself (in queue: 0, it was served; 1, it
--- has these jobs already; -1, the store is closed for so long; -2, its time in line is up; -3, it does not stand in line any more; -4,
--- others come first where there is something); and last, without a moment, the turns of its queues (in remaining_ms).
+-- has these jobs already; 2, those in line are to be told once this is committed; -1, the store is closed for so long; -2, its time in
+-- line is up; -3, it does not stand in line any more; -4, others come first where there is something); and last, without a moment, the turns of its queues (in remaining_ms).
 --
 -- p_heads are positions up to which the asker found a lane's jobs taken a moment ago: below them only jobs that came back
 -- are looked for, so that a claim does not wade through what the server has not cleared away yet. p_pushes: past everybody in line.
@@ -281,8 +281,9 @@ BEGIN
             coalesce(h.attempts, 0) + 1 AS attempt, coalesce(h.failures, 0) AS failures, coalesce(h.crashes, 0) AS crashes,
             least(p_ttl_ms, coalesce((b.terms->>'attempt_ms')::bigint, p_ttl_ms)) AS lasts_ms
         FROM picked p
-        JOIN job_body b ON b.arrival = p.arrival
-        LEFT JOIN job_past h ON p.past AND h.arrival = p.arrival
+        -- One by one, whatever the planner believes of these tables: see `job_complete`.
+        CROSS JOIN LATERAL (SELECT o.* FROM job_body o WHERE o.arrival = p.arrival OFFSET 0) b
+        LEFT JOIN LATERAL (SELECT o.* FROM job_past o WHERE p.past AND o.arrival = p.arrival OFFSET 0) h ON true
         ORDER BY p.pos
     ), ran AS (
         INSERT INTO job_running
@@ -307,8 +308,11 @@ BEGIN
     IF p_sending IS NOT NULL THEN
         DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash;
     END IF;
-    IF p_sending IS NOT NULL OR v_woken > cardinality(a_key) THEN
-        PERFORM job_stir(p_namespace, p_queues);
+    IF (p_sending IS NOT NULL OR v_woken > cardinality(a_key))
+        AND EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
+        token := v_now;
+        queue := 2;
+        RETURN NEXT;
     END IF;
     IF cardinality(p_queues) > 1 THEN
         token := NULL;

@@ -53,6 +53,7 @@ BEGIN
             CASE WHEN v_key IS NULL THEN NULL ELSE array[v_key] END, array[v_digest],
             array[floor(extract(epoch FROM enqueue.unique_window) * 1000)::bigint]) AS e;
         IF v_made IS NOT NULL THEN
+            PERFORM job_stir(enqueue.namespace, array[enqueue.queue]);
             RETURN v_id;
         END IF;
         SELECT b.payload, b.kind, q.name, q.namespace INTO v_first
@@ -306,7 +307,6 @@ BEGIN
 END $$;
 
 -- The same for one that has asked `job_recorded` before it had the effect: what came of it may be said late.
-
 CREATE FUNCTION job_once_hashed(p_job uuid, p_hash uuid, p_token bigint, p_effect text, p_value jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

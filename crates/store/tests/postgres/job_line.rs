@@ -1,0 +1,73 @@
+//! The line for jobs, as an interleaving of real sessions: whoever stands in it takes what those before it leave, without waiting
+//! for them to commit, and never what one of them could have had.
+
+use crate::job_races::{Stage, run};
+use crate::session::Session;
+
+fn hash(who: &str) -> String {
+    format!("md5('{who}')::uuid")
+}
+
+/// Stands in line for so many jobs, under a name for this sending.
+fn line_up(session: &Session, who: &str, wants: u32) -> String {
+    let sql =
+        format!("SELECT sending FROM job_line_up('default', ARRAY['q'], {}, {wants}, 600000, 0)", hash(who));
+    run(session, &sql).unwrap()
+}
+
+/// How many jobs a claim in line is given: as many as it wants, if it may.
+fn take(session: &Session, who: &str, sending: &str, wants: u32) -> String {
+    let sql = format!(
+        "SELECT count(id) FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], {wants}, {}, '{who}', 30000,
+             NULL, NULL, '{sending}', false)",
+        hash(who)
+    );
+    run(session, &sql).unwrap()
+}
+
+#[test]
+fn those_in_line_take_side_by_side_what_those_before_them_leave() {
+    let stage = Stage::new();
+    let sessions = [(); 4].map(|()| stage.session());
+    let [first, second, third, fourth] = &sessions;
+    for nth in 2..=4 {
+        run(first, &format!("SELECT enqueue('q', 'work', '{nth}')"));
+    }
+    // Four jobs; they want one, one, five and one.
+    let one = line_up(first, "first", 1);
+    let two = line_up(second, "second", 1);
+    let three = line_up(third, "third", 5);
+    let four = line_up(fourth, "fourth", 1);
+    assert_eq!(take(fourth, "fourth", &four, 1), "0", "seven are wanted before it");
+    // The first has not committed: what it has taken is still to be seen, and so is its place.
+    run(first, "BEGIN");
+    assert_eq!(take(first, "first", &one, 1), "1");
+    assert_eq!(take(second, "second", &two, 1), "1", "there is enough for both");
+    assert_eq!(take(third, "third", &three, 5), "2", "all but what the first is about to have");
+    assert_eq!(take(fourth, "fourth", &four, 1), "0");
+    run(first, "ROLLBACK");
+    assert_eq!(take(fourth, "fourth", &four, 1), "0", "it is the first one's, who comes again");
+    assert_eq!(take(first, "first", &one, 1), "1");
+}
+
+#[test]
+fn whoever_enqueues_learns_that_somebody_is_to_be_told_after_the_commit() {
+    let stage = Stage::new();
+    let [worker, clerk] = [(); 2].map(|()| stage.session());
+    let enqueue = |nth: u8, many: u8| {
+        let ids: Vec<String> = (0..many)
+            .map(|of| format!("'019a7afd-1e00-7000-8000-0000000{nth:02}0{of:02}'"))
+            .collect();
+        let sql = format!(
+            "SELECT string_agg(e::text, ' ' ORDER BY e) FROM job_enqueue('default', ARRAY[{}]::uuid[], array_fill('q'::text, ARRAY[{many}]),
+                 array_fill(0::smallint, ARRAY[{many}]), array_fill('work'::text, ARRAY[{many}]), array_fill('{{}}'::text, ARRAY[{many}]),
+                 array_fill(NULL::jsonb, ARRAY[{many}]), array_fill(NULL::jsonb, ARRAY[{many}]), array_fill(NULL::bigint, ARRAY[{many}]),
+                 array_fill(NULL::bigint, ARRAY[{many}]), array_fill(false, ARRAY[{many}]), NULL, NULL, NULL) AS e",
+            ids.join(", ")
+        );
+        run(&clerk, &sql).unwrap()
+    };
+    assert_eq!([enqueue(1, 1), enqueue(2, 2)], ["1", "1 2"], "nobody is in line");
+    line_up(&worker, "worker", 1);
+    assert_eq!([enqueue(3, 1), enqueue(4, 2)], ["0 1", "0 1 2"]);
+}

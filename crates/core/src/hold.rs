@@ -154,9 +154,22 @@ mod tests {
     #[test]
     fn a_hold_id_never_prints_itself() {
         let id = HoldId::from_random([0xab; 16]);
-        assert!(!format!("{id:?}{:?}", id.hash()).contains("ab"));
+        assert_eq!(format!("{id:?} {:?}", id.hash()), "HoldId(…) HoldHash(…)");
         let typo = format!("{}zz", &id.reveal()[..30]);
         assert!(!HoldId::parse(&typo).unwrap_err().to_string().contains("abab"));
+    }
+
+    #[test]
+    fn one_wrong_digit_anywhere_makes_it_no_hold_id() {
+        let good = HoldId::from_random([0xab; 16]).reveal();
+        for at in 0..good.len() {
+            let bad: String = good
+                .chars()
+                .enumerate()
+                .map(|(nth, digit)| if nth == at { 'g' } else { digit })
+                .collect();
+            assert!(HoldId::parse(&bad).is_err(), "{at}");
+        }
     }
 
     #[test]

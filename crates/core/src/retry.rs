@@ -235,6 +235,18 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_is_read_as_it_is_shown() {
+        for (retry, shown) in [
+            (Retry::new(Backoff::Linear, 5_000, 600_000), "linear:5s..10m"),
+            (Retry::new(Backoff::Linear, 5_000, 600_000).jitter_percent(7), "linear:5s..10m~7%"),
+            (Retry::default(), "exponential:1s..1h~20%"),
+        ] {
+            assert_eq!(retry.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(retry));
+        }
+    }
+
+    #[test]
     fn jitter_takes_off_its_percentage_at_most() {
         let retry = Retry::parse("fixed:10s~20%").unwrap();
         assert_eq!(retry.delay_ms(1, 0), 10_000);

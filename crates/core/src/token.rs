@@ -85,6 +85,11 @@ mod tests {
     }
 
     #[test]
+    fn a_token_shows_itself_as_its_number() {
+        assert_eq!(Token::new(42).to_string(), "42");
+    }
+
+    #[test]
     fn a_token_is_refused_at_the_cap_and_never_wraps() {
         assert_eq!(Token::new(TOKEN_MAX).lifted(1), None);
         assert_eq!(Token::new(u64::MAX).lifted(1), None);

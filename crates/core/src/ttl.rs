@@ -65,6 +65,15 @@ mod tests {
     }
 
     #[test]
+    fn a_max_age_is_taken_up_to_its_limit_and_not_beyond() {
+        assert!(check_max_age(1).is_ok() && check_max_age(MAX_AGE_MS_MAX).is_ok());
+        for bad in [0, MAX_AGE_MS_MAX + 1, u64::MAX] {
+            let said = check_max_age(bad).unwrap_err().to_string();
+            assert!(said.contains(&MAX_AGE_MS_MAX.to_string()), "{said}");
+        }
+    }
+
+    #[test]
     fn a_bad_ttl_is_refused_with_the_limit() {
         assert_eq!(check(0, 100).unwrap_err().to_string(), "ttl is 0 ms; this store's least is 100 ms");
         assert!(check(TTL_MS_MAX + 1, 100).unwrap_err().to_string().contains("86400000"));

@@ -108,7 +108,7 @@ pub mod bugs {
         StaleCompletes "P5" "a late completion is taken although somebody has had the job since",
         CancelledCompletes "P5" "a late completion is taken although the job was called off",
         SyncSkipped "P6" "SQLite is never asked to wait for the disk",
-        LogLeftAtTakeover "P6" "whoever takes a directory over copies its log back and leaves it there",
+        LogTrustedAtTakeover "P6" "whoever takes a directory over believes that what it reads of the log is on the disk",
         EnqueueNotDurable "P6" "a job that is enqueued waits for no sync",
         CheckpointNotKept "P6" "a checkpoint is answered and not kept",
         DedupInMemory "P7" "a unique key is remembered, and not kept with its job",

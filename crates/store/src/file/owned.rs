@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::place::Place;
+use super::place::{Place, WriteAgain};
 use super::sqlite::SqliteKeep;
 use super::takeover::{Attempt, Ownership, attempt};
 use crate::clock::Clock;
@@ -21,8 +21,12 @@ pub(crate) struct Owned {
 
 impl Owned {
     /// Tries once to become the owner.
-    pub(crate) fn take_over(directory: &Path, clock: &dyn Clock) -> Result<(Engine, Owned), StoreError> {
-        let place = Arc::new(Place::open(directory)?);
+    pub(crate) fn take_over(
+        directory: &Path,
+        clock: &dyn Clock,
+        write_again: WriteAgain,
+    ) -> Result<(Engine, Owned), StoreError> {
+        let place = Arc::new(Place::open(directory)?.written_again_by(write_again));
         match attempt(&place, clock, None, KeepFinished::default(), drop, &|_| false) {
             Attempt::Became(ownership) => {
                 let Ownership { engine, keep, lock, .. } = *ownership;

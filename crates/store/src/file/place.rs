@@ -33,7 +33,11 @@ pub(super) struct Place {
     path: PathBuf,
     /// Reached through its descriptor: a socket's path may have only 108 bytes.
     directory: OwnedFd,
+    write_again: WriteAgain,
 }
+
+/// Writes what can be read of a file once more, and syncs it. No file: nothing to do.
+pub(crate) type WriteAgain = fn(&Path) -> io::Result<()>;
 
 impl Place {
     /// Opens a directory, made if it is missing, and looks whether it can be a store. Changes nothing in one that
@@ -50,7 +54,7 @@ impl Place {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty())
             .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
-        let place = Place { path, directory };
+        let place = Place { path, directory, write_again };
         place.refuse_network()?;
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
@@ -98,6 +102,25 @@ impl Place {
 
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
+    }
+
+    /// Makes the log what everybody reads of it, on the disk as well. After a sync that failed, the end of the log can be read and yet
+    /// never reach the disk, whatever is synced later: the system takes it for written. If it were copied into the database, and the power
+    /// went, what is left of the log would be played back over newer pages. Only what is written once more is written.
+    ///
+    /// For whoever has SQLite's write lock: nobody else may be writing there. SQLite has no lock on this file that closing it would drop.
+    pub(super) fn write_log_again(&self) -> rusqlite::Result<()> {
+        let log = self.path.join(format!("{DATABASE}-wal"));
+        (self.write_again)(&log).map_err(|error| {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
+            rusqlite::Error::SqliteFailure(code, Some(format!("{}: {error}", log.display())))
+        })
+    }
+
+    /// The same place on a simulated disk.
+    #[cfg(feature = "sim")]
+    pub(super) fn written_again_by(self, write_again: WriteAgain) -> Place {
+        Place { write_again, ..self }
     }
 
     /// Takes from everybody else what they may do with the database and the files that SQLite has beside it, whatever the
@@ -273,6 +296,25 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
         return Err(newer(path, version));
     }
     Ok(())
+}
+
+fn write_again(path: &Path) -> io::Result<()> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        let read = file.read_at(&mut piece, at)?;
+        if read == 0 {
+            break;
+        }
+        file.write_all_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    if at > 0 { file.sync_all() } else { Ok(()) }
 }
 
 /// To SQLite a database that is empty or not there is a new one, and it removes the log beside it, with all that was

@@ -141,6 +141,9 @@ fn try_attempt(
         (true, true) => Trust::Lengthen,
         (true, false) => Trust::Exact,
     };
+    if !seeded!(LogTrustedAtTakeover) {
+        sync(place, &turn, waits_for, || place.write_log_again())?;
+    }
     let pid = std::process::id();
     connection.execute(
         "UPDATE meta SET epoch = ?1, owner_pid = ?2, boot = ?3",
@@ -193,10 +196,6 @@ fn sync<T>(
 
 /// Copies the whole log back before the first answer: what an owner that was killed had written but not synced must
 /// not be built upon before it is on disk. Whoever is in the way is waited for, while this owner still owns.
-///
-/// And leaves nothing in the log. After a sync that failed, the end of the log can be read and yet never reach the disk,
-/// whatever is synced later; if the power goes then, the rest of the log would be played back over the newer pages that were
-/// copied from its end.
 fn copy_back_all(
     place: &Place,
     connection: &Connection,
@@ -215,16 +214,16 @@ fn copy_back_all(
             }
             let copied = sync(place, turn, waits_for, || {
                 gate::fail(place, "copy")?;
-                empty_the_log(connection)
+                connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get::<_, i64>(0))
             });
             match copied {
-                Ok(true) => {
+                Ok(0) => {
                     // What it warned of has been heeded, and is on disk. In turn: a later mark is a later owner's.
                     place.unmark()?;
                     turn.end();
                     return Ok(());
                 }
-                Ok(false) => {}
+                Ok(_) => {}
                 Err(Failure::Database(error)) if is_busy(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -235,19 +234,6 @@ fn copy_back_all(
         }
         pause();
     }
-}
-
-/// False: somebody is in the way.
-fn empty_the_log(connection: &Connection) -> rusqlite::Result<bool> {
-    let leaves_it = seeded!(LogLeftAtTakeover);
-    let sql = if leaves_it { "PRAGMA wal_checkpoint(FULL)" } else { "PRAGMA wal_checkpoint(TRUNCATE)" };
-    let busy: i64 = connection.query_row(sql, [], |row| row.get(0))?;
-    if busy != 0 || leaves_it {
-        return Ok(busy == 0);
-    }
-    // That it is empty reaches the disk with its next commit. This one writes what is there already, which still is a write.
-    connection.execute_batch(&format!("PRAGMA application_id = {}", schema::APPLICATION_ID))?;
-    Ok(true)
 }
 
 #[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]

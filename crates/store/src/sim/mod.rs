@@ -120,9 +120,14 @@ impl Machine {
         Machine { engine, keeps: Keeps::InMemory(KeepInMemory::of(image.archive())) }
     }
 
-    /// An engine that goes on from what is kept in a directory, as the new owner of `file:` does.
-    pub fn open(directory: &Path, clock: &dyn Clock) -> Result<Self, StoreError> {
-        let (engine, owned) = Owned::take_over(directory, clock)?;
+    /// An engine that goes on from what is kept in a directory, as the new owner of `file:` does. What SQLite does not write itself goes
+    /// to the same disk by `write_again`: it writes what can be read of a file once more, and syncs it.
+    pub fn open(
+        directory: &Path,
+        clock: &dyn Clock,
+        write_again: fn(&Path) -> std::io::Result<()>,
+    ) -> Result<Self, StoreError> {
+        let (engine, owned) = Owned::take_over(directory, clock, write_again)?;
         Ok(Machine { engine, keeps: Keeps::InDirectory(Box::new(owned)) })
     }
 

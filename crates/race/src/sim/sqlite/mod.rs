@@ -53,7 +53,7 @@ impl Directory {
             (false, true) => Found::FailedDisk,
             (false, false) => Found::SameBoot,
         };
-        let machine = Machine::open(self.room.path(), &Moment { now, boot: self.boot });
+        let machine = Machine::open(self.room.path(), &Moment { now, boot: self.boot }, vfs::write_again);
         if machine.is_err() {
             self.is_left();
         }

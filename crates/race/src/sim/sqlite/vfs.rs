@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
 use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
@@ -55,6 +56,22 @@ fn disk_of(path: &str) -> Option<Disk> {
     let mounted = lock(&MOUNTED);
     let on = |(directory, _): &(&String, &Disk)| path.starts_with(directory.as_str());
     mounted.iter().find(on).map(|(_, disk)| Arc::clone(disk))
+}
+
+/// Writes what can be read of a file once more, and syncs it.
+pub(super) fn write_again(path: &Path) -> io::Result<()> {
+    let Some((name, disk)) = path.to_str().and_then(|name| Some((name, disk_of(name)?))) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let mut files = lock(&disk);
+    let mut bytes = vec![0; files.len(name)];
+    let failed = |trouble: Trouble| io::Error::other(format!("{trouble:?}"));
+    files.read(name, 0, &mut bytes).map_err(failed)?;
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    files.write(name, 0, &bytes).map_err(failed)?;
+    files.sync(name).map_err(failed)
 }
 
 fn register() {

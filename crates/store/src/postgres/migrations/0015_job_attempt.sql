@@ -106,9 +106,11 @@ BEGIN
         SELECT array_agg(u <= v_now) INTO v_late FROM unnest(v_until) AS u;
         IF p_drops THEN
             -- What was left behind in the meantime is for people to see. Hardly any job leaves something.
-            v_bare := NOT EXISTS (SELECT FROM job_past) AND NOT EXISTS (SELECT FROM job_note) AND NOT EXISTS (SELECT FROM job_effect);
-            SELECT array_agg(g.light AND NOT g.late AND NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = g.id)
-                AND (v_bare OR NOT EXISTS (SELECT FROM job_past p WHERE p.arrival = g.arrival)
+            v_bare := NOT EXISTS (SELECT FROM job_past) AND NOT EXISTS (SELECT FROM job_note) AND NOT EXISTS (SELECT FROM job_effect)
+                AND NOT EXISTS (SELECT FROM job_awaited);
+            SELECT array_agg(g.light AND NOT g.late
+                AND (v_bare OR NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = g.id)
+                    AND NOT EXISTS (SELECT FROM job_past p WHERE p.arrival = g.arrival)
                     AND NOT EXISTS (SELECT FROM job_note n WHERE n.arrival = g.arrival)
                     AND NOT EXISTS (SELECT FROM job_effect e WHERE e.arrival = g.arrival)))
                 INTO v_drop

@@ -314,7 +314,7 @@ fn write_again(path: &Path) -> io::Result<()> {
         file.write_all_at(&piece[..read], at)?;
         at += read as u64;
     }
-    if at > 0 { file.sync_all() } else { Ok(()) }
+    if at > 0 { file.sync_data() } else { Ok(()) }
 }
 
 /// To SQLite a database that is empty or not there is a new one, and it removes the log beside it, with all that was

@@ -353,3 +353,22 @@ fn header_of(path: &Path) -> io::Result<Vec<u8>> {
     header.truncate(read);
     Ok(header)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_again_is_written_and_stays_as_it_was() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        assert!(write_again(&path).is_ok() && !path.exists(), "no file, nothing to do");
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|nth| nth.to_le_bytes()[1]).collect();
+        fs::write(&path, &bytes).unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        write_again(&path).unwrap();
+        assert!(fs::metadata(&path).unwrap().modified().unwrap() > long_ago, "nothing was written");
+        assert!(fs::read(&path).unwrap() == bytes, "it is another file now");
+    }
+}

@@ -4,6 +4,8 @@ use crate::arena::PostgresArena;
 use crate::session::{Calls, Session};
 
 const MANY: u64 = 2_000;
+/// So many that reading a part of a table looks cheaper than an index.
+const DEEP: u64 = 50_000;
 
 /// A session with its transaction open, in which everything is counted.
 fn counting(arena: &PostgresArena) -> Session {
@@ -160,10 +162,104 @@ fn leases_are_renewed_one_by_one() {
     assert!(looks.searches >= many, "{} searches to renew {many}: not one by one", looks.searches);
 }
 
-/// How often a table was searched by one of its indexes, and how many rows came of it.
+#[test]
+fn what_lies_in_other_queues_costs_nobody_anything() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    let calls = |nth: u64| -> Vec<(&str, String)> {
+        let first = format!("md5('{nth}')::uuid");
+        let second = format!("md5('second {nth}')::uuid");
+        let third = format!("md5('third {nth}')::uuid");
+        let line_up = |who: &str| {
+            format!("SELECT count(*) FROM job_line_up('default', ARRAY['q'], {who}, 1, 600000, 0)")
+        };
+        let beat = |who: &str| {
+            format!(
+                "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter WHERE hash = {who}))"
+            )
+        };
+        let claim = |who: &str, queues: &str| {
+            format!(
+                "SELECT count(id) FROM job_claim('default', {queues}, array_fill(1, ARRAY[cardinality({queues})]),
+                     array_fill(0::bigint, ARRAY[cardinality({queues})]), 1, {who}, 'a', 30000, NULL, NULL,
+                     (SELECT sending FROM job_waiter WHERE hash = {who}), false)"
+            )
+        };
+        let leave = |who: &str| {
+            format!("SELECT job_leave_line('default', hash, sending) FROM job_waiter WHERE hash = {who}")
+        };
+        let enqueue = format!("SELECT enqueue('q', 'work', '{nth}')");
+        vec![
+            ("a claim of nothing", claim(&first, "ARRAY['q']")),
+            ("lining up", line_up(&first)),
+            ("lining up behind", line_up(&second)),
+            ("a beat before", beat(&first)),
+            ("an enqueue", enqueue.clone()),
+            ("telling", "SELECT job_tell_lines(ARRAY['default'], ARRAY['q'])".to_owned()),
+            ("a beat after", beat(&first)),
+            ("a claim from behind", claim(&second, "ARRAY['q']")),
+            ("a claim from the line", claim(&first, "ARRAY['q']")),
+            ("leaving after", leave(&first)),
+            ("leaving without", leave(&second)),
+            ("another enqueue", enqueue),
+            (
+                "an enqueue for later",
+                format!("SELECT enqueue('q', 'work', '{nth}', run_at => now() + interval '10 minutes')"),
+            ),
+            ("a claim from two queues", claim(&third, "ARRAY['q', 'r']")),
+            ("tidying", "SELECT job_tidy(600000, 100)".to_owned()),
+            ("a look for those who need room", "SELECT count(*) FROM job_room(100)".to_owned()),
+        ]
+    };
+    session.value("SELECT enqueue('deep', 'work', '0')");
+    // As if what is there lay about as after a long life, where an index leads to a page of its own for every row.
+    for way in ["enable_nestloop = off", "random_page_cost = 1000"] {
+        session.run(&format!("SET {way}")).unwrap();
+    }
+    // Nothing is there when the statistics are made: plans that are right then are kept.
+    session
+        .run("ANALYZE job_running, job_body, job_ready, job_scheduled, job_waiter")
+        .unwrap();
+    for nth in 1..=10 {
+        for (what, sql) in calls(nth) {
+            session.run(&sql).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        }
+    }
+    let deep = format!(
+        "SELECT enqueue('deep', 'work', '0'), enqueue('deep', 'work', '0', run_at => now() + interval '10 minutes');
+         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+             SELECT r.lane, 1000000 + n, 1, false, false, false FROM generate_series(1, {DEEP}) AS n,
+                 (SELECT lane FROM job_ready ORDER BY arrival DESC LIMIT 1) r;
+         INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
+             SELECT 1000000 + n, s.lane, s.due_ms + n, 1, false, false FROM generate_series(1, {DEEP}) AS n,
+                 (SELECT lane, due_ms FROM job_scheduled ORDER BY arrival DESC LIMIT 1) s"
+    );
+    session.run(&deep).unwrap();
+    let mut dear = Vec::new();
+    for (round, statistics) in [(11, "of before"), (12, "of now")] {
+        for (what, sql) in calls(round) {
+            for table in ["job_ready", "job_scheduled"] {
+                session.run("SAVEPOINT before").unwrap();
+                let looks = Looks::during(&session, table, || session.run(&sql).map(drop).unwrap());
+                let read = looks.fetched + looks.read_whole;
+                if read >= DEEP / 4 {
+                    dear.push(format!("{what}: {read} rows of {table}, with the statistics {statistics}"));
+                }
+                session
+                    .run(if table == "job_ready" { "ROLLBACK TO before" } else { "RELEASE before" })
+                    .unwrap();
+            }
+        }
+        session.run("ANALYZE job_ready, job_scheduled").unwrap();
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+}
+
+/// How often a table was searched by one of its indexes, how many rows came of it, and how many were read without one.
 struct Looks {
     searches: u64,
     fetched: u64,
+    read_whole: u64,
 }
 
 impl Looks {
@@ -173,11 +269,14 @@ impl Looks {
                 format!("SELECT {what} FROM pg_stat_xact_user_tables WHERE relid = '{table}'::regclass");
             session.value(&counted).parse().unwrap()
         };
-        let before = Looks { searches: count("idx_scan"), fetched: count("idx_tup_fetch") };
+        let counts = || [count("idx_scan"), count("idx_tup_fetch"), count("seq_tup_read")];
+        let before = counts();
         work();
+        let [searches, fetched, read_whole] = counts();
         Looks {
-            searches: count("idx_scan") - before.searches,
-            fetched: count("idx_tup_fetch") - before.fetched,
+            searches: searches - before[0],
+            fetched: fetched - before[1],
+            read_whole: read_whole - before[2],
         }
     }
 }

@@ -175,6 +175,7 @@ CREATE TABLE job_waiter (
     beat      timestamptz NOT NULL,
     PRIMARY KEY (namespace, queue, hash)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX job_waiter_sending ON job_waiter (sending);
 
 -- Jobs whose end somebody waits for.
 CREATE TABLE job_awaited (

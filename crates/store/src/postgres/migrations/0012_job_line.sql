@@ -1,23 +1,30 @@
 -- Jobs: who waits for them, and for their end. Nobody is told anything unless somebody is known to wait, and where it can be, that is
 -- done after the commit it is about.
 
+-- Here and in what follows a lane is looked into by `ORDER BY … LIMIT` of its own, and no table may be read whole: the planner takes for
+-- granted that what is asked for is soon found, wherever it begins, and would read a million jobs of other queues to learn that this one is empty.
+
 -- How many jobs of a queue are ready, up to a bound. Those that are about to be taken count too: whoever takes them still
 -- stands in line.
 CREATE FUNCTION job_on_offer(p_queue integer) RETURNS bigint
 LANGUAGE sql STABLE AS $$
-    SELECT count(*) FROM (SELECT FROM job_lane l JOIN job_ready r ON r.lane = l.lane WHERE l.queue = p_queue LIMIT 256) s
+    SELECT count(*) FROM (
+        SELECT FROM job_lane l CROSS JOIN LATERAL (SELECT FROM job_ready o WHERE o.lane = l.lane ORDER BY o.arrival LIMIT 256) r
+        WHERE l.queue = p_queue LIMIT 256) s
 $$;
 
 -- Tells those in the lines of these queues for whom there is something, once everybody before them has had what they want: they
 -- take it side by side. Nobody waits, as nearly always while there is work: nobody is told.
 CREATE FUNCTION job_stir(p_namespace text, p_queues text[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
     IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
         PERFORM tell('line/' || f.hash) FROM (
             SELECT DISTINCT w.hash FROM job_queue q CROSS JOIN LATERAL (
                 SELECT job_on_offer(q.number) AS many, EXISTS (
-                    SELECT FROM job_lane l JOIN job_scheduled s ON s.lane = l.lane WHERE l.queue = q.number AND s.due_ms <= now_ms()) AS due
+                    SELECT FROM job_lane l CROSS JOIN LATERAL (
+                        SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= now_ms() ORDER BY o.due_ms LIMIT 1) s
+                    WHERE l.queue = q.number) AS due
                 OFFSET 0) offer CROSS JOIN LATERAL (
                 SELECT o.hash, coalesce(sum(o.wants) OVER (ORDER BY o.since_ms, o.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
                     AS ahead
@@ -85,19 +92,29 @@ END $$;
 -- Those of these sendings are still there. Returns the ones that should look: their time is up, their place is taken, or
 -- there is something to be had.
 CREATE FUNCTION job_line_beat(p_sendings uuid[]) RETURNS SETOF uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     v_now bigint := now_ms();
 BEGIN
     UPDATE job_waiter w SET beat = clock_timestamp() WHERE w.sending = ANY(p_sendings);
     RETURN QUERY
-    SELECT s.sending FROM unnest(p_sendings) AS s(sending)
-        WHERE NOT EXISTS (SELECT FROM job_waiter w WHERE w.sending = s.sending)
-        OR EXISTS (SELECT FROM job_waiter w WHERE w.sending = s.sending AND (w.until_ms <= v_now OR EXISTS (
-            SELECT FROM job_queue q JOIN job_lane l ON l.queue = q.number
-            WHERE q.namespace = w.namespace AND q.name = w.queue AND q.mode <> 1
-                AND (EXISTS (SELECT FROM job_ready r WHERE r.lane = l.lane)
-                    OR EXISTS (SELECT FROM job_scheduled c WHERE c.lane = l.lane AND c.due_ms <= v_now)))));
+    WITH stands AS MATERIALIZED (
+        SELECT w.* FROM job_waiter w WHERE w.sending = ANY(p_sendings)
+    ), something AS MATERIALIZED (
+        -- Looked for once a queue, however many stand in its line.
+        SELECT n.namespace, n.queue FROM (SELECT DISTINCT w.namespace, w.queue FROM stands w) n
+        JOIN job_queue q ON q.namespace = n.namespace AND q.name = n.queue AND q.mode <> 1
+        JOIN job_lane l ON l.queue = q.number
+        CROSS JOIN LATERAL (
+            (SELECT FROM job_ready o WHERE o.lane = l.lane ORDER BY o.arrival LIMIT 1)
+            UNION ALL
+            (SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= v_now ORDER BY o.due_ms LIMIT 1)) s
+    )
+    SELECT s.sending FROM unnest(p_sendings) AS s(sending) WHERE NOT s.sending = ANY(array(SELECT w.sending FROM stands w))
+    UNION
+    SELECT w.sending FROM stands w WHERE w.until_ms <= v_now
+    UNION
+    SELECT w.sending FROM stands w JOIN something h ON h.namespace = w.namespace AND h.queue = w.queue;
 END $$;
 
 -- Tells those who wait for the end of these jobs.

@@ -1,12 +1,13 @@
 -- Jobs: taking them, many at once, while others do the same.
 
--- Moves scheduled jobs of these lanes whose time has come to their places among the ready ones. How many were moved.
+-- Moves scheduled jobs of these lanes whose time has come to their places among the ready ones, so many of each at most. How many were moved.
 CREATE FUNCTION job_wake(p_lanes integer[], p_most integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     WITH due AS (
         DELETE FROM job_scheduled WHERE ctid = ANY(array(
-            SELECT s.ctid FROM job_scheduled s WHERE s.lane = ANY(p_lanes) AND s.due_ms <= now_ms()
-            ORDER BY s.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED))
+            SELECT s.ctid FROM unnest(p_lanes) AS n(lane) CROSS JOIN LATERAL (
+                SELECT o.ctid FROM job_scheduled o WHERE o.lane = n.lane AND o.due_ms <= now_ms()
+                ORDER BY o.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s))
         RETURNING lane, arrival, bytes, past, urgent
     ), moved AS (
         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
@@ -42,7 +43,7 @@ CREATE FUNCTION job_claim(
     attempt bigint, remaining_ms bigint, terms jsonb, extra jsonb, urgent boolean, failures integer, crashes integer,
     checkpoint bytea, effects jsonb
 )
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     c_bytes_max CONSTANT bigint := 8388608; -- beyond the first job
@@ -162,8 +163,11 @@ BEGIN
             JOIN job_lane l ON l.queue = q.number
             LEFT JOIN unnest(p_lanes, p_heads) AS h(lane, head) ON h.lane = l.lane
         ) s;
-    IF v_behind IS NOT NULL AND (EXISTS (SELECT FROM job_ready r WHERE r.lane = ANY(v_behind))
-        OR EXISTS (SELECT FROM job_scheduled s WHERE s.lane = ANY(v_behind) AND s.due_ms <= v_now)) THEN
+    IF v_behind IS NOT NULL AND EXISTS (
+        SELECT FROM unnest(v_behind) AS n(lane) CROSS JOIN LATERAL (
+            (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1)
+            UNION ALL
+            (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
         token := v_now;
         queue := -4;
         RETURN NEXT;
@@ -171,7 +175,9 @@ BEGIN
     IF v_lane IS NULL THEN
         RETURN;
     END IF;
-    IF EXISTS (SELECT FROM job_scheduled s WHERE s.lane = ANY(v_lane) AND s.due_ms <= v_now) THEN
+    IF EXISTS (
+        SELECT FROM unnest(v_lane) AS n(lane)
+        CROSS JOIN LATERAL (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1) s) THEN
         v_woken := job_wake(v_lane, greatest(p_limit, 1000));
     END IF;
     v_room := array_fill(p_limit, array[cardinality(p_queues)]);
@@ -190,9 +196,9 @@ BEGIN
                 IF v_left > 0 THEN
                     v_offers[v_nth[i]] := v_offers[v_nth[i]]
                         + (SELECT count(*) FROM (SELECT FROM job_ready r
-                            WHERE r.lane = v_lane[i] AND r.arrival > v_head[i] LIMIT v_left) s)
+                            WHERE r.lane = v_lane[i] AND r.arrival > v_head[i] ORDER BY r.arrival LIMIT v_left) s)
                         + CASE WHEN v_head[i] = 0 THEN 0 ELSE (SELECT count(*) FROM (SELECT FROM job_ready r
-                            WHERE r.lane = v_lane[i] AND r.back AND r.arrival <= v_head[i] LIMIT v_left) s) END;
+                            WHERE r.lane = v_lane[i] AND r.back AND r.arrival <= v_head[i] ORDER BY r.arrival LIMIT v_left) s) END;
                 END IF;
             END LOOP;
             FOR i IN 1 .. p_limit LOOP
@@ -251,7 +257,9 @@ BEGIN
         END LOOP;
     END LOOP;
     IF cardinality(a_key) = 0 THEN
-        IF EXISTS (SELECT FROM job_ready r WHERE r.lane = ANY(v_lane)) THEN
+        IF EXISTS (
+            SELECT FROM unnest(v_lane) AS n(lane)
+            CROSS JOIN LATERAL (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1) r) THEN
             -- Somebody is about to take it, or to give it back.
             token := v_now;
             queue := -4;

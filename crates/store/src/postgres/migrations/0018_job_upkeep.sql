@@ -29,7 +29,7 @@ END $$;
 -- What needs no rules: whoever waits is told of jobs whose time has come; finished ones whose time is over are forgotten, and
 -- keys and lines that nobody has any more. True: there is more of it.
 CREATE FUNCTION job_tidy(p_kept_ms bigint, p_most integer) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_now    bigint := now_ms();
     v_old    bigint[];
@@ -38,7 +38,7 @@ DECLARE
     v_last   bigint;
 BEGIN
     SELECT array_agg(l.lane) INTO v_lanes FROM job_lane l
-        WHERE EXISTS (SELECT FROM job_scheduled s WHERE s.lane = l.lane AND s.due_ms <= v_now);
+        CROSS JOIN LATERAL (SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= v_now ORDER BY o.due_ms LIMIT 1) s;
     FOR v_space IN
         SELECT q.namespace, array_agg(q.name) AS names FROM job_lane l JOIN job_queue q ON q.number = l.queue
         WHERE l.lane = ANY(v_lanes) GROUP BY q.namespace
@@ -80,7 +80,7 @@ $$;
 -- not asked yet.
 CREATE FUNCTION job_room(p_most integer)
 RETURNS TABLE (namespace text, queue text, contender uuid, victim uuid)
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
     SELECT q.namespace, q.name, b.id, v.id
     FROM (SELECT DISTINCT l.queue FROM job_ready u JOIN job_lane l ON l.lane = u.lane WHERE u.urgent LIMIT p_most) c
     JOIN job_queue q ON q.number = c.queue AND q.mode <> 1

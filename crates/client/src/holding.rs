@@ -89,7 +89,8 @@ struct Standing {
     /// What the last renewal came back with, if it failed.
     failure: Option<String>,
     /// Somebody called the job off.
-    cancelled: bool,
+    /// When it was learnt that somebody called the job off.
+    called_off_ms: Option<u64>,
 }
 
 impl Holding {
@@ -112,7 +113,7 @@ impl Holding {
             },
             cut_short: term.remaining_ms < granted.ttl_ms,
             failure: None,
-            cancelled: false,
+            called_off_ms: None,
         };
         Holding { serial, granted, clock, span, board: Board::new(standing) }
     }
@@ -234,24 +235,26 @@ impl Holding {
 
     /// Somebody called the job off.
     pub(crate) fn call_off(&self) {
-        let called_off = self
-            .board
-            .update(|standing| (!standing.cancelled).then(|| standing.cancelled = true));
+        let now_ms = self.now_ms();
+        let called_off = self.board.update(|standing| {
+            let is_new = standing.called_off_ms.is_none();
+            is_new.then(|| standing.called_off_ms = Some(now_ms))
+        });
         if called_off.is_some() {
             tracing::info!(parent: &self.span, "the job was called off");
         }
     }
 
     pub(crate) fn is_called_off(&self) -> bool {
-        self.board.read(|standing, _| standing.cancelled)
+        self.board.read(|standing, _| standing.called_off_ms.is_some())
     }
 
-    /// Waits until somebody calls the job off. False: the lease ended first.
-    pub(crate) async fn called_off(&self) -> bool {
+    /// Waits until somebody calls the job off, and says since when that is known. `None`: the lease ended first.
+    pub(crate) async fn called_off(&self) -> Option<u64> {
         self.settle();
         let look = |standing: &Standing, _| match standing {
-            Standing { cancelled: true, .. } => Some(true),
-            Standing { snapshot: Snapshot { state: State::Lost, .. }, .. } => Some(false),
+            Standing { called_off_ms: Some(since_ms), .. } => Some(Some(*since_ms)),
+            Standing { snapshot: Snapshot { state: State::Lost, .. }, .. } => Some(None),
             _ => None,
         };
         self.board.when(look).await

@@ -229,7 +229,7 @@ impl Job {
     /// [hand it back](Outcome::hand_back).
     pub fn cancelled(&self) -> impl Future<Output = bool> + Send + use<> {
         let holding = Arc::clone(&self.attempt.holding);
-        async move { holding.called_off().await }
+        async move { holding.called_off().await.is_some() }
     }
 
     /// Who asks this attempt to yield, if somebody does. Learnt with a renewal.
@@ -249,9 +249,9 @@ impl Job {
         let (holding, floor) = (Arc::clone(&self.attempt.holding), self.attempt.floor.clone());
         async move {
             let asked = async {
-                let called_off = async { holding.called_off().await.then_some(()) };
+                let called_off = holding.called_off();
                 match first(called_off, holding.yield_asked()).await {
-                    First::Left(Some(())) => StopReason::Cancelled,
+                    First::Left(Some(_)) => StopReason::Cancelled,
                     First::Right(Some(notice)) => StopReason::Yield(notice),
                     First::Left(None) | First::Right(None) => StopReason::Lost(holding.lost().await),
                 }

@@ -119,11 +119,9 @@ impl Slot {
     /// Done when a job was called off and its handler has had its time to stop.
     async fn cancelled_for_too_long(&self, holding: &Holding) {
         let Some(limit_ms) = self.terms.cancel_ms else { return std::future::pending().await };
-        if !holding.called_off().await {
-            return std::future::pending().await;
-        }
-        let timers = &self.handle.hub.timers;
-        timers.sleep_until(timers.now_ms().saturating_add(limit_ms)).await;
+        // From when it was known, and not from when this was looked at: the handler may have heard of it before.
+        let Some(since_ms) = holding.called_off().await else { return std::future::pending().await };
+        self.handle.hub.timers.sleep_until(since_ms.saturating_add(limit_ms)).await;
     }
 }
 

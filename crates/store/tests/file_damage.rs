@@ -56,6 +56,47 @@ fn a_newer_schema_is_refused_and_named() {
 }
 
 #[test]
+fn a_database_that_was_lost_is_not_begun_anew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    let copy = ground.path().join("copy");
+    drop(store);
+    backup(ground.path(), &copy).unwrap();
+    let refused = || {
+        let error = ground.try_open().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("a store was kept here"), "{error}");
+    };
+    std::fs::remove_file(ground.database()).unwrap();
+    refused();
+    assert!(!ground.database().exists());
+    std::fs::write(ground.database(), b"").unwrap();
+    refused();
+    assert_eq!(std::fs::read(ground.database()).unwrap(), b"");
+    let saved = ground.path().join("saved");
+    assert!(check(ground.path()).is_err() && backup(ground.path(), &saved).is_err() && !saved.exists());
+    restore(&copy, ground.path()).unwrap();
+    assert_eq!(view(&ground.open(), "k").token, token);
+}
+
+#[test]
+fn a_backup_takes_no_place_that_somebody_serves() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    let copy = ground.path().join("copy");
+    backup(ground.path(), &copy).unwrap();
+    // Who serves goes on in a file that has lost its name.
+    for beside in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(ground.path().join(format!("fencehold.db{beside}")));
+    }
+    let error = restore(&copy, ground.path()).unwrap_err().to_string();
+    assert!(error.contains("still serves it"), "{error}");
+    drop(store);
+    restore(&copy, ground.path()).unwrap();
+}
+
+#[test]
 fn a_torn_database_gives_an_error_and_loses_nothing() {
     let ground = Ground::new();
     let store = ground.open();

@@ -116,6 +116,7 @@ impl FileStore {
         options: FileOptions,
     ) -> Result<Self, StoreError> {
         let place = Arc::new(Place::open(directory)?);
+        place.refuse_lost()?;
         let shared = Arc::new(Shared::default());
         let (orders, inbox) = mpsc::unbounded_channel();
         let unavailable = |error: std::io::Error| StoreError::Unavailable {

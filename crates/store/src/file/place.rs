@@ -18,6 +18,8 @@ use crate::locality::network_file_system;
 const DATABASE: &str = "fencehold.db";
 const MARK: &str = "uncertain";
 const TURNS: &str = "disk.lock";
+/// What is in it once a store was kept here.
+const KEPT: &[u8] = b"a store is kept here\n";
 /// The mode of every file: for its user alone.
 pub(super) const PRIVATE: u32 = 0o600;
 
@@ -90,10 +92,32 @@ impl Place {
 
     /// Opens the directory of a store that must be there.
     pub(super) fn open_existing(path: &Path) -> Result<Place, StoreError> {
-        if !path.join(DATABASE).exists() {
-            return Err(unusable(path, "there is no store in it"));
+        let none = || unusable(path, "there is no store in it");
+        if !path.is_dir() {
+            return Err(none());
         }
-        Place::open(path)
+        let place = Place::open(path)?;
+        place.refuse_lost()?;
+        if place.database().exists() { Ok(place) } else { Err(none()) }
+    }
+
+    /// Refuses to put another database in the place of one that somebody serves.
+    pub(super) fn refuse_served(&self) -> Result<(), StoreError> {
+        match self.numbered(".lock").find(|(epoch, _)| self.is_locked(*epoch)) {
+            None => Ok(()),
+            Some((_, lock)) => {
+                let pid = fs::read_to_string(lock).unwrap_or_default();
+                Err(unusable(&self.path, &format!("pid {} still serves it: end that first", pid.trim())))
+            }
+        }
+    }
+
+    /// Removes a database that was lost but for its name. Others refuse it as long as it is so.
+    pub(super) fn remove_lost(&self) -> io::Result<()> {
+        if self.was_kept()? && self.database().exists() && !is_filled(&self.database())? {
+            fs::remove_file(self.database())?;
+        }
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -217,6 +241,45 @@ impl Place {
         open_private(&self.path.join(TURNS))
     }
 
+    /// Notes that a store is kept here, once that is on the disk. Without its database the directory is then no new one: tokens would
+    /// begin anew, and whoever had one before would pass for the newest.
+    pub(super) fn note_kept(&self) -> io::Result<()> {
+        let file = self.turns()?;
+        if file.metadata()?.len() > 0 {
+            return Ok(());
+        }
+        let noted = file
+            .write_all_at(KEPT, 0)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| File::open(&self.path)?.sync_all());
+        // What is not known to be on the disk is noted again by the next owner.
+        noted.inspect_err(|_| drop(file.set_len(0)))
+    }
+
+    /// Whether a store was kept here before.
+    pub(super) fn was_kept(&self) -> io::Result<bool> {
+        is_filled(&self.path.join(TURNS))
+    }
+
+    /// Refuses a directory whose database is empty or gone, before SQLite makes a new one. In this order: it may be made meanwhile, and
+    /// the database is there before the note.
+    pub(super) fn refuse_lost(&self) -> Result<(), StoreError> {
+        let lost = || Ok(self.was_kept()? && !is_filled(&self.database())?);
+        lost()
+            .map_err(|error: io::Error| self.unavailable(&error))
+            .and_then(|lost| if lost { Err(self.lost()) } else { Ok(()) })
+    }
+
+    pub(super) fn unavailable(&self, error: &io::Error) -> StoreError {
+        StoreError::Unavailable { why: format!("{}: {}", self.path.display(), self.why(error)) }
+    }
+
+    pub(super) fn lost(&self) -> StoreError {
+        let why = "it is empty or gone, and a store was kept here: in a new one tokens would begin anew, and stale holders pass; put a \
+                   backup back (fencehold store restore), or, if nothing that knows its tokens is left, remove disk.lock as well";
+        unusable(&self.database(), why)
+    }
+
     /// Notes that the disk failed: renewals that were acknowledged may be lost.
     pub(super) fn mark(&self) -> io::Result<()> {
         gate::pass(self, "mark");
@@ -250,6 +313,15 @@ impl Place {
                 ),
             )),
         }
+    }
+}
+
+/// Whether a file is there, with something in it.
+fn is_filled(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(file) => Ok(file.len() > 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -83,6 +83,7 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
         0 if number("SELECT count(*) FROM sqlite_schema")? > 0 => {
             Err(unusable(&place.database(), "it is somebody else's database; it was left untouched"))
         }
+        0 if place.was_kept().map_err(|error| place.unavailable(&error))? => Err(place.lost()),
         SCHEMA_VERSION => Ok(()),
         version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
         version => {
@@ -184,6 +185,17 @@ mod tests {
         std::fs::create_dir(place.database()).unwrap();
         assert!(matches!(sorry(&place, &cannot_open), StoreError::Unusable { .. }), "not a file");
         assert!(is_busy(&error(ffi::SQLITE_PROTOCOL)));
+    }
+
+    #[test]
+    fn where_a_store_was_kept_none_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::open(directory.path()).unwrap();
+        let connection = || rusqlite::Connection::open_in_memory().unwrap();
+        assert!(make(&place, &connection()).is_ok());
+        // As if the database had gone between the look and the turn.
+        place.note_kept().unwrap();
+        assert!(matches!(make(&place, &connection()), Err(StoreError::Unusable { .. })));
     }
 
     #[test]

@@ -60,10 +60,7 @@ pub(super) fn attempt(
         Err(Failure::Database(error)) if is_busy(&error) => Attempt::Blocked(place.blocked_by()),
         Err(Failure::Database(error)) => Attempt::Unusable(sorry(place, &error)),
         Err(Failure::Store(error)) => Attempt::Unusable(error),
-        Err(Failure::File(error)) => {
-            let why = format!("{}: {}", place.path().display(), place.why(&error));
-            Attempt::Unusable(StoreError::Unavailable { why })
-        }
+        Err(Failure::File(error)) => Attempt::Unusable(place.unavailable(&error)),
     }
 }
 
@@ -162,6 +159,10 @@ fn try_attempt(
         place.path().display()
     );
     copy_back_all(place, &connection, &turn, &blocked, waits_for)?;
+    if let Err(error) = place.note_kept() {
+        // The next owner tries again.
+        tracing::warn!(%error, directory = %place.path().display(), "that a store is kept here could not be noted");
+    }
     place.forget_before(next);
     let oldest_seq = kept.events.first().map_or(0, |event| event.seq);
     let mut engine = Engine::from_kept(clock.now(), kept);

@@ -24,6 +24,12 @@ pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
     let name = to.to_str().ok_or_else(|| unusable(to, "its name is not UTF-8"))?;
     let fail = |error: rusqlite::Error| sorry(&place, &error);
     let connection = open_readable(&place.database()).map_err(fail)?;
+    let version: u32 = connection
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(fail)?;
+    if version == 0 {
+        return Err(unusable(directory, "there is no store in it"));
+    }
     // Written beside its name first: a backup that was cut short never looks like a whole one.
     let part = format!("{name}.part");
     // SQLite takes an empty file, and would make one that others may read: payloads are in it.
@@ -52,16 +58,15 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
         return Err(unusable(from, &format!("it is damaged: {}", report.problems.join("; "))));
     }
     let place = Place::open(directory)?;
+    place.refuse_served()?;
     let target = place.database();
+    place.remove_lost().map_err(|error| unusable(&target, &error.to_string()))?;
     for beside in ["-wal", "-shm", "-journal"] {
         let mut left = target.clone().into_os_string();
         left.push(beside);
         if Path::new(&left).exists() {
             // It would be taken for part of what is restored.
-            return Err(unusable(
-                Path::new(&left),
-                "it was left there by another database; remove the whole directory",
-            ));
+            return Err(unusable(Path::new(&left), "it was left there by another database; remove it"));
         }
     }
     let part = target.with_extension("db.part");

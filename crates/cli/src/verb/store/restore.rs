@@ -1,9 +1,10 @@
 //! `fencehold store restore`: a backup becomes a store again, with tokens that can never repeat.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fencehold_core::Owner;
 use fencehold_core::limits::ADVANCE_BY;
+use fencehold_store::{StoreUrl, file};
 
 use crate::context::Context;
 use crate::duration::show_exact_ms;
@@ -36,15 +37,22 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let (place, path) = directory(context)?;
-        fencehold_store::file::restore(&self.from, &path)
-            .map_err(|error| Failure::of_store(error, &place))?;
-        let store = context.open()?;
+        let explain = |error| Failure::of_store(error, &place);
+        // Advanced beside its place, and put there when it is: nobody who comes meanwhile is given a token of the day of the backup.
+        let aside = Aside::beside(&path);
+        file::restore(&self.from, &aside.0).map_err(explain)?;
+        let mut there = context.place()?;
+        there.url = StoreUrl::file(&aside.0);
+        let store = context.open_at(&there)?;
         let advanced = store
             .closing(async |store| {
                 let advanced = store.leases.advance(&store.call, self.by, ADVANCE_BY).await;
                 advanced.map_err(|error| store.explain(error))
             })
             .await?;
+        let whole = aside.0.join("advanced");
+        file::backup(&aside.0, &whole).map_err(explain)?;
+        file::restore(&whole, &path).map_err(explain)?;
         note(&format!(
             "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
             advanced.ended,
@@ -52,5 +60,22 @@ impl Args {
             show_exact_ms(advanced.closed_for_ms)
         ));
         Ok(DONE)
+    }
+}
+
+/// A directory beside another one, gone when it is no longer needed.
+struct Aside(PathBuf);
+
+impl Aside {
+    fn beside(path: &Path) -> Self {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".restoring-{}", std::process::id()));
+        Aside(path.with_file_name(name))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

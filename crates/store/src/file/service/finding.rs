@@ -78,7 +78,11 @@ async fn find(
                     !shared.is_closing()
                 };
                 let listens = |socket| drop(listening.send(socket));
-                takeover::attempt(&place, &*clock, silent, untold, listens, &waits_for)
+                // SQLite would make a new one of it.
+                match place.refuse_lost() {
+                    Ok(()) => takeover::attempt(&place, &*clock, silent, untold, listens, &waits_for),
+                    Err(error) => Attempt::Unusable(error),
+                }
             }
         });
         tokio::pin!(attempt);

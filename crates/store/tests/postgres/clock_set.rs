@@ -9,11 +9,9 @@ use fencehold_store::{AcquireRequest, HoldRef};
 use crate::arena::PostgresArena;
 use crate::job_handles::{attempt, call};
 use crate::job_races::{A, B, JOB, Stage, claim, renew, run};
-use crate::session::{Calls, Session};
+use crate::session::{Calls, LOOKS_MAX, Session};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
-/// How often something that must come is looked for.
-const LOOKS_MAX: usize = 20_000;
 
 fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
     let hold = HoldId::from_random([hold; 16]);
@@ -117,7 +115,7 @@ fn a_claim_that_the_rules_renew_after_the_clock_was_set_back_lasts_one_ttl() {
     let renewed = renewed.answers[0].as_ref().unwrap();
     assert!(renewed.cancel_requested);
     assert_eq!(renewed.remaining_ms, 30_000);
-    assert_eq!(run(&session, "SELECT look_ms - now_ms() FROM job_running").as_deref(), Some("30000"));
+    assert_eq!(run(&session, "SELECT deadline_ms - now_ms() FROM job_running").as_deref(), Some("30000"));
 }
 
 /// What is reported after the step counts from the clock as it is then; and what a queue does is no matter of time.

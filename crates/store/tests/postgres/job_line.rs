@@ -1,8 +1,13 @@
 //! The line for jobs, as an interleaving of real sessions: whoever stands in it takes what those before it leave, without waiting
 //! for them to commit, and never what one of them could have had.
 
+use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::job::NewJob;
+
+use crate::job_handles::call;
 use crate::job_races::{Stage, run};
-use crate::session::Session;
+use crate::session::{LOOKS_MAX, Session};
 
 fn hash(who: &str) -> String {
     format!("md5('{who}')::uuid")
@@ -70,4 +75,39 @@ fn whoever_enqueues_learns_that_somebody_is_to_be_told_after_the_commit() {
     assert_eq!([enqueue(1, 1), enqueue(2, 2)], ["1", "1 2"], "nobody is in line");
     line_up(&worker, "worker", 1);
     assert_eq!([enqueue(3, 1), enqueue(4, 2)], ["0 1", "0 1 2"]);
+}
+
+#[test]
+fn those_in_line_are_told_by_a_transaction_of_its_own_as_soon_as_there_is_something() {
+    let stage = Stage::new();
+    let worker = stage.session();
+    // Who is told, and that what they are told of can be seen by then.
+    run(
+        &worker,
+        "CREATE TABLE told (queue text, there bigint);
+         CREATE OR REPLACE FUNCTION job_tell_lines(p_namespaces text[], p_queues text[]) RETURNS void
+         LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+             INSERT INTO told SELECT q, (SELECT count(*) FROM job_ready) FROM unnest(p_queues) AS q
+         $$",
+    );
+    let store = stage.arena.store();
+    let jobs = store.jobs().unwrap();
+    let enqueue = || {
+        let job = NewJob::new(
+            JobId::from_random(0, [7; 10]),
+            Queue::new("q").unwrap(),
+            Kind::new("work").unwrap(),
+            "1",
+        );
+        block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();
+    };
+    line_up(&worker, "worker", 1);
+    enqueue();
+    let told = (0..LOOKS_MAX).find_map(|_| {
+        let told = stage
+            .arena
+            .admin(&format!("SELECT queue || ' ' || there FROM {}.told", stage.arena.schema));
+        told.first().and_then(|row| row[0].clone())
+    });
+    assert_eq!(told.as_deref(), Some("q 2"), "the one that was there, and the new one");
 }

@@ -7,10 +7,8 @@ use fencehold_store::conformance::Arena as _;
 
 use crate::arena::PostgresArena;
 use crate::cluster::Admin;
-use crate::session::{Said, Session};
+use crate::session::{LOOKS_MAX, Said, Session};
 
-/// How often the server is asked whether a session waits.
-const LOOKS_MAX: usize = 20_000;
 pub(crate) const JOB: &str = "019a7afd-1e00-7000-8000-000000000001";
 /// Hold ids, and what they are recognised by.
 pub(crate) const A: (&str, &str) = ("0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "A");

@@ -3,9 +3,7 @@
 use std::thread;
 
 use crate::job_races::{A, JOB, Stage, claim, first, run};
-
-/// How often the server is asked whether a session waits.
-const LOOKS_MAX: usize = 20_000;
+use crate::session::LOOKS_MAX;
 
 #[test]
 fn two_transactions_of_a_new_holder_guard_a_resource_without_waiting_for_each_other_in_a_circle() {

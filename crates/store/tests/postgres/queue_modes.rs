@@ -9,8 +9,7 @@ use fencehold_store::conformance::{Arena as _, block_on};
 use fencehold_store::job::{QueueMode, QueueOrder, ScheduleSpec};
 
 use crate::job_races::{Stage, first, run};
-
-const LOOKS_MAX: usize = 20_000;
+use crate::session::LOOKS_MAX;
 
 fn call() -> Call {
     Call::new(Namespace::default())

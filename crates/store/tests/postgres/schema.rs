@@ -13,6 +13,7 @@ use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::cluster::fresh_schema;
+use crate::session::LOOKS_MAX;
 
 /// What programs are warned of, in this process.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -162,7 +163,6 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
 /// One that is connected already goes on: but it says that it is too old, for it cannot connect anew.
 #[test]
 fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema() {
-    const LOOKS_MAX: usize = 20_000;
     // Nobody else in this process listens.
     let _ = tracing::subscriber::set_global_default(Ear);
     let schema = fresh_schema();

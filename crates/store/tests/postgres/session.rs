@@ -7,7 +7,7 @@ use crate::arena::PostgresArena;
 use crate::cluster::Admin;
 
 /// How often something that must come is looked for.
-const LOOKS_MAX: usize = 20_000;
+pub(crate) const LOOKS_MAX: usize = 20_000;
 
 /// What a statement gave, or its SQLSTATE and message.
 pub(crate) type Said = Result<Vec<Vec<Option<String>>>, (String, String)>;

@@ -60,12 +60,13 @@ enum Swept {
 impl Core {
     /// One step of everything. True: there is more.
     async fn sweep_once(&self) -> Result<bool, StoreError> {
-        let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
-        let expired = self.expire(&mut errand).await?;
-        let more = self.tidy(&mut errand).await?;
-        let fired = self.fire_schedules(&mut errand).await?;
-        self.make_room(&mut errand).await?;
-        Ok(more || expired >= STEP as usize || fired >= FIRE_MAX as usize)
+        // What one part cannot do, or takes too long for, keeps nobody from the others.
+        let errand = || Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+        let expired = self.expire(&mut errand()).await;
+        let more = self.tidy(&mut errand()).await;
+        let fired = self.fire_schedules(&mut errand()).await;
+        self.make_room(&mut errand()).await?;
+        Ok(more? || expired? >= STEP as usize || fired? >= FIRE_MAX as usize)
     }
 
     async fn expire(&self, errand: &mut Errand) -> Result<usize, StoreError> {

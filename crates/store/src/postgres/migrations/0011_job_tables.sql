@@ -60,8 +60,8 @@ CREATE TABLE job_scheduled (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX job_scheduled_due ON job_scheduled (lane, due_ms);
 
--- The claims. A renewal moves the deadline and nothing that is indexed, within its page: no index grows by it. A sweep goes by
--- look_ms, which follows the deadline only when a sweep has looked.
+-- The claims. A renewal moves the deadline and nothing that is indexed, within its page: no index grows by it. A sweep reads all of them:
+-- there are as many as are worked on, and it must see those whose deadline is too far away as well.
 CREATE TABLE job_running (
     id          uuid PRIMARY KEY,
     arrival     bigint NOT NULL,
@@ -72,7 +72,6 @@ CREATE TABLE job_running (
     ttl_ms      bigint NOT NULL,
     since_ms    bigint NOT NULL,
     deadline_ms bigint NOT NULL,
-    look_ms     bigint NOT NULL,
     limit_ms    bigint,          -- when the time limit of the attempt is over
     plain       boolean NOT NULL, -- its end concerns no other job
     -- Its completion leaves nothing to be told: no unique key that would name it, no earlier attempt.
@@ -84,7 +83,6 @@ CREATE TABLE job_running (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX job_running_hash ON job_running (hash);
-CREATE INDEX job_running_look ON job_running (look_ms);
 CREATE INDEX job_running_asked ON job_running (lane) WHERE asked IS NOT NULL;
 
 -- Jobs that have come to their end, and those that wait for a person.

@@ -1,8 +1,9 @@
 -- Jobs: who waits for them, and for their end. Nobody is told anything unless somebody is known to wait, and where it can be, that is
 -- done after the commit it is about.
 
--- Here and in what follows a lane is looked into by `ORDER BY … LIMIT` of its own, and no table may be read whole: the planner takes for
--- granted that what is asked for is soon found, wherever it begins, and would read a million jobs of other queues to learn that this one is empty.
+-- Here and in what follows a lane is looked into by `ORDER BY … LIMIT` of its own: the planner takes for granted that what is asked for is
+-- soon found, wherever it begins, and would read a million jobs of other queues to learn that this one is empty. And what is due is held
+-- against one moment, `(SELECT now_ms())`: a clock that is read for every row is no condition of an index.
 
 -- How many jobs of a queue are ready, up to a bound. Those that are about to be taken count too: whoever takes them still
 -- stands in line.
@@ -16,14 +17,14 @@ $$;
 -- Tells those in the lines of these queues for whom there is something, once everybody before them has had what they want: they
 -- take it side by side. Nobody waits, as nearly always while there is work: nobody is told.
 CREATE FUNCTION job_stir(p_namespace text, p_queues text[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
         PERFORM tell('line/' || f.hash) FROM (
             SELECT DISTINCT w.hash FROM job_queue q CROSS JOIN LATERAL (
                 SELECT job_on_offer(q.number) AS many, EXISTS (
                     SELECT FROM job_lane l CROSS JOIN LATERAL (
-                        SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= now_ms() ORDER BY o.due_ms LIMIT 1) s
+                        SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= (SELECT now_ms()) ORDER BY o.due_ms LIMIT 1) s
                     WHERE l.queue = q.number) AS due
                 OFFSET 0) offer CROSS JOIN LATERAL (
                 SELECT o.hash, coalesce(sum(o.wants) OVER (ORDER BY o.since_ms, o.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
@@ -32,7 +33,7 @@ BEGIN
                 WHERE o.namespace = p_namespace AND o.queue = q.name AND o.beat > clock_timestamp() - interval '5 seconds'
                     AND o.until_ms > now_ms()
                 ORDER BY o.since_ms, o.place LIMIT 64) w
-            WHERE q.namespace = p_namespace AND q.name = ANY(p_queues)
+            WHERE q.namespace = p_namespace AND q.name = ANY(p_queues) AND q.mode <> 1
                 AND (w.ahead < offer.many OR w.ahead = 0 AND offer.due)) f;
     END IF;
 END $$;
@@ -92,11 +93,13 @@ END $$;
 -- Those of these sendings are still there. Returns the ones that should look: their time is up, their place is taken, or
 -- there is something to be had.
 CREATE FUNCTION job_line_beat(p_sendings uuid[]) RETURNS SETOF uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now bigint := now_ms();
 BEGIN
-    UPDATE job_waiter w SET beat = clock_timestamp() WHERE w.sending = ANY(p_sendings);
+    -- One that somebody has locked is about to go, or to be another sending's.
+    UPDATE job_waiter w SET beat = clock_timestamp() WHERE w.ctid = ANY(array(
+        SELECT o.ctid FROM job_waiter o WHERE o.sending = ANY(p_sendings) FOR NO KEY UPDATE SKIP LOCKED));
     RETURN QUERY
     WITH stands AS MATERIALIZED (
         SELECT w.* FROM job_waiter w WHERE w.sending = ANY(p_sendings)
@@ -110,7 +113,7 @@ BEGIN
             UNION ALL
             (SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= v_now ORDER BY o.due_ms LIMIT 1)) s
     )
-    SELECT s.sending FROM unnest(p_sendings) AS s(sending) WHERE NOT s.sending = ANY(array(SELECT w.sending FROM stands w))
+    SELECT s.sending FROM unnest(p_sendings) AS s(sending) WHERE s.sending NOT IN (SELECT w.sending FROM stands w)
     UNION
     SELECT w.sending FROM stands w WHERE w.until_ms <= v_now
     UNION

@@ -6,7 +6,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     WITH due AS (
         DELETE FROM job_scheduled WHERE ctid = ANY(array(
             SELECT s.ctid FROM unnest(p_lanes) AS n(lane) CROSS JOIN LATERAL (
-                SELECT o.ctid FROM job_scheduled o WHERE o.lane = n.lane AND o.due_ms <= now_ms()
+                SELECT o.ctid FROM job_scheduled o WHERE o.lane = n.lane AND o.due_ms <= (SELECT now_ms())
                 ORDER BY o.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s))
         RETURNING lane, arrival, bytes, past, urgent
     ), moved AS (
@@ -43,7 +43,7 @@ CREATE FUNCTION job_claim(
     attempt bigint, remaining_ms bigint, terms jsonb, extra jsonb, urgent boolean, failures integer, crashes integer,
     checkpoint bytea, effects jsonb
 )
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     c_bytes_max CONSTANT bigint := 8388608; -- beyond the first job
@@ -91,7 +91,7 @@ BEGIN
     -- Noted before they are told, for from then on they are not only the earlier sending's to give back. One that is being given back
     -- is waited for, and taken anew. And nobody is told of more time than a ttl, however the clock was set.
     UPDATE job_running r
-        SET taken_up = true, deadline_ms = least(r.deadline_ms, now_ms() + r.ttl_ms), look_ms = least(r.look_ms, now_ms() + r.ttl_ms)
+        SET taken_up = true, deadline_ms = least(r.deadline_ms, now_ms() + r.ttl_ms)
         WHERE r.hash = p_hash AND r.deadline_ms > now_ms() AND (NOT r.taken_up OR r.deadline_ms > now_ms() + r.ttl_ms);
     v_now := now_ms();
     SELECT greatest(o.closed_until_ms - v_now, 0), o.longest_ttl_ms < p_ttl_ms INTO v_closed, v_longer FROM store_state o;
@@ -178,7 +178,7 @@ BEGIN
     IF EXISTS (
         SELECT FROM unnest(v_lane) AS n(lane)
         CROSS JOIN LATERAL (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1) s) THEN
-        v_woken := job_wake(v_lane, greatest(p_limit, 1000));
+        v_woken := job_wake(v_lane, greatest(p_limit, 1000 / cardinality(v_lane)));
     END IF;
     v_room := array_fill(p_limit, array[cardinality(p_queues)]);
     FOR i IN 1 .. cardinality(v_lane) LOOP
@@ -258,9 +258,11 @@ BEGIN
     END LOOP;
     IF cardinality(a_key) = 0 THEN
         IF EXISTS (
-            SELECT FROM unnest(v_lane) AS n(lane)
-            CROSS JOIN LATERAL (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1) r) THEN
-            -- Somebody is about to take it, or to give it back.
+            SELECT FROM unnest(v_lane) AS n(lane) CROSS JOIN LATERAL (
+                (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1)
+                UNION ALL
+                (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
+            -- Somebody is about to take it, to move it, or to give it back.
             token := v_now;
             queue := -4;
             RETURN NEXT;
@@ -295,8 +297,8 @@ BEGIN
         ORDER BY p.pos
     ), ran AS (
         INSERT INTO job_running
-            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, limit_ms, plain, light)
-            SELECT j.id, j.arrival, j.lane, j.token, p_hash, p_owner, p_ttl_ms, v_now, v_now + j.lasts_ms, v_now + j.lasts_ms,
+            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, limit_ms, plain, light)
+            SELECT j.id, j.arrival, j.lane, j.token, p_hash, p_owner, p_ttl_ms, v_now, v_now + j.lasts_ms,
                 v_now + (j.terms->>'attempt_ms')::bigint, j.extra->'undo_of' IS NULL,
                 NOT j.past AND (j.extra IS NULL OR NOT j.extra ?| array['unique', 'undo_of'])
             FROM job j

@@ -10,10 +10,12 @@ CREATE FUNCTION job_honour_suspension() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now  bigint := now_ms();
-    v_from bigint := (SELECT suspended_from_ms FROM store_state);
+    v_from bigint;
+    v_till bigint; -- from then on nothing that was held at the jump can be held
 BEGIN
-    IF v_from > 0 AND v_from <= v_now AND v_now < v_from + 86400000 THEN
-        UPDATE job_running r SET deadline_ms = least(v_from + r.ttl_ms, r.limit_ms), look_ms = least(v_from + r.ttl_ms, r.limit_ms)
+    SELECT suspended_from_ms, suspended_from_ms + longest_ttl_ms INTO v_from, v_till FROM store_state;
+    IF v_from > 0 AND v_from <= v_now AND v_now < v_till THEN
+        UPDATE job_running r SET deadline_ms = least(v_from + r.ttl_ms, r.limit_ms)
             WHERE r.id = ANY(array(SELECT o.id FROM job_running o
                 WHERE o.deadline_ms - o.ttl_ms < v_from AND o.deadline_ms < least(v_from + o.ttl_ms, o.limit_ms)
                 -- Not those that somebody changes just now; but those under a fence, which only keeps them from being ended.
@@ -46,8 +48,6 @@ BEGIN
         UPDATE job_running r
             SET deadline_ms = CASE WHEN r.deadline_ms > v_now + r.ttl_ms THEN v_now + r.ttl_ms
                 ELSE greatest(r.deadline_ms, v_now + least(r.ttl_ms, coalesce(r.limit_ms - v_now, r.ttl_ms))) END,
-                -- It stays where it is, unless the clock was set back: then the sweep would come too late.
-                look_ms = least(r.look_ms, v_now + r.ttl_ms),
                 taken_up = true
             FROM found f
             WHERE r.ctid = f.tid AND f.lane = ANY(array(

@@ -104,7 +104,7 @@ BEGIN
     PERFORM job_honour_suspension();
     PERFORM job_lock(p_ids, p_namespace, p_keys, p_ends);
     -- A clock that was set back leaves deadlines that are further away than they can be.
-    UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
+    UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms
         WHERE r.id = ANY(p_ids) AND r.deadline_ms > now_ms() + r.ttl_ms;
     RETURN QUERY SELECT * FROM job_rows(p_ids, p_namespace, p_keys, p_queues, p_notes, false);
 END $$;

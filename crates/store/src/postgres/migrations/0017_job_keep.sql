@@ -62,10 +62,9 @@ BEGIN
     ELSE
         PERFORM job_note_ttl((v_claim->>'ttl_ms')::bigint);
         INSERT INTO job_running
-            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, look_ms, limit_ms, plain, asked)
+            (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, limit_ms, plain, asked)
             VALUES (v_body.id, p_arrival, v_body.lane, (p_job->>'token')::bigint, (v_claim->>'hash')::uuid, v_claim->>'owner',
                 (v_claim->>'ttl_ms')::bigint, (v_claim->>'since_ms')::bigint, (p_job->>'deadline_ms')::bigint,
-                (p_job->>'deadline_ms')::bigint,
                 (v_claim->>'since_ms')::bigint + (v_body.terms->>'attempt_ms')::bigint,
                 v_body.extra->'undo_of' IS NULL, nullif(v_claim->'asked', 'null'));
     END IF;

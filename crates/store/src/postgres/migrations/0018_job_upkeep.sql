@@ -2,34 +2,34 @@
 -- of jobs in `store advance`.
 
 -- Claims that have run out, to be decided upon by the rules, and by which moment: whoever decides first looks whether the clock has
--- jumped. Those that were renewed since are put off.
+-- jumped.
 CREATE FUNCTION job_run_out(p_most integer) RETURNS TABLE (id uuid, at_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now bigint := now_ms();
+    v_far uuid[];
 BEGIN
     PERFORM notice_server();
     PERFORM job_honour_suspension();
-    -- A clock that was set back leaves deadlines that are further away than they can be. Held against the clock as it is when the
-    -- row is looked at: a renewal may have come since this began. As an array: rows that are locked on the way are looked for once,
-    -- and not once more for every claim there is.
-    UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms, look_ms = now_ms() + r.ttl_ms
-        WHERE r.id = ANY(array(
-            SELECT o.id FROM job_running o WHERE o.deadline_ms > now_ms() + o.ttl_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED));
-    UPDATE job_running r SET look_ms = r.deadline_ms
-        WHERE r.id = ANY(array(
-            SELECT o.id FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms > v_now
-            ORDER BY o.look_ms LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED));
+    -- A clock that was set back leaves deadlines that are further away than they can be. Looked for by the moment at which this began,
+    -- which is cheap, and then held against the clock as it is when the row is locked: a renewal may have come since.
+    v_far := array(SELECT o.id FROM job_running o WHERE o.deadline_ms > v_now + o.ttl_ms LIMIT p_most);
+    IF v_far <> '{}' THEN
+        UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms
+            WHERE r.id = ANY(array(
+                SELECT o.id FROM job_running o WHERE o.id = ANY(v_far) AND o.deadline_ms > now_ms() + o.ttl_ms
+                ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED));
+    END IF;
     RETURN QUERY
-    SELECT o.id, v_now FROM job_running o WHERE o.look_ms <= v_now AND o.deadline_ms <= v_now
-        ORDER BY o.look_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
+    SELECT o.id, v_now FROM job_running o WHERE o.deadline_ms <= v_now
+        ORDER BY o.deadline_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
 END $$;
 
 -- What needs no rules: whoever waits is told of jobs whose time has come; finished ones whose time is over are forgotten, and
 -- keys and lines that nobody has any more. True: there is more of it.
 CREATE FUNCTION job_tidy(p_kept_ms bigint, p_most integer) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now    bigint := now_ms();
     v_old    bigint[];
@@ -37,8 +37,14 @@ DECLARE
     v_space  record;
     v_last   bigint;
 BEGIN
-    SELECT array_agg(l.lane) INTO v_lanes FROM job_lane l
-        CROSS JOIN LATERAL (SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms <= v_now ORDER BY o.due_ms LIMIT 1) s;
+    -- From lane to lane that has any, however many lanes and jobs there are.
+    WITH RECURSIVE lanes AS (
+        (SELECT o.lane FROM job_scheduled o ORDER BY o.lane LIMIT 1)
+        UNION ALL
+        SELECT (SELECT o.lane FROM job_scheduled o WHERE o.lane > n.lane ORDER BY o.lane LIMIT 1) FROM lanes n WHERE n.lane IS NOT NULL
+    )
+    SELECT array_agg(n.lane) INTO v_lanes FROM lanes n
+        CROSS JOIN LATERAL (SELECT FROM job_scheduled o WHERE o.lane = n.lane AND o.due_ms <= v_now ORDER BY o.due_ms LIMIT 1) s;
     FOR v_space IN
         SELECT q.namespace, array_agg(q.name) AS names FROM job_lane l JOIN job_queue q ON q.number = l.queue
         WHERE l.lane = ANY(v_lanes) GROUP BY q.namespace
@@ -56,10 +62,15 @@ BEGIN
         PERFORM job_tell_end(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)));
         PERFORM job_forget(v_old);
     END IF;
-    -- Some time after they have come free: whoever asks for one before that takes it over.
-    DELETE FROM job_unique u WHERE u.ctid = ANY(array(
-        SELECT o.ctid FROM job_unique o WHERE o.until_ms <= v_now - 3600000 AND job_is_over(o.job)
-        ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED));
+    -- Some time after they have come free: whoever asks for one before that takes it over. Those whose job is not over are put off, so
+    -- that they are not in the way of others.
+    WITH old AS MATERIALIZED (
+        SELECT o.ctid AS tid, job_is_over(o.job) AS is_over FROM job_unique o WHERE o.until_ms <= v_now - 3600000
+        ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM job_unique u WHERE u.ctid = ANY(array(SELECT o.tid FROM old o WHERE o.is_over))
+    )
+    UPDATE job_unique u SET until_ms = v_now - 1800000 WHERE u.ctid = ANY(array(SELECT o.tid FROM old o WHERE NOT o.is_over));
     DELETE FROM job_waiter w WHERE w.beat < clock_timestamp() - interval '1 minute';
     DELETE FROM job_awaited a WHERE a.until < clock_timestamp();
     SELECT max(last_seq) INTO v_last FROM job_event;
@@ -73,16 +84,16 @@ END $$;
 CREATE FUNCTION job_schedules_due(p_most integer) RETURNS SETOF text
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT jsonb_build_object('namespace', s.namespace, 'spec', s.spec, 'next_ms', s.next_ms, 'last_ms', s.last_ms)::text
-    FROM job_schedule s WHERE s.next_ms <= now_ms() ORDER BY s.next_ms LIMIT p_most FOR UPDATE SKIP LOCKED
+    FROM job_schedule s WHERE s.next_ms <= (SELECT now_ms()) ORDER BY s.next_ms LIMIT p_most FOR UPDATE SKIP LOCKED
 $$;
 
 -- Queues whose first ready job asks for room, with that job and whom it may ask: who works there at lower priority and was
 -- not asked yet.
 CREATE FUNCTION job_room(p_most integer)
 RETURNS TABLE (namespace text, queue text, contender uuid, victim uuid)
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT q.namespace, q.name, b.id, v.id
-    FROM (SELECT DISTINCT l.queue FROM job_ready u JOIN job_lane l ON l.lane = u.lane WHERE u.urgent LIMIT p_most) c
+    FROM (SELECT DISTINCT l.queue FROM job_ready u JOIN job_lane l ON l.lane = u.lane WHERE u.urgent) c
     JOIN job_queue q ON q.number = c.queue AND q.mode <> 1
     CROSS JOIN LATERAL (
         SELECT r.arrival, l.priority, r.urgent FROM job_lane l
@@ -95,6 +106,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = 
         ORDER BY l.priority, o.token LIMIT 1) v
     WHERE h.urgent AND NOT EXISTS (
         SELECT FROM job_running o WHERE o.asked IS NOT NULL AND o.asked->'notice'->>'contender' = 'job/' || b.id)
+    LIMIT p_most
 $$;
 
 -- The attempts of a job that ended, with one more, as `fencehold_core::job::Trail` is written in JSON.
@@ -137,7 +149,7 @@ BEGIN
         IF v_run.asked->'cancel' IS NOT NULL THEN
             -- It was called off: the sweep says so, and has its effects undone. Under a token of its own, so that nobody who
             -- knows the old one speaks for it until then.
-            UPDATE job_running SET token = nextval('job_token'), deadline_ms = 0, look_ms = 0 WHERE id = v_run.id;
+            UPDATE job_running SET token = nextval('job_token'), deadline_ms = 0 WHERE id = v_run.id;
             CONTINUE;
         END IF;
         SELECT * INTO v_past FROM job_past p WHERE p.arrival = v_run.arrival;

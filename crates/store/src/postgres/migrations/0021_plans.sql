@@ -8,7 +8,7 @@ DECLARE
 BEGIN
     FOR ours IN
         SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
-        WHERE p.pronamespace = current_schema()::regnamespace AND l.lanname = 'plpgsql' AND p.prosecdef AND p.prokind = 'f'
+        WHERE p.pronamespace = current_schema()::regnamespace AND l.lanname IN ('plpgsql', 'sql') AND p.prosecdef AND p.prokind = 'f'
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off', ours);
     END LOOP;

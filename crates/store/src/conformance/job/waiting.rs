@@ -124,7 +124,10 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
         let work = if let Some(claimed) = picked_up {
             works(hold, claimed.expect("a claim that is answered")).pop().expect("a job")
         } else {
-            until("a job that anybody can have", || g.state(id) == State::Queued);
+            // Until it has left the line, it may be about to give back what it took.
+            until("a job that anybody can have", || {
+                g.state(id) == State::Queued && g.queue_view("q").is_some_and(|view| view.claimers == 0)
+            });
             g.work("q", "C")
         };
         assert_eq!(work.job.id, id);

@@ -308,3 +308,26 @@ fn explain_tells_held_free_expired_and_never_held_apart() {
     assert!(held["last_beat_ms_ago"].as_u64().unwrap() < 60_000);
     waiting.child.kill().unwrap();
 }
+
+#[test]
+fn a_lost_store_is_refused_until_a_backup_is_put_back_which_repeats_no_token() {
+    let room = Room::new();
+    let backup = room.path("backup").display().to_string();
+    let (first, _) = acquire(&room, "k", &["--ttl", "1h"]);
+    assert_eq!(room.fencehold(&["store", "backup", &backup]).code, 0);
+    let restore = || room.fencehold(&["store", "restore", &backup, "--by", "me"]);
+    assert_eq!(restore().code, 74, "there is a store already");
+    let directory = room.store().trim_start_matches("file:").to_owned();
+    std::fs::remove_file(format!("{directory}/fencehold.db")).unwrap();
+    let lost = room.fencehold(&["lease", "ls"]);
+    assert!(lost.code == 74 && lost.err.contains("store restore"), "{lost:?}");
+    let restored = restore();
+    assert_eq!(restored.code, 0, "{restored:?}");
+    let lease = room.lease("k");
+    assert!(lease["token"].as_u64().unwrap() > first && lease["holder"].is_null(), "{lease}");
+    let beside = std::path::Path::new(&directory).parent().unwrap().read_dir().unwrap();
+    let left = beside
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().contains("restoring"));
+    assert_eq!(left.count(), 0, "nothing is left of the way there");
+}

@@ -88,7 +88,6 @@ struct Standing {
     cut_short: bool,
     /// What the last renewal came back with, if it failed.
     failure: Option<String>,
-    /// Somebody called the job off.
     /// When it was learnt that somebody called the job off.
     called_off_ms: Option<u64>,
 }

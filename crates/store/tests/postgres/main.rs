@@ -5,6 +5,7 @@ mod alike;
 mod another_server;
 mod arena;
 mod bounds;
+mod call_order;
 mod clock;
 mod clock_set;
 mod cluster;

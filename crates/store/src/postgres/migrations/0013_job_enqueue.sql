@@ -77,8 +77,23 @@ BEGIN
     PERFORM pg_current_xact_id();
     v_now := now_ms();
     IF p_keys IS NOT NULL THEN
-        -- A job with a unique key is made only by whoever got the key; of two in one call, by the first, or by none here where the first is
-        -- refused: then the rules decide about both, in their order.
+        -- The jobs of a call stand in its order. One that the rules may yet make must not come after those behind it: then they
+        -- decide about the whole call. That is so where the claim of whoever has the key has run out and nobody has noticed,
+        -- and where a key comes twice and may be refused to the first and given to the second.
+        IF EXISTS (
+            SELECT FROM unnest(p_keys) AS n(key)
+            JOIN job_unique u ON u.namespace = p_namespace AND u.key = n.key
+            JOIN job_running r ON r.id = u.job AND r.deadline_ms <= v_now
+        ) OR EXISTS (
+            SELECT FROM unnest(p_ids, p_queues, p_keys) AS n(id, name, key)
+            LEFT JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name
+            WHERE n.key IS NOT NULL
+            GROUP BY n.key
+            HAVING count(*) > 1 AND bool_or(q.mode = 2 OR EXISTS (SELECT FROM job_body b WHERE b.id = n.id))
+        ) THEN
+            RETURN;
+        END IF;
+        -- A job with a unique key is made only by whoever got the key; of two in one call, by the first.
         WITH first AS (
             SELECT DISTINCT ON (n.key) n.*
             FROM unnest(p_ids, p_queues, p_keys, p_digests, p_windows) WITH ORDINALITY AS n(id, name, key, digest, span, nth)

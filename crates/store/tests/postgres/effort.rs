@@ -1,5 +1,7 @@
 //! What a call costs does not grow with all that is kept: counted in rows and calls, not in time.
 
+use fencehold_store::conformance::Arena as _;
+
 use crate::arena::PostgresArena;
 use crate::session::{Calls, Session};
 
@@ -267,6 +269,33 @@ fn what_lies_in_other_queues_or_is_for_later_costs_nobody_anything() {
         session.run("ANALYZE job_ready, job_scheduled").unwrap();
     }
     assert!(dear.is_empty(), "{dear:#?}");
+}
+
+#[test]
+fn finished_jobs_whose_unique_key_is_taken_are_looked_at_once() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    let finished = format!(
+        "INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload, extra)
+             SELECT n, md5(n::text)::uuid, 1, 0, 'work', '', '{{\"unique\": \"u\"}}' FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO job_settled (arrival, lane, state, since_ms, keeps) SELECT n, 1, 3, 0, false FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO job_unique (namespace, key, job, payload, until_ms)
+             SELECT 'default', md5(n::text)::uuid, md5(n::text)::uuid, md5('')::uuid, now_ms() + 1000000 FROM generate_series(1, {MANY}) AS n"
+    );
+    session.run(&finished).unwrap();
+    let tidy = format!("SELECT job_tidy(600000, {MANY})");
+    assert_eq!(session.value(&tidy), "t", "there may be more");
+    let looks = Looks::during(&session, "job_body", || assert_eq!(session.value(&tidy), "f"));
+    assert_eq!(looks.searches + looks.fetched + looks.read_whole, 0, "nothing is new about any of them");
+    for (passing_ms, left) in [(999_999, MANY), (1, 0)] {
+        arena.pass(passing_ms);
+        session.value(&tidy);
+        assert_eq!(
+            session.value("SELECT count(*) FROM job_settled"),
+            left.to_string(),
+            "after {passing_ms} ms"
+        );
+    }
 }
 
 /// How often a table was searched by one of its indexes, how many rows came of it, and how many were read without one.

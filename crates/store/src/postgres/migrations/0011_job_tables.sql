@@ -92,6 +92,7 @@ CREATE TABLE job_settled (
     state    smallint NOT NULL, -- 3 completed, 4 failed, 5 cancelled, 6 quarantined, 7 indeterminate
     since_ms bigint NOT NULL,
     keeps    boolean NOT NULL,  -- it is not forgotten: it waits for a person, or its effects are being undone
+    put_off_ms bigint,          -- in place of since_ms where its unique key is taken for longer than a finished job is kept
     -- The attempt that completed it, where job_past has not got it.
     token    bigint,
     hash     uuid,
@@ -100,7 +101,7 @@ CREATE TABLE job_settled (
     late     boolean NOT NULL DEFAULT false, -- its claim had run out, and nobody had noted it yet
     result   text
 );
-CREATE INDEX job_settled_since ON job_settled (since_ms) WHERE NOT keeps;
+CREATE INDEX job_settled_since ON job_settled (coalesce(put_off_ms, since_ms)) WHERE NOT keeps;
 
 -- Completions that left nothing else behind, for as long as the same word may come again.
 CREATE TABLE job_dropped (

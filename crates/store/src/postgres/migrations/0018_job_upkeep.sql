@@ -33,6 +33,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now    bigint := now_ms();
     v_old    bigint[];
+    v_seen   bigint;
     v_lanes  integer[];
     v_space  record;
     v_last   bigint;
@@ -52,12 +53,17 @@ BEGIN
         -- They are moved by the claim that takes them.
         PERFORM job_stir(v_space.namespace, v_space.names);
     END LOOP;
-    SELECT array_agg(s.arrival) INTO v_old FROM (
-        SELECT o.arrival FROM job_settled o WHERE NOT o.keeps AND o.since_ms <= v_now - p_kept_ms
-            -- While its unique key is taken, whoever sends the same again is told of this job.
-            AND NOT EXISTS (
-                SELECT FROM job_body b JOIN job_unique u ON u.job = b.id AND u.until_ms > v_now WHERE b.arrival = o.arrival)
-        ORDER BY o.since_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s;
+    -- While its unique key is taken, whoever sends the same again is told of a job. It is looked at once, and again when the key is free.
+    WITH old AS MATERIALIZED (
+        SELECT o.ctid AS tid, o.arrival, (
+            SELECT max(u.until_ms) FROM job_body b JOIN job_unique u ON u.job = b.id AND u.until_ms > v_now
+            WHERE b.arrival = o.arrival) AS taken_ms
+        FROM job_settled o WHERE NOT o.keeps AND coalesce(o.put_off_ms, o.since_ms) <= v_now - p_kept_ms
+        ORDER BY coalesce(o.put_off_ms, o.since_ms) LIMIT p_most FOR UPDATE SKIP LOCKED
+    ), later AS (
+        UPDATE job_settled s SET put_off_ms = o.taken_ms - p_kept_ms FROM old o WHERE s.ctid = o.tid AND o.taken_ms IS NOT NULL
+    )
+    SELECT array_agg(o.arrival) FILTER (WHERE o.taken_ms IS NULL), count(*) INTO v_old, v_seen FROM old o;
     IF v_old IS NOT NULL THEN
         PERFORM job_tell_end(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)));
         PERFORM job_forget(v_old);
@@ -77,7 +83,7 @@ BEGIN
     DELETE FROM job_event e WHERE e.last_seq <= v_last - limit_events();
     -- As long as a word is said again and again, and some more.
     DELETE FROM job_dropped d WHERE d.at_ms < v_now - 120000 OR d.at_ms > v_now + 120000;
-    RETURN coalesce(cardinality(v_old), 0) >= p_most;
+    RETURN v_seen >= p_most;
 END $$;
 
 -- Schedules that are due, as JSON. Whoever gets one holds it until it has fired.

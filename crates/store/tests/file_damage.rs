@@ -11,7 +11,7 @@ use fencehold_core::limits::TTL_MS_MAX;
 use fencehold_store::file::{backup, check, restore};
 use fencehold_store::job::{JobFilter, JobsRequest};
 use fencehold_store::{EventsRequest, JobStore, LeaseStore, StoreError};
-use support::{Ground, TTL_MS, acquire, block_on, call, key, release, remaining_ms, renew, take, view};
+use support::{Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
 fn refused(ground: &Ground, content: &[u8]) -> String {
@@ -94,6 +94,56 @@ fn a_backup_takes_no_place_that_somebody_serves() {
     assert!(error.contains("still serves it"), "{error}");
     drop(store);
     restore(&copy, ground.path()).unwrap();
+}
+
+/// Whoever serves has the files open, and would go on granting what nobody finds after it.
+#[test]
+fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
+    for directory in [false, true] {
+        let (ground, elsewhere) = (Ground::new(), Ground::new());
+        let store = ground.open();
+        let token = take(&store, "k", 1);
+        let copy = elsewhere.path().join("copy");
+        backup(ground.path(), &copy).unwrap();
+        if directory {
+            std::fs::remove_dir_all(ground.path()).unwrap();
+        } else {
+            for beside in ["", "-wal", "-shm"] {
+                std::fs::remove_file(ground.path().join(format!("fencehold.db{beside}"))).unwrap();
+            }
+        }
+        let renewed = block_on(store.renew(&call(), vec![hold("k", 1, token)])).map(drop);
+        for answer in [renewed, acquire(&store, "other", 2).map(drop)] {
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains("fencehold store restore"), "{error}");
+        }
+        restore(&copy, ground.path()).unwrap();
+        // It goes on with what was put back, unless it has to look elsewhere for it.
+        let store = if directory {
+            let error = acquire(&store, "other", 2).unwrap_err().to_string();
+            assert!(error.contains("start this process again"), "{error}");
+            ground.open()
+        } else {
+            store
+        };
+        assert_eq!(view(&store, "k").token, token);
+    }
+}
+
+#[test]
+fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let first = take(&store, "k", 1);
+    std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
+    let second = take(&store, "other", 2);
+    // As whoever comes after a kill finds it.
+    let copy = Ground::new();
+    for name in ["fencehold.db", "fencehold.db-wal"] {
+        std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let store = copy.open();
+    assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
 }
 
 #[test]

@@ -38,6 +38,13 @@ pub(super) struct Place {
     write_again: WriteAgain,
 }
 
+/// Files by what they are, not by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Files {
+    database: Option<(u64, u64)>,
+    log: Option<(u64, u64)>,
+}
+
 /// Writes what can be read of a file once more, and syncs it. No file: nothing to do.
 pub(crate) type WriteAgain = fn(&Path) -> io::Result<()>;
 
@@ -128,13 +135,17 @@ impl Place {
         self.path.join(DATABASE)
     }
 
+    fn log(&self) -> PathBuf {
+        self.path.join(format!("{DATABASE}-wal"))
+    }
+
     /// Makes the log what everybody reads of it, on the disk as well. After a sync that failed, the end of the log can be read and yet
     /// never reach the disk, whatever is synced later: the system takes it for written. If it were copied into the database, and the power
     /// went, what is left of the log would be played back over newer pages. Only what is written once more is written.
     ///
     /// For whoever has SQLite's write lock: nobody else may be writing there. SQLite has no lock on this file that closing it would drop.
     pub(super) fn write_log_again(&self) -> rusqlite::Result<()> {
-        let log = self.path.join(format!("{DATABASE}-wal"));
+        let log = self.log();
         (self.write_again)(&log).map_err(|error| {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
             rusqlite::Error::SqliteFailure(code, Some(format!("{}: {error}", log.display())))
@@ -264,10 +275,32 @@ impl Place {
     /// Refuses a directory whose database is empty or gone, before SQLite makes a new one. In this order: it may be made meanwhile, and
     /// the database is there before the note.
     pub(super) fn refuse_lost(&self) -> Result<(), StoreError> {
+        self.refuse_replaced()?;
         let lost = || Ok(self.was_kept()? && !is_filled(&self.database())?);
         lost()
             .map_err(|error: io::Error| self.unavailable(&error))
             .and_then(|lost| if lost { Err(self.lost()) } else { Ok(()) })
+    }
+
+    /// Which files the database and its log are. Whoever has them open goes on writing after they were removed or replaced, and
+    /// nobody would find it. On a simulated disk there are none.
+    pub(super) fn files(&self) -> Files {
+        let which = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        Files { database: which(&self.database()), log: which(&self.log()) }
+    }
+
+    /// Refuses where the directory that was opened is no longer the one of its name: others look for its sockets and locks there.
+    fn refuse_replaced(&self) -> Result<(), StoreError> {
+        let gone = "it was removed while it was in use: put a backup back (fencehold store restore), and start this process again";
+        let other = "another directory was put in its place while it was in use: start this process again";
+        let refused = |why| Err(unusable(&self.path, why));
+        match (rustix::fs::stat(&self.path), rustix::fs::fstat(&self.directory)) {
+            (Err(rustix::io::Errno::NOENT), _) => refused(gone),
+            (Ok(named), Ok(opened)) if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino) => {
+                refused(other)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn unavailable(&self, error: &io::Error) -> StoreError {
@@ -397,7 +430,8 @@ fn refuse_lone_log(path: &Path) -> Result<(), StoreError> {
     if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
         return Err(unusable(
             path,
-            "it is empty or gone, and the log beside it is not; that was left untouched",
+            "it is empty or gone, and the log beside it is not; that was left untouched: put the database that it belongs to back, or move \
+             the log away and put a backup back (fencehold store restore)",
         ));
     }
     Ok(())

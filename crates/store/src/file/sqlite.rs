@@ -10,7 +10,7 @@ use rusqlite::config::DbConfig;
 
 use super::gate;
 use super::job::Bodies;
-use super::place::Place;
+use super::place::{Files, Place};
 use super::rows;
 use super::schema::is_busy;
 use super::turn::Turn;
@@ -30,6 +30,8 @@ pub(super) struct SqliteKeep {
     /// Once the disk has failed: how, and why that could not be noted, where it could not.
     failure: Option<(String, Option<io::Error>)>,
     epoch: i64,
+    /// What is open.
+    files: Files,
     /// Whether commits wait for the disk at the moment.
     syncs: bool,
     /// How long the last commit took, of which nearly all is the disk's.
@@ -68,6 +70,7 @@ impl SqliteKeep {
     ) -> Self {
         SqliteKeep {
             connection,
+            files: place.files(),
             place,
             turn,
             failure: None,
@@ -142,6 +145,11 @@ impl SqliteKeep {
         Ok((current == epoch).then_some(()))
     }
 
+    /// Whether the next owner will find what was written. Asked after it was written, and before anybody is told.
+    fn is_in_place(&self) -> bool {
+        self.place.files() == self.files
+    }
+
     fn try_keep(&mut self, changes: &Changes) -> rusqlite::Result<Option<()>> {
         self.set_syncs(changes.durable)?;
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
@@ -154,6 +162,9 @@ impl SqliteKeep {
         gate::fail(&self.place, "commit")?;
         self.commit()?;
         gate::pass(&self.place, "kept");
+        if !self.is_in_place() {
+            return Ok(None);
+        }
         let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
@@ -244,7 +255,10 @@ impl Keep for SqliteKeep {
         if seeded!(EpochUncheckedByAnswer) {
             return Ok(());
         }
-        self.in_turn(|keep| Self::still_owner(&keep.connection, keep.epoch))
+        self.in_turn(|keep| {
+            let owner = Self::still_owner(&keep.connection, keep.epoch)?;
+            Ok(owner.filter(|()| keep.is_in_place()))
+        })
     }
 
     fn tidy(&mut self, idle: bool) -> Result<(), KeepError> {

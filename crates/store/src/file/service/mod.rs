@@ -166,15 +166,16 @@ impl Service {
         }
     }
 
-    /// The store cannot be used: everybody is told, and the next question makes this process look again.
+    /// The store cannot be used: everybody who asked is told. For whoever asks later this process looks again: somebody may have put it
+    /// right meanwhile.
     async fn refuse_all(&mut self, error: &StoreError) -> Next {
+        self.answer_all(error);
         while self.pending.is_empty() {
             let order = self.orders.recv().await;
             if self.take(order).is_none() {
                 return Next::Close;
             }
         }
-        self.answer_all(error);
         Next::Seek { silent: None }
     }
 }

@@ -78,7 +78,10 @@ impl Service {
                 self.after_failure(failure, &engine, &mut door, epoch).await;
             }
             Some(Stopped { end: Err(_), .. }) if !self.closed => {
-                tracing::warn!(epoch, "another process took this directory over; asking it from now on");
+                tracing::warn!(
+                    epoch,
+                    "this process no longer serves the directory: another took it over, or its files were removed or replaced"
+                );
                 return Next::Seek { silent: None };
             }
             Some(_) => {}

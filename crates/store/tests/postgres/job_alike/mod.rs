@@ -27,6 +27,8 @@ use crate::arena::PostgresArena;
 const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
 const THREADS: u64 = 3;
+/// How many sequences are played on one pair of stores: what lies in other namespaces is in nobody's way, but takes its time.
+const PLAYED_TOGETHER: usize = 60;
 /// How often a state that must come is looked for.
 const LOOKS_MAX: usize = 20_000;
 
@@ -40,9 +42,10 @@ fn postgres_treats_jobs_as_memory_does() {
     thread::scope(|scope| {
         for nth in 0..THREADS {
             scope.spawn(move || {
-                let pair = Pair::new();
-                for number in (nth..sequences).step_by(usize::try_from(THREADS).unwrap()) {
-                    pair.play(number);
+                let numbers: Vec<u64> = (nth..sequences).step_by(usize::try_from(THREADS).unwrap()).collect();
+                for together in numbers.chunks(PLAYED_TOGETHER) {
+                    let pair = Pair::new();
+                    together.iter().for_each(|number| pair.play(*number));
                 }
             });
         }
@@ -118,8 +121,7 @@ impl Pair {
             ids.iter().map(look).collect::<Vec<_>>()
         });
         self.same("queues", number, |store| block_on(store.jobs().unwrap().queues(call)));
-        let findings = || FindingsRequest { cursor: None, limit: 1_000 };
-        self.same("findings", number, |store| block_on(store.jobs().unwrap().findings(call, findings())));
+        self.same("findings", number, |store| block_on(all_findings(store.jobs().unwrap(), call)));
         self.same("stories of the jobs", number, |store| stories(store, call));
     }
 
@@ -142,6 +144,19 @@ async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job
         if request.cursor.is_none() {
             return jobs;
         }
+    }
+}
+
+async fn all_findings(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job::Finding> {
+    let mut request = FindingsRequest { cursor: None, limit: 1_000 };
+    let mut findings = Vec::new();
+    loop {
+        let page = store.findings(call, request).await.unwrap();
+        findings.extend(page.findings);
+        if page.next.is_none() {
+            return findings;
+        }
+        request = FindingsRequest { cursor: page.next, limit: 1_000 };
     }
 }
 

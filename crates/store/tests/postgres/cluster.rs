@@ -253,6 +253,9 @@ fn launch(directory: &Path, port: u16, durable: Durable, more: &[String]) -> Chi
     if durable == Durable::No {
         set("fsync=off");
         set("synchronous_commit=off");
+        // Tables that were never analysed are taken for large: what takes a moment would be compiled, and shared out among processes.
+        set("max_parallel_workers_per_gather=0");
+        set("jit=off");
         set("full_page_writes=off");
     }
     server.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()

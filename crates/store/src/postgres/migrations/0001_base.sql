@@ -42,18 +42,20 @@ CREATE TABLE namespace (
 
 -- A namespace that is new here may not have been new before this store was rewound. `advance` lifts every floor there
 -- is, so the lowest of them is above all that was given before.
-CREATE FUNCTION floor_of(of_namespace text) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce(
+CREATE FUNCTION floor_of(of_namespace text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce(
         (SELECT floor FROM namespace WHERE name = of_namespace),
         (SELECT min(floor) FROM namespace),
-        (SELECT floor FROM store_state))
-$$;
+        (SELECT floor FROM store_state));
+END $$;
 
-CREATE FUNCTION make_namespace(new_name text) RETURNS void LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION make_namespace(new_name text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
     INSERT INTO namespace (name, floor)
     SELECT new_name, floor_of(new_name) WHERE NOT EXISTS (SELECT FROM namespace WHERE name = new_name)
-    ON CONFLICT DO NOTHING
-$$;
+    ON CONFLICT DO NOTHING;
+END $$;
 
 -- Handles that have somebody in line. Each must say that it is alive: by real time, not by the store's, for it is
 -- about processes. One that does not falls out of every line with all that wait through it.

@@ -21,9 +21,10 @@ CREATE TABLE event (
     fact jsonb NOT NULL
 );
 
-CREATE FUNCTION note(of_namespace text, of_key text, what jsonb, at bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-    INSERT INTO event (at_ms, namespace, key, fact) VALUES (at, of_namespace, of_key, what)
-$$;
+CREATE FUNCTION note(of_namespace text, of_key text, what jsonb, at bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO event (at_ms, namespace, key, fact) VALUES (at, of_namespace, of_key, what);
+END $$;
 
 -- What happens to many jobs at once is told in one row: an event for each of them would be a third of what their lives cost. Those
 -- of one call: of jobs that were enqueued, claimed or completed together. Each has a number of its own, as in `event`, and is told by

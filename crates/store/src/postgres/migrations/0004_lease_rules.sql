@@ -210,10 +210,11 @@ CREATE FUNCTION lease_notice(h lease_hold) RETURNS jsonb LANGUAGE sql IMMUTABLE 
 $$;
 
 -- Whether a key's holder has this hold id, or one of the endings that are remembered.
-CREATE FUNCTION lease_knows(of_key bigint, of_hash bytea) RETURNS boolean LANGUAGE sql VOLATILE AS $$
-    SELECT EXISTS (SELECT FROM lease_hold WHERE key_id = of_key AND hash = of_hash)
-        OR EXISTS (SELECT FROM lease_ending WHERE key_id = of_key AND hash = of_hash)
-$$;
+CREATE FUNCTION lease_knows(of_key bigint, of_hash bytea) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM lease_hold WHERE key_id = of_key AND hash = of_hash)
+        OR EXISTS (SELECT FROM lease_ending WHERE key_id = of_key AND hash = of_hash);
+END $$;
 
 -- The key's row, locked. One of which nothing is kept has no id, unless it is to be made.
 CREATE FUNCTION lease_lock_key(of_namespace text, of_key text, make boolean) RETURNS lease_key LANGUAGE plpgsql VOLATILE AS $$
@@ -249,14 +250,16 @@ END
 $$;
 
 -- Notes the longest ttl that was granted on these keys. Last of all in every call: the row is everybody's.
-CREATE FUNCTION lease_note_longest(ids bigint[]) RETURNS void LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION lease_note_longest(ids bigint[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
     UPDATE store_state SET longest_ttl_ms = longest
     FROM (SELECT max(ttl_ms) AS longest FROM lease_hold WHERE key_id = ANY (ids)) AS granted
-    WHERE longest > longest_ttl_ms
-$$;
+    WHERE longest > longest_ttl_ms;
+END $$;
 
 -- A refused asker leaves no record of a key that nobody ever held.
-CREATE FUNCTION lease_drop_unused(ids bigint[]) RETURNS void LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION lease_drop_unused(ids bigint[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
     DELETE FROM lease_key k WHERE id = ANY (ids) AND counter = 0 AND forgotten_at_ms IS NULL
-        AND NOT EXISTS (SELECT FROM lease_line WHERE key_id = k.id)
-$$;
+        AND NOT EXISTS (SELECT FROM lease_line WHERE key_id = k.id);
+END $$;

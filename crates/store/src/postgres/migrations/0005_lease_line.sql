@@ -60,8 +60,9 @@ CREATE FUNCTION lease_refresh_notices(w lease_waiter, now bigint) RETURNS void L
 $$;
 
 -- The refusal for somebody who cannot have any of its keys: the one that comes free first.
-CREATE FUNCTION lease_held(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce((
+CREATE FUNCTION lease_held(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce((
         SELECT lease_refused(k.key, jsonb_build_object('Held', jsonb_build_object(
             'owner', h.owner, 'task', h.task, 'expires_in_ms', greatest(lease_left(h, s.suspended_from_ms, now), 0),
             'token', h.token)))
@@ -69,8 +70,8 @@ CREATE FUNCTION lease_held(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE sq
         JOIN lease_key k ON k.namespace = w.namespace AND k.key = asked.key
         JOIN lease_hold h ON h.key_id = k.id
         ORDER BY greatest(lease_left(h, s.suspended_from_ms, now), 0), asked.nth LIMIT 1),
-        lease_unavailable('the time to wait was up before the key was free'))
-$$;
+        lease_unavailable('the time to wait was up before the key was free'));
+END $$;
 
 -- Leaves an answer for a waiter, whose row is locked, and takes it out of every line.
 CREATE FUNCTION lease_answer(w lease_waiter, said jsonb, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -179,9 +180,10 @@ END
 $$;
 
 -- In how many milliseconds something happens that a waiter waits for, if nobody does anything.
-CREATE FUNCTION lease_due(w lease_waiter, now bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT least(w.until_ms - now, (
+CREATE FUNCTION lease_due(w lease_waiter, now bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN least(w.until_ms - now, (
         SELECT min(coalesce(lease_left(h, s.suspended_from_ms, now), 0))
         FROM store_state s, lease_key k LEFT JOIN lease_hold h ON h.key_id = k.id
-        WHERE k.namespace = w.namespace AND k.key = ANY (w.keys)))
-$$;
+        WHERE k.namespace = w.namespace AND k.key = ANY (w.keys)));
+END $$;

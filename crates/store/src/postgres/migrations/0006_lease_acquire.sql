@@ -2,10 +2,11 @@
 -- `lock_ms` is how long it may wait for locks: what is locked for longer is locked by a fence.
 
 -- The first thing in every call.
-CREATE FUNCTION lease_begin(lock_ms bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-    SELECT set_config('lock_timeout', greatest(lock_ms, 1)::text, true);
-    SELECT notice_server()
-$$;
+CREATE FUNCTION lease_begin(lock_ms bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', greatest(lock_ms, 1)::text, true);
+    PERFORM notice_server();
+END $$;
 
 -- Takes one of the keys, or stands in line for them. The answer is `Ok`, `Err`, or `Waiting` with a number to look after.
 CREATE FUNCTION lease_acquire(

@@ -17,7 +17,7 @@ $$;
 -- Tells those in the lines of these queues for whom there is something, once everybody before them has had what they want: they
 -- take it side by side. Nobody waits, as nearly always while there is work: nobody is told.
 CREATE FUNCTION job_stir(p_namespace text, p_queues text[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
         PERFORM tell('line/' || f.hash) FROM (
@@ -122,7 +122,7 @@ END $$;
 
 -- Tells those who wait for the end of these jobs.
 CREATE FUNCTION job_tell_end(p_ids uuid[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF EXISTS (SELECT FROM job_awaited) THEN
         PERFORM tell('job/' || a.id) FROM job_awaited a WHERE a.id = ANY(p_ids);

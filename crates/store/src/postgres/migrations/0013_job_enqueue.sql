@@ -3,11 +3,12 @@
 
 -- Whether a job has come to its end, or is gone.
 CREATE FUNCTION job_is_over(p_id uuid) RETURNS boolean
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT NOT EXISTS (
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN NOT EXISTS (
         SELECT FROM job_body b LEFT JOIN job_settled s ON s.arrival = b.arrival AND s.state IN (3, 4, 5)
-        WHERE b.id = p_id AND s.arrival IS NULL)
-$$;
+        WHERE b.id = p_id AND s.arrival IS NULL);
+END $$;
 
 -- Puts jobs into their queues, and returns the numbers (from 1) of those that are new, and 0 if somebody stands in line
 -- there, who is to be told once this is committed (`job_tell_lines`). One whose id is being enqueued at the same
@@ -17,7 +18,7 @@ CREATE FUNCTION job_enqueue(
     p_terms jsonb[], p_extras jsonb[], p_at_ms bigint[], p_after_ms bigint[], p_urgent boolean[],
     p_keys uuid[], p_digests uuid[], p_windows bigint[]
 ) RETURNS SETOF bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now     bigint;
     v_won     uuid[];

@@ -19,15 +19,17 @@ $$;
 
 -- For how long nobody is given anything: somebody may hold a job of whom this store has forgotten.
 CREATE FUNCTION job_closed_ms() RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT greatest(closed_until_ms - now_ms(), 0) FROM store_state
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT greatest(closed_until_ms - now_ms(), 0) FROM store_state);
+END $$;
 
 -- The longest ttl that was ever given, for `store advance`. Hardly ever a write.
 CREATE FUNCTION job_note_ttl(p_ttl_ms bigint) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    UPDATE store_state SET longest_ttl_ms = p_ttl_ms WHERE longest_ttl_ms < p_ttl_ms
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE store_state SET longest_ttl_ms = p_ttl_ms WHERE longest_ttl_ms < p_ttl_ms;
+END $$;
 
 -- Takes jobs. Rows without an id tell the moment (in token) and what became of the claim itself (in queue: 0, it was served; 1, it
 -- has these jobs already; 2, those in line are to be told once this is committed; -1, the store is closed for so long; -2, its time in
@@ -43,7 +45,7 @@ CREATE FUNCTION job_claim(
     attempt bigint, remaining_ms bigint, terms jsonb, extra jsonb, urgent boolean, failures integer, crashes integer,
     checkpoint bytea, effects jsonb
 )
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     c_bytes_max CONSTANT bigint := 8388608; -- beyond the first job

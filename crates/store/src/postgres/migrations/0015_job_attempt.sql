@@ -63,7 +63,7 @@ END $$;
 CREATE FUNCTION job_complete(
     p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[], p_results text[], p_drops boolean DEFAULT false
 ) RETURNS TABLE (id uuid, late boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     v_now     bigint;

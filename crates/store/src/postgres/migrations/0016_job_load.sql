@@ -34,9 +34,10 @@ END $$;
 
 -- The newest token that was given to any job.
 CREATE FUNCTION job_newest() RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM job_token;
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM job_token);
+END $$;
 
 CREATE FUNCTION job_masked(p_hash uuid, p_masks boolean) RETURNS uuid
 LANGUAGE sql IMMUTABLE AS $$
@@ -111,15 +112,17 @@ END $$;
 
 -- Jobs to look at.
 CREATE FUNCTION job_look(p_ids uuid[], p_namespace text, p_notes boolean) RETURNS SETOF text
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT * FROM job_rows(p_ids, p_namespace, NULL, NULL, p_notes, true)
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM job_rows(p_ids, p_namespace, NULL, NULL, p_notes, true);
+END $$;
 
 -- Tokens that nobody else gets.
 CREATE FUNCTION job_draw(p_count integer) RETURNS SETOF bigint
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT nextval('job_token') FROM generate_series(1, p_count)
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY SELECT nextval('job_token') FROM generate_series(1, p_count);
+END $$;
 
 -- The job of this namespace that is worked on under a token: another's jobs are nobody's business here.
 CREATE FUNCTION job_under(p_namespace text, p_token bigint) RETURNS uuid

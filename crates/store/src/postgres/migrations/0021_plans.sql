@@ -1,7 +1,9 @@
 -- How the functions above are planned. A connection plans a statement once, perhaps while a table is all but empty, and keeps the plan
 -- while the table grows: reading all of it is then the right way for a moment and the wrong one for hours. Every table is reached by
--- an index, so none is ever read whole where one row is meant. And nothing here is worth compiling, however much it is thought to
--- cost: that takes longer than all of it.
+-- an index, so none is ever read whole where one row is meant. And nothing here is worth compiling, or sharing out among processes that
+-- are started for it, however much it is thought to cost: that takes longer than all of it. What is planned is planned for good: left to choose, PostgreSQL holds a plan for the ten
+-- jobs that it assumes against one for the one that is asked about, and plans anew for every call. (A function in SQL that is more than
+-- an expression is parsed and planned in every call, whatever is set: what others call often is in PL/pgSQL.)
 DO $$
 DECLARE
     ours regprocedure;
@@ -10,7 +12,8 @@ BEGIN
         SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
         WHERE p.pronamespace = current_schema()::regnamespace AND l.lanname IN ('plpgsql', 'sql') AND p.prosecdef AND p.prokind = 'f'
     LOOP
-        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off', ours);
+        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0 '
+            'SET plan_cache_mode = force_generic_plan', ours);
     END LOOP;
 END
 $$;

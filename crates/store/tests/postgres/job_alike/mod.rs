@@ -45,7 +45,9 @@ fn postgres_treats_jobs_as_memory_does() {
                 let numbers: Vec<u64> = (nth..sequences).step_by(usize::try_from(THREADS).unwrap()).collect();
                 for together in numbers.chunks(PLAYED_TOGETHER) {
                     let pair = Pair::new();
-                    together.iter().for_each(|number| pair.play(*number));
+                    for number in together {
+                        pair.play(*number);
+                    }
                 }
             });
         }

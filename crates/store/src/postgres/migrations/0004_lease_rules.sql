@@ -35,11 +35,11 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT hold_age > 0 AND forgotten_at IS NOT NULL AND forgotten_at >= greatest(greatest(now - hold_age, 0) - 2, 0)
 $$;
 
-CREATE FUNCTION lease_refused(of_key text, refusal jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION lease_refused(of_key text, refusal jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('Err', jsonb_build_object('Refused', jsonb_build_object('key', of_key, 'refusal', refusal)))
 $$;
 
-CREATE FUNCTION lease_unavailable(why text) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION lease_unavailable(why text) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('Err', jsonb_build_object('Unavailable', jsonb_build_object('why', why)))
 $$;
 
@@ -152,7 +152,7 @@ END
 $$;
 
 -- What somebody is told whose hold is over, as far as its ending is remembered.
-CREATE FUNCTION lease_lost(shown bigint, e lease_ending, newest bigint) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION lease_lost(shown bigint, e lease_ending, newest bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('Lost', jsonb_build_object(
         'token', shown, 'how', e.how, 'by', e.ended_by, 'reason', e.reason, 'current', newest))
 $$;
@@ -203,7 +203,7 @@ CREATE FUNCTION lease_renewed_ms(h lease_hold, remaining bigint, now bigint) RET
         lease_yield_in_ms(h, now)))
 $$;
 
-CREATE FUNCTION lease_notice(h lease_hold) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION lease_notice(h lease_hold) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN h.notice_contender IS NOT NULL THEN jsonb_build_object(
         'contender', h.notice_contender, 'task', h.notice_task,
         'priority', h.notice_priority, 'yield_at_ms', h.notice_yield_at_ms) END

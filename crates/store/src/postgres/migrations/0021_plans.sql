@@ -1,9 +1,12 @@
 -- How the functions above are planned. A connection plans a statement once, perhaps while a table is all but empty, and keeps the plan
 -- while the table grows: reading all of it is then the right way for a moment and the wrong one for hours. Every table is reached by
 -- an index, so none is ever read whole where one row is meant. And nothing here is worth compiling, or sharing out among processes that
--- are started for it, however much it is thought to cost: that takes longer than all of it. What is planned is planned for good: left to choose, PostgreSQL holds a plan for the ten
--- jobs that it assumes against one for the one that is asked about, and plans anew for every call. (A function in SQL that is more than
--- an expression is parsed and planned in every call, whatever is set: what others call often is in PL/pgSQL.)
+-- are started for it, however much it is thought to cost: that takes longer than all of it.
+--
+-- What is planned is planned for good: left to choose, PostgreSQL holds a plan for the ten jobs that it assumes against one for the one
+-- that is asked about, and plans anew for every call. A function in SQL that is more than an expression is parsed and planned in every
+-- call, whatever is set: what others call often is in PL/pgSQL. An expression is put in its caller's place, unless it calls itself
+-- IMMUTABLE and what it calls is not: `jsonb_build_object` is STABLE.
 DO $$
 DECLARE
     ours regprocedure;

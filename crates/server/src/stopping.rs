@@ -47,3 +47,17 @@ pub(crate) fn problem() -> Problem {
     problem.retry_after_ms = Some(RETRY_AFTER_MS);
     problem
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn once_it_stops_nothing_new_is_begun() {
+        let stopping = Stopping::default();
+        assert_eq!(stopping.unless(async { "done" }).await, Ok("done"));
+        stopping.stop();
+        assert_eq!(stopping.check(), Err(problem()));
+        assert_eq!(stopping.unless(async { "done" }).await, Err(problem()));
+    }
+}

@@ -12,7 +12,7 @@ use fencehold_store::clock::ManualClock;
 use fencehold_store::{Call, LeaseStore as _, MemoryStore};
 use serde_json::json;
 
-use crate::stage::{Stage, acquire, eventually, hear, held, send, waits};
+use crate::stage::{Stage, Token, acquire, eventually, hear, held, send, waits};
 
 #[test]
 fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
@@ -79,27 +79,45 @@ fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
     stage.acquire(&token, "k", 1, 30_000);
 }
 
+/// Two hundred who have sent so much go on with one byte at a time, for ever; and after each, somebody else is served. Without a limit
+/// of ours they may be cut off too, by those of the machinery beneath, which are thirty seconds.
+fn are_cut_off(stage: &Stage, token: &Token, begun: &str) {
+    let mut slow: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = stage.connect();
+            stream.write_all(begun.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let started = std::time::Instant::now();
+    eventually("all of them are cut off", || {
+        assert!(started.elapsed() < Duration::from_secs(25), "{} are still there", slow.len());
+        slow.retain_mut(|stream| stream.write_all(b"x").is_ok());
+        assert_eq!(stage.ask(token, "GET", "/v1/leases", None).status, 200);
+        slow.is_empty()
+    });
+}
+
 #[test]
 fn slow_headers_are_cut_off_and_cost_nobody_anything() {
     let mut options = Options::default();
     options.limits.header_ms = 1_000;
     let stage = Stage::with(options);
     let token = stage.token(Some("team"), &[Scope::Admin]);
-    let mut slow: Vec<TcpStream> = (0..200)
-        .map(|_| {
-            let mut stream = stage.connect();
-            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ").unwrap();
-            stream
-        })
-        .collect();
-    // One byte at a time, for ever; and after each, somebody else is served. Without the limit it is cut off too, by a
-    // limit of the machinery beneath, which is thirty seconds.
-    let started = std::time::Instant::now();
-    eventually("all of them are cut off", || {
-        assert!(started.elapsed() < Duration::from_secs(25), "{} are still there", slow.len());
-        slow.retain_mut(|stream| stream.write_all(b"x").is_ok());
-        assert_eq!(stage.ask(&token, "GET", "/v1/leases", None).status, 200);
-        slow.is_empty()
+    are_cut_off(&stage, &token, "GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ");
+}
+
+#[test]
+fn slow_bodies_are_cut_off_and_cost_nobody_anything() {
+    let mut options = Options::default();
+    options.limits.body_ms = 1_000;
+    let stage = Stage::with(options);
+    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    are_cut_off(&stage, &token, &format!("{head}{}content-length: 1000000\r\n\r\n", token.headers()));
+    let operator = stage.token(None, &[Scope::Admin]);
+    eventually("their memory is free", || {
+        stage.metric(&operator, "fencehold_limit_used{limit=\"body_bytes\"}") < 1.0
     });
 }
 

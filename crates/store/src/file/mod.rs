@@ -7,6 +7,7 @@
 
 mod boot;
 mod codec;
+mod foreign;
 mod frame;
 #[cfg(test)]
 mod fuzz;

@@ -6,12 +6,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 
+use super::foreign::refuse_foreign;
 use super::gate;
-use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
 use crate::error::StoreError;
 use crate::locality::network_file_system;
 
@@ -372,37 +371,6 @@ pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
     StoreError::Unusable { place: place.display().to_string(), why: why.to_owned() }
 }
 
-/// Somebody else's file, or one of a newer version, is recognised by its header before anything is opened.
-pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
-    let header = match header_of(path) {
-        Ok(header) => header,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse_lone_log(path),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let why = format!("this user may not read and write it: use the store as its owner ({error})");
-            return Err(unusable(path, &why));
-        }
-        Err(error) => return Err(unusable(path, &error.to_string())),
-    };
-    if header.is_empty() {
-        return refuse_lone_log(path);
-    }
-    let number = |at: usize| header.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
-    let (Some(cookie), Some(version), Some(application)) = (number(40), number(60), number(68)) else {
-        return Err(unusable(path, "it is too short for a database; it was left untouched"));
-    };
-    if !header.starts_with(b"SQLite format 3\0") || (application != APPLICATION_ID && application != 0) {
-        return Err(unusable(path, "it is not a Fencehold database; it was left untouched"));
-    }
-    // Without our mark it can only be ours if it is still empty: its tables may be in the log beside it.
-    if application == 0 && (version != 0 || cookie != 0) {
-        return Err(unusable(path, "it is somebody else's database; it was left untouched"));
-    }
-    if version > SCHEMA_VERSION {
-        return Err(newer(path, version));
-    }
-    Ok(())
-}
-
 fn write_again(path: &Path) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,
@@ -420,44 +388,6 @@ fn write_again(path: &Path) -> io::Result<()> {
         at += read as u64;
     }
     if at > 0 { file.sync_data() } else { Ok(()) }
-}
-
-/// To SQLite a database that is empty or not there is a new one, and it removes the log beside it, with all that was
-/// acknowledged in it.
-fn refuse_lone_log(path: &Path) -> Result<(), StoreError> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
-        return Err(unusable(
-            path,
-            "it is empty or gone, and the log beside it is not; that was left untouched: put the database that it belongs to back, or move \
-             the log away and put a backup back (fencehold store restore)",
-        ));
-    }
-    Ok(())
-}
-
-/// The first bytes of a file, as many as there are.
-///
-/// The descriptor stays open for as long as this process lives: closing any descriptor of a file drops every lock that
-/// the process has on it, also those of SQLite, and an owner without its locks can be served past.
-fn header_of(path: &Path) -> io::Result<Vec<u8>> {
-    static OPEN: Mutex<Vec<((u64, u64), File)>> = Mutex::new(Vec::new());
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let metadata = fs::metadata(path)?;
-    let known = open.iter().position(|(id, _)| *id == (metadata.dev(), metadata.ino()));
-    let at = if let Some(at) = known {
-        at
-    } else {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        open.push(((metadata.dev(), metadata.ino()), file));
-        open.len() - 1
-    };
-    let mut header = vec![0; 100];
-    let read = open[at].1.read_at(&mut header, 0)?;
-    header.truncate(read);
-    Ok(header)
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ pub fn check(path: &Path) -> Result<CheckReport, StoreError> {
     if !path.exists() {
         return Err(unusable(path, "there is no such file or directory"));
     }
-    super::place::refuse_foreign(path)?;
+    super::foreign::refuse_foreign(path)?;
     look(path)
 }
 

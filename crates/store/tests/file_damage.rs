@@ -130,6 +130,29 @@ fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
     }
 }
 
+/// To SQLite any log beside a database belongs to it.
+#[test]
+fn the_log_of_a_database_that_was_replaced_is_not_played_into_the_other_one() {
+    let (ground, elsewhere) = (Ground::new(), Ground::new());
+    let store = ground.open();
+    let first = take(&store, "k", 1);
+    let copy = elsewhere.path().join("copy");
+    backup(ground.path(), &copy).unwrap();
+    for nth in 0..200 {
+        take(&store, &format!("late/{nth}"), 2);
+    }
+    std::fs::rename(&copy, ground.database()).unwrap();
+    assert_eq!(view(&store, "k").token, first);
+    assert!(
+        block_on(store.get(&call(), key("late/7"))).unwrap().is_none(),
+        "it goes on with what was put there"
+    );
+    drop(store);
+    assert_eq!(check(ground.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(view(&ground.open(), "k").token, first);
+    assert!(ground.path().join("fencehold.db-wal.replaced").exists(), "nothing was thrown away");
+}
+
 #[test]
 fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
     let ground = Ground::new();

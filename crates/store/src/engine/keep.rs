@@ -76,7 +76,7 @@ pub(crate) struct KeptLease {
 pub(crate) enum KeepError {
     /// Somebody else is in the middle of a write: nothing was done, and the same batch can be tried again.
     Busy(String),
-    /// Somebody else serves this store now.
+    /// Somebody else serves this store now, or what was written is where nobody finds it.
     Superseded,
     /// The disk failed; what it holds is uncertain.
     Failed(String),

@@ -44,6 +44,29 @@ pub(super) struct Files {
     log: Option<(u64, u64)>,
 }
 
+/// What is no longer where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    Nothing,
+    /// Its log alone was removed or replaced.
+    Log,
+    /// Another database has its name, and beside it lies the log of the one before.
+    Database,
+    /// Whatever is there, none of it was ours.
+    All,
+}
+
+impl Files {
+    pub(super) fn lost_since(self, before: Files) -> Lost {
+        match (self.database == before.database, self.log == before.log) {
+            (true, true) => Lost::Nothing,
+            (true, false) => Lost::Log,
+            (false, true) if self.database.is_some() => Lost::Database,
+            (false, _) => Lost::All,
+        }
+    }
+}
+
 /// Writes what can be read of a file once more, and syncs it. No file: nothing to do.
 pub(crate) type WriteAgain = fn(&Path) -> io::Result<()>;
 
@@ -286,6 +309,15 @@ impl Place {
     pub(super) fn files(&self) -> Files {
         let which = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
         Files { database: which(&self.database()), log: which(&self.log()) }
+    }
+
+    /// Takes the log away from beside a database that it does not belong to: SQLite would play it into that one.
+    pub(super) fn set_log_aside(&self) -> io::Result<()> {
+        for beside in ["-wal", "-shm"] {
+            let name = |ending: &str| self.path.join(format!("{DATABASE}{beside}{ending}"));
+            fs::rename(name(""), name(".replaced"))?;
+        }
+        Ok(())
     }
 
     /// Refuses where the directory that was opened is no longer the one of its name: others look for its sockets and locks there.

@@ -10,9 +10,10 @@ use rusqlite::config::DbConfig;
 
 use super::gate;
 use super::job::Bodies;
-use super::place::{Files, Place};
+use super::place::{Files, Lost, Place};
 use super::rows;
 use super::schema::is_busy;
+use super::takeover::pause;
 use super::turn::Turn;
 use crate::engine::{Archive, Changes, Keep, KeepError};
 
@@ -20,6 +21,9 @@ use crate::engine::{Archive, Changes, Keep, KeepError};
 /// others wait.
 const LOG_PAGES_IDLE: i64 = 1_000;
 const LOG_PAGES_BUSY: i64 = 8_000;
+
+/// How often a log that was removed is tried to be saved, while somebody reads: for a minute.
+const RESCUES_MAX: usize = 3_000;
 
 /// The owner's hold on the database. It is itself a leaseholder with a fence: the epoch.
 #[derive(Debug)]
@@ -65,12 +69,13 @@ impl SqliteKeep {
         connection: Connection,
         place: Arc<Place>,
         turn: Turn,
+        files: Files,
         epoch: u64,
         oldest_seq: u64,
     ) -> Self {
         SqliteKeep {
             connection,
-            files: place.files(),
+            files,
             place,
             turn,
             failure: None,
@@ -116,14 +121,32 @@ impl SqliteKeep {
 
     /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
     pub(super) fn close(mut self) -> Option<Failure> {
-        // A log that is left is copied back by whoever comes next.
-        if self.in_turn(Self::copy_back_if_owner).is_ok() && self.log_pages == 0 {
+        let lost = self.place.files().lost_since(self.files);
+        if lost == Lost::Database
+            && let Err(error) = self.place.set_log_aside()
+        {
+            tracing::error!(%error, "the log of a database that was replaced is still there: remove it before anybody uses the other one");
+        }
+        // A log that is left is copied back by whoever comes next; one that was removed is nowhere else.
+        let mut is_copied = self.copies_all_back();
+        for _ in 0..RESCUES_MAX {
+            if is_copied || lost != Lost::Log {
+                break;
+            }
+            pause();
+            is_copied = self.copies_all_back();
+        }
+        if is_copied {
             // Nothing is left to sync: SQLite may tidy up after itself.
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }
         let (why, error) = self.failure?;
         let turn = self.turn;
         Some(Failure { why, unnoted: error.map(|error| Unnoted { error, turn }) })
+    }
+
+    fn copies_all_back(&mut self) -> bool {
+        self.in_turn(Self::copy_back_if_owner).is_ok() && self.log_pages == 0
     }
 
     /// Makes commits wait for the disk, or not. A power cut then loses what was not waited for; a killed process
@@ -162,13 +185,10 @@ impl SqliteKeep {
         gate::fail(&self.place, "commit")?;
         self.commit()?;
         gate::pass(&self.place, "kept");
-        if !self.is_in_place() {
-            return Ok(None);
-        }
         let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
-        Ok(Some(()))
+        Ok(self.is_in_place().then_some(()))
     }
 
     /// Ends the transaction, on disk if it is to be, and notes how long that took.
@@ -226,8 +246,8 @@ impl SqliteKeep {
         if busy == 0 && log == copied {
             self.log_pages = 0;
         } else {
-            // Tried again when as much has come on top.
-            self.log_pages /= 2;
+            // Tried again when as much has come on top. Never 0: something is left.
+            self.log_pages = (self.log_pages / 2).max(1);
         }
         Ok(())
     }

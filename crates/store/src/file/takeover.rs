@@ -111,6 +111,7 @@ fn try_attempt(
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
     schema::make(place, &connection)?;
+    let files = place.files();
     let sql = "SELECT epoch, boot, owner_pid FROM meta";
     let (epoch, boot, earlier_pid): (i64, String, i64) =
         connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -167,7 +168,12 @@ fn try_attempt(
     let oldest_seq = kept.events.first().map_or(0, |event| event.seq);
     let mut engine = Engine::from_kept(clock.now(), kept);
     engine.served_by = Some((pid, next));
-    let keep = SqliteKeep::new(connection, Arc::clone(place), turn, next, oldest_seq);
+    if place.files() != files {
+        let why =
+            format!("{}: its files were removed or replaced while it was opened", place.path().display());
+        return Err(StoreError::Unavailable { why }.into());
+    }
+    let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, next, oldest_seq);
     Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))
 }
 
@@ -244,6 +250,6 @@ fn copy_back_all(
 }
 
 #[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]
-fn pause() {
+pub(super) fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }

@@ -298,6 +298,64 @@ fn finished_jobs_whose_unique_key_is_taken_are_looked_at_once() {
     }
 }
 
+/// With plans that were made while there was nothing.
+#[test]
+fn what_is_asked_about_one_job_reads_no_others() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    session
+        .run("ANALYZE job_running, job_body, job_ready, job_scheduled, job_settled, job_past, job_unique")
+        .unwrap();
+    let calls = |nth: u64| {
+        let id = format!("019a7afd-1e00-7000-8000-{nth:012}");
+        [
+            (
+                "an enqueue with a key",
+                format!("SELECT enqueue('q', 'work', '1', id => '{id}', unique_key => '{nth}')"),
+            ),
+            ("the same with another id", format!("SELECT enqueue('q', 'work', '1', unique_key => '{nth}')")),
+            ("a look", format!("SELECT count(*) FROM job_look(ARRAY['{id}']::uuid[], 'default', true)")),
+            (
+                "a decision",
+                format!(
+                    "SELECT count(*) FROM job_load(ARRAY['{id}']::uuid[], 'default', '{{}}', '{{}}', true, true, 1000)"
+                ),
+            ),
+            ("a sweep", "SELECT count(*) FROM job_run_out(10)".to_owned()),
+        ]
+    };
+    for nth in 1..=10 {
+        for (what, sql) in calls(nth) {
+            session.run(&sql).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        }
+    }
+    let many = format!(
+        "INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload)
+             SELECT 1000000 + n, md5(n::text)::uuid, 1, 0, 'work', '' FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+             SELECT 1, 1000000 + n, 1, false, false, false FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO job_settled (arrival, lane, state, since_ms, keeps)
+             SELECT 2000000 + n, 1, 3, now_ms(), false FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO job_unique (namespace, key, job, payload, until_ms)
+             SELECT 'default', md5(n::text)::uuid, md5(n::text)::uuid, md5('')::uuid, now_ms() FROM generate_series(1, {MANY}) AS n"
+    );
+    session.run(&many).unwrap();
+    let mut dear = Vec::new();
+    for (what, sql) in calls(11) {
+        for table in ["job_body", "job_ready", "job_settled", "job_unique"] {
+            session.run("SAVEPOINT before").unwrap();
+            let looks = Looks::during(&session, table, || session.run(&sql).map(drop).unwrap());
+            let read = looks.fetched + looks.read_whole;
+            if read >= MANY / 4 {
+                dear.push(format!("{what}: {read} rows of {table}"));
+            }
+            let undone = if table == "job_unique" { "RELEASE before" } else { "ROLLBACK TO before" };
+            session.run(undone).unwrap();
+        }
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+}
+
 /// How often a table was searched by one of its indexes, how many rows came of it, and how many were read without one.
 struct Looks {
     searches: u64,

@@ -87,6 +87,10 @@ impl Service {
 pub(in crate::file) fn or_unknown(error: StoreError, ask: &Ask, sent_before: bool) -> StoreError {
     match error {
         StoreError::Unavailable { why } if sent_before && !ask.only_reads() => StoreError::Unknown { why },
+        // It could be used then.
+        StoreError::Unusable { place, why } if sent_before && !ask.only_reads() => {
+            StoreError::Unknown { why: format!("{place}: {why}") }
+        }
         error => error,
     }
 }

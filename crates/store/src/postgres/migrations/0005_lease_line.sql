@@ -64,12 +64,13 @@ CREATE FUNCTION lease_held(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE pl
 BEGIN
     RETURN coalesce((
         SELECT lease_refused(k.key, jsonb_build_object('Held', jsonb_build_object(
-            'owner', h.owner, 'task', h.task, 'expires_in_ms', greatest(lease_left(h, s.suspended_from_ms, now), 0),
-            'token', h.token)))
+            'owner', (h.hold).owner, 'task', (h.hold).task, 'expires_in_ms', greatest(lease_left(h.hold, s.suspended_from_ms, now), 0),
+            'token', (h.hold).token)))
         FROM store_state s, unnest(w.keys) WITH ORDINALITY AS asked (key, nth)
-        JOIN lease_key k ON k.namespace = w.namespace AND k.key = asked.key
-        JOIN lease_hold h ON h.key_id = k.id
-        ORDER BY greatest(lease_left(h, s.suspended_from_ms, now), 0), asked.nth LIMIT 1),
+        -- One by one, whatever the planner believes of these tables: see `lease_renew`.
+        CROSS JOIN LATERAL (SELECT o.* FROM lease_key o WHERE o.namespace = w.namespace AND o.key = asked.key OFFSET 0) AS k
+        CROSS JOIN LATERAL (SELECT o AS hold FROM lease_hold o WHERE o.key_id = k.id OFFSET 0) AS h
+        ORDER BY greatest(lease_left(h.hold, s.suspended_from_ms, now), 0), asked.nth LIMIT 1),
         lease_unavailable('the time to wait was up before the key was free'));
 END $$;
 
@@ -183,7 +184,8 @@ $$;
 CREATE FUNCTION lease_due(w lease_waiter, now bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN least(w.until_ms - now, (
-        SELECT min(coalesce(lease_left(h, s.suspended_from_ms, now), 0))
-        FROM store_state s, lease_key k LEFT JOIN lease_hold h ON h.key_id = k.id
-        WHERE k.namespace = w.namespace AND k.key = ANY (w.keys)));
+        SELECT min(coalesce(lease_left(h.hold, s.suspended_from_ms, now), 0))
+        FROM store_state s, unnest(w.keys) AS asked (key)
+        CROSS JOIN LATERAL (SELECT o.id FROM lease_key o WHERE o.namespace = w.namespace AND o.key = asked.key OFFSET 0) AS k
+        LEFT JOIN LATERAL (SELECT o AS hold FROM lease_hold o WHERE o.key_id = k.id OFFSET 0) AS h ON true));
 END $$;

@@ -74,23 +74,26 @@ BEGIN
             ORDER BY 1, 2
             ON CONFLICT DO NOTHING;
     END IF;
+    -- Whether a job is there is asked one by one, by a value: of EXISTS the planner may make a look at all there are.
     -- As `next_event` has it: first the number of the transaction, then those of its events.
     PERFORM pg_current_xact_id();
     v_now := now_ms();
     IF p_keys IS NOT NULL THEN
         -- The jobs of a call stand in its order. One that the rules may yet make must not come after those behind it: then they
         -- decide about the whole call. That is so where the claim of whoever has the key has run out and nobody has noticed,
-        -- and where a key comes twice and may be refused to the first and given to the second.
+        -- where an id comes twice, and where a key comes twice and may be refused to the first and given to the second. (One whose key
+        -- comes free only after this stands behind.)
         IF EXISTS (
             SELECT FROM unnest(p_keys) AS n(key)
-            JOIN job_unique u ON u.namespace = p_namespace AND u.key = n.key
-            JOIN job_running r ON r.id = u.job AND r.deadline_ms <= v_now
-        ) OR EXISTS (
+            CROSS JOIN LATERAL (SELECT o.job, o.until_ms FROM job_unique o WHERE o.namespace = p_namespace AND o.key = n.key OFFSET 0) u
+            CROSS JOIN LATERAL (SELECT o.deadline_ms FROM job_running o WHERE o.id = u.job OFFSET 0) r
+            WHERE u.until_ms <= v_now AND r.deadline_ms <= v_now
+        ) OR (SELECT count(DISTINCT n.id) < count(*) FROM unnest(p_ids) AS n(id)) OR EXISTS (
             SELECT FROM unnest(p_ids, p_queues, p_keys) AS n(id, name, key)
             LEFT JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name
             WHERE n.key IS NOT NULL
             GROUP BY n.key
-            HAVING count(*) > 1 AND bool_or(q.mode = 2 OR EXISTS (SELECT FROM job_body b WHERE b.id = n.id))
+            HAVING count(*) > 1 AND bool_or(coalesce(q.mode, 2) = 2 OR (SELECT b.id FROM job_body b WHERE b.id = n.id) IS NOT NULL)
         ) THEN
             RETURN;
         END IF;
@@ -105,7 +108,7 @@ BEGIN
                 SELECT p_namespace, n.key, n.id, n.digest, v_now + n.span
                 FROM first n
                 JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name AND q.mode <> 2
-                WHERE NOT EXISTS (SELECT FROM job_body b WHERE b.id = n.id)
+                WHERE (SELECT b.id FROM job_body b WHERE b.id = n.id) IS NULL
                 ORDER BY n.key
                 ON CONFLICT (namespace, key) DO UPDATE SET job = excluded.job, payload = excluded.payload,
                     until_ms = excluded.until_ms
@@ -124,7 +127,7 @@ BEGIN
         JOIN job_lane l ON l.queue = q.number AND l.priority = n.priority
         -- Whoever got its key is made, whatever has become of the queue since: a key without its job would be in everybody's way.
         WHERE CASE WHEN n.key IS NOT NULL THEN n.id = ANY(v_won)
-            ELSE q.mode <> 2 AND NOT EXISTS (SELECT FROM job_body b WHERE b.id = n.id) END
+            ELSE q.mode <> 2 AND (SELECT b.id FROM job_body b WHERE b.id = n.id) IS NULL END
         ORDER BY n.id, n.nth
     ), new AS MATERIALIZED (
         SELECT f.*, nextval('job_arrival') AS arrival FROM (SELECT * FROM fresh ORDER BY nth) f

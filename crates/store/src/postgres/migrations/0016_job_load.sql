@@ -8,7 +8,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_left uuid[];
 BEGIN
-    PERFORM FROM job_unique u WHERE u.namespace = p_namespace AND u.key = ANY(p_keys) ORDER BY u.key FOR UPDATE;
+    PERFORM FROM (SELECT DISTINCT n.key FROM unnest(p_keys) AS n(key) ORDER BY n.key OFFSET 0) s
+        CROSS JOIN LATERAL (SELECT FROM job_unique u WHERE u.namespace = p_namespace AND u.key = s.key FOR UPDATE) l;
     SELECT array_agg(b.id) INTO v_left FROM job_body b WHERE b.id = ANY(p_ids);
     WHILE v_left IS NOT NULL LOOP
         IF p_ends THEN
@@ -17,16 +18,16 @@ BEGIN
         WITH locked AS (SELECT r.id FROM job_running r WHERE r.id = ANY(v_left) ORDER BY r.id FOR NO KEY UPDATE)
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         WITH locked AS (
-            SELECT b.id FROM job_ready r JOIN job_body b ON b.arrival = r.arrival AND b.lane = r.lane
-            WHERE b.id = ANY(v_left) ORDER BY b.id FOR UPDATE OF r)
+            SELECT b.id FROM (SELECT o.* FROM job_body o WHERE o.id = ANY(v_left) ORDER BY o.id OFFSET 0) b
+            CROSS JOIN LATERAL (SELECT FROM job_ready r WHERE r.lane = b.lane AND r.arrival = b.arrival FOR UPDATE) l)
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         WITH locked AS (
-            SELECT b.id FROM job_scheduled s JOIN job_body b ON b.arrival = s.arrival
-            WHERE b.id = ANY(v_left) ORDER BY b.id FOR UPDATE OF s)
+            SELECT b.id FROM (SELECT o.* FROM job_body o WHERE o.id = ANY(v_left) ORDER BY o.id OFFSET 0) b
+            CROSS JOIN LATERAL (SELECT FROM job_scheduled s WHERE s.arrival = b.arrival FOR UPDATE) l)
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         WITH locked AS (
-            SELECT b.id FROM job_settled s JOIN job_body b ON b.arrival = s.arrival
-            WHERE b.id = ANY(v_left) ORDER BY b.id FOR UPDATE OF s)
+            SELECT b.id FROM (SELECT o.* FROM job_body o WHERE o.id = ANY(v_left) ORDER BY o.id OFFSET 0) b
+            CROSS JOIN LATERAL (SELECT FROM job_settled s WHERE s.arrival = b.arrival FOR UPDATE) l)
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         SELECT array_agg(b.id) INTO v_left FROM job_body b WHERE b.id = ANY(v_left);
     END LOOP;
@@ -55,7 +56,8 @@ BEGIN
         'queues', (SELECT jsonb_agg(jsonb_build_object('namespace', q.namespace, 'name', q.name, 'mode', q.mode) ORDER BY q.number)
             FROM job_queue q WHERE q.namespace = p_namespace AND q.name = ANY(p_queues)),
         'uniques', (SELECT jsonb_agg(jsonb_build_object('key', u.key, 'job', u.job, 'payload', u.payload, 'until_ms', u.until_ms))
-            FROM job_unique u WHERE u.namespace = p_namespace AND u.key = ANY(p_keys)))::text;
+            FROM (SELECT DISTINCT o.key FROM unnest(p_keys) AS o(key)) n
+            CROSS JOIN LATERAL (SELECT o.* FROM job_unique o WHERE o.namespace = p_namespace AND o.key = n.key OFFSET 0) u))::text;
     RETURN QUERY
     SELECT jsonb_build_object(
         'arrival', b.arrival, 'id', b.id, 'namespace', q.namespace, 'queue', q.name, 'mode', q.mode, 'priority', l.priority,
@@ -81,15 +83,16 @@ BEGIN
         'effects', (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = b.arrival),
         'victim', CASE WHEN b.extra ? 'yield_within_ms' THEN (SELECT v.id FROM job_running v
             WHERE v.asked IS NOT NULL AND v.asked->'notice'->>'contender' = 'job/' || b.id LIMIT 1) END)::text
-    FROM job_body b
-    JOIN job_lane l ON l.lane = b.lane
-    JOIN job_queue q ON q.number = l.queue
-    LEFT JOIN job_running r ON r.id = b.id
-    LEFT JOIN job_ready y ON y.lane = b.lane AND y.arrival = b.arrival
-    LEFT JOIN job_scheduled c ON c.arrival = b.arrival
-    LEFT JOIN job_settled s ON s.arrival = b.arrival
-    LEFT JOIN job_past p ON p.arrival = b.arrival
-    WHERE b.id = ANY(p_ids)
+    -- One by one: see `job_complete`.
+    FROM (SELECT DISTINCT o.id FROM unnest(p_ids) AS o(id)) n
+    CROSS JOIN LATERAL (SELECT o.* FROM job_body o WHERE o.id = n.id OFFSET 0) b
+    CROSS JOIN LATERAL (SELECT o.* FROM job_lane o WHERE o.lane = b.lane OFFSET 0) l
+    CROSS JOIN LATERAL (SELECT o.* FROM job_queue o WHERE o.number = l.queue OFFSET 0) q
+    LEFT JOIN LATERAL (SELECT o.* FROM job_running o WHERE o.id = b.id OFFSET 0) r ON true
+    LEFT JOIN LATERAL (SELECT o.* FROM job_ready o WHERE o.lane = b.lane AND o.arrival = b.arrival OFFSET 0) y ON true
+    LEFT JOIN LATERAL (SELECT o.* FROM job_scheduled o WHERE o.arrival = b.arrival OFFSET 0) c ON true
+    LEFT JOIN LATERAL (SELECT o.* FROM job_settled o WHERE o.arrival = b.arrival OFFSET 0) s ON true
+    LEFT JOIN LATERAL (SELECT o.* FROM job_past o WHERE o.arrival = b.arrival OFFSET 0) p ON true
     ORDER BY b.arrival;
 END $$;
 

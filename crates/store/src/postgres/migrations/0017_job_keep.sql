@@ -48,7 +48,7 @@ BEGIN
         INSERT INTO job_settled (arrival, lane, state, since_ms, keeps)
             VALUES (p_arrival, v_body.lane, v_state, (p_job->>'since_ms')::bigint, (p_job->>'keeps')::boolean)
             ON CONFLICT (arrival) DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms, keeps = excluded.keeps,
-                token = NULL, hash = NULL, owner = NULL, began_ms = NULL;
+                put_off_ms = NULL, token = NULL, hash = NULL, owner = NULL, began_ms = NULL;
         RETURN;
     END IF;
     DELETE FROM job_settled s WHERE s.arrival = p_arrival;

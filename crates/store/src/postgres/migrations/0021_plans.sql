@@ -3,20 +3,25 @@
 -- an index, so none is ever read whole where one row is meant. And nothing here is worth compiling, or sharing out among processes that
 -- are started for it, however much it is thought to cost: that takes longer than all of it.
 --
--- What is planned is planned for good: left to choose, PostgreSQL holds a plan for the ten jobs that it assumes against one for the one
--- that is asked about, and plans anew for every call. A function in SQL that is more than an expression is parsed and planned in every
--- call, whatever is set: what others call often is in PL/pgSQL. An expression is put in its caller's place, unless it calls itself
--- IMMUTABLE and what it calls is not: `jsonb_build_object` is STABLE.
+-- A function in SQL that is more than an expression is parsed and planned in every call, whatever is set: what others call often is in
+-- PL/pgSQL. An expression is put in its caller's place, unless it calls itself IMMUTABLE and what it calls is not: `jsonb_build_object`
+-- is STABLE.
 DO $$
 DECLARE
-    ours regprocedure;
+    -- Left to choose, PostgreSQL holds a plan for the ten jobs that it assumes against one for the one that is asked about, and plans
+    -- anew in every call. These find their rows one by one whatever is asked, and are planned for good. Not so what goes through many up
+    -- to a bound: there the best way depends on the bound.
+    c_planned_once CONSTANT text[] := '{job_stir, job_tell_end, job_enqueue, job_claim, job_complete, job_lock, job_rows}';
+    ours record;
 BEGIN
     FOR ours IN
-        SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+        SELECT p.oid::regprocedure AS name, p.proname = ANY(c_planned_once) AS once FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
         WHERE p.pronamespace = current_schema()::regnamespace AND l.lanname IN ('plpgsql', 'sql') AND p.prosecdef AND p.prokind = 'f'
     LOOP
-        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0 '
-            'SET plan_cache_mode = force_generic_plan', ours);
+        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0', ours.name);
+        IF ours.once THEN
+            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan', ours.name);
+        END IF;
     END LOOP;
 END
 $$;

@@ -124,9 +124,10 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
         let work = if let Some(claimed) = picked_up {
             works(hold, claimed.expect("a claim that is answered")).pop().expect("a job")
         } else {
-            // Until it has left the line, it may be about to give back what it took.
+            // While it stands in line it may take the job; after that, it may be about to give it back. In this order: what is seen of
+            // the job before the line may be over by then.
             until("a job that anybody can have", || {
-                g.state(id) == State::Queued && g.queue_view("q").is_some_and(|view| view.claimers == 0)
+                g.queue_view("q").is_some_and(|view| view.claimers == 0) && g.state(id) == State::Queued
             });
             g.work("q", "C")
         };

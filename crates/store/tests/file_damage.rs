@@ -169,6 +169,33 @@ fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
     assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
 }
 
+/// It is nowhere else: whoever reads is waited for.
+#[test]
+fn a_log_that_was_removed_is_saved_although_somebody_reads() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "early", 1);
+    let reader = rusqlite::Connection::open(ground.database()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
+    let first = take(&store, "k", 1);
+    std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
+    ground.set_gate("checkpoint.closed");
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| take(&store, "other", 2));
+        ground.await_gate("checkpoint");
+        std::fs::remove_file(ground.path().join("gates/checkpoint.reached")).unwrap();
+        // It tries in vain, and again.
+        ground.lift_gate("checkpoint.closed");
+        ground.await_passed("checkpoint");
+        ground.set_gate("checkpoint.closed");
+        ground.await_gate("checkpoint");
+        drop(reader);
+        ground.lift_gate("checkpoint.closed");
+        let second = second.join().unwrap();
+        assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
+    });
+}
+
 #[test]
 fn a_torn_database_gives_an_error_and_loses_nothing() {
     let ground = Ground::new();

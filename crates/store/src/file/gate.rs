@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::place::Place;
 
-/// Waits while `NAME.closed` is there, after writing `NAME.reached`.
+/// Waits while `NAME.closed` is there, after writing `NAME.reached`; then writes `NAME.passed`.
 #[cfg(feature = "gates")]
 #[expect(clippy::disallowed_methods, reason = "a held process has nothing to do but to look again")]
 pub(super) fn pass(place: &Place, name: &str) {
@@ -16,6 +16,7 @@ pub(super) fn pass(place: &Place, name: &str) {
         while closed.exists() {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
+        let _ = std::fs::write(file(place, name, "passed"), "");
     }
 }
 

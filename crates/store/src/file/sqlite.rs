@@ -121,21 +121,8 @@ impl SqliteKeep {
 
     /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
     pub(super) fn close(mut self) -> Option<Failure> {
-        let lost = self.place.files().lost_since(self.files);
-        if lost == Lost::Database
-            && let Err(error) = self.place.set_log_aside()
-        {
-            tracing::error!(%error, "the log of a database that was replaced is still there: remove it before anybody uses the other one");
-        }
-        // A log that is left is copied back by whoever comes next; one that was removed is nowhere else.
-        let mut is_copied = self.copies_all_back();
-        for _ in 0..RESCUES_MAX {
-            if is_copied || lost != Lost::Log {
-                break;
-            }
-            pause();
-            is_copied = self.copies_all_back();
-        }
+        let lost = self.what_is_lost();
+        let is_copied = self.copies_all_back(lost);
         if is_copied {
             // Nothing is left to sync: SQLite may tidy up after itself.
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
@@ -145,8 +132,41 @@ impl SqliteKeep {
         Some(Failure { why, unnoted: error.map(|error| Unnoted { error, turn }) })
     }
 
-    fn copies_all_back(&mut self) -> bool {
-        self.in_turn(Self::copy_back_if_owner).is_ok() && self.log_pages == 0
+    /// What is no longer in its place. The log of a database that was replaced is set aside, in turn: whoever opens the other one
+    /// does that in a turn of its own, and SQLite would play the log into it.
+    fn what_is_lost(&self) -> Lost {
+        if self.failure.is_some() {
+            // Nothing is asked of the disk any more, and the turn may have to be kept.
+            return Lost::Nothing;
+        }
+        let in_turn = self.turn.take();
+        let lost = self.place.files().lost_since(self.files);
+        if lost == Lost::Database {
+            let aside =
+                if in_turn { self.place.set_log_aside() } else { Err(io::ErrorKind::WouldBlock.into()) };
+            if let Err(error) = aside {
+                let place = self.place.path().display();
+                tracing::error!(%error, %place, "the log of a database that was replaced lies beside the other one: remove it");
+            }
+        }
+        if in_turn {
+            self.turn.end();
+        }
+        lost
+    }
+
+    /// Whether nothing is left in the log. One that is left is copied back by whoever comes next; one that was removed is nowhere else, so
+    /// whoever is in the way is waited for.
+    fn copies_all_back(&mut self, lost: Lost) -> bool {
+        for _ in 0..RESCUES_MAX {
+            match self.in_turn(Self::copy_back_if_owner) {
+                Ok(()) if self.log_pages == 0 => return true,
+                Ok(()) | Err(KeepError::Busy(_)) if lost == Lost::Log => pause(),
+                _ => return false,
+            }
+        }
+        tracing::error!(place = %self.place.path().display(), "its log was removed while somebody read; what was written last is lost");
+        false
     }
 
     /// Makes commits wait for the disk, or not. A power cut then loses what was not waited for; a killed process

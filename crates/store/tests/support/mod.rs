@@ -51,8 +51,17 @@ impl Ground {
 
     /// Waits until somebody stands at a closed gate.
     pub fn await_gate(&self, name: &str) {
-        let reached = self.path().join("gates").join(format!("{name}.reached"));
-        while !reached.exists() {
+        self.await_file(&format!("{name}.reached"));
+    }
+
+    /// Waits until somebody who stood at a gate has gone on.
+    pub fn await_passed(&self, name: &str) {
+        self.await_file(&format!("{name}.passed"));
+    }
+
+    fn await_file(&self, name: &str) {
+        let file = self.path().join("gates").join(name);
+        while !file.exists() {
             std::thread::yield_now();
         }
     }

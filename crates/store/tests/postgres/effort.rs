@@ -356,6 +356,81 @@ fn what_is_asked_about_one_job_reads_no_others() {
     assert!(dear.is_empty(), "{dear:#?}");
 }
 
+/// With plans that were made while there was nothing.
+#[test]
+fn what_is_asked_about_one_lease_reads_no_others() {
+    let arena = PostgresArena::new();
+    let session = counting(&arena);
+    session
+        .run("ANALYZE lease_key, lease_hold, lease_ending, lease_waiter, lease_line")
+        .unwrap();
+    let ask = Calls(arena.schema);
+    let calls = |nth: u8| {
+        let key = format!("{nth}");
+        let of_two = format!("ARRAY['{nth}', 'other/{nth}']");
+        [
+            ("an acquire", ask.acquire(&key, nth, "a")),
+            ("the same again", ask.acquire_again(&key, nth, "a")),
+            ("an acquire in vain", ask.acquire(&key, 100 + nth, "b")),
+            (
+                "one of two keys",
+                ask.acquire(&key, 50 + nth, "b").replace(&format!("ARRAY['{nth}']"), &of_two),
+            ),
+            ("a renewal", ask.renew(&key, nth, 1)),
+            ("a renewal that is checked", ask.renew_checked(&key, nth, 1)),
+            ("standing in line", ask.acquire_waiting(&key, 150 + nth, "c", 0, 1000)),
+            (
+                "a look from there",
+                format!(
+                    "SELECT lease_look(id, hash, 1000) FROM lease_waiter WHERE hash = '\\x{:02x}'",
+                    150 + nth
+                ),
+            ),
+            (
+                "leaving it",
+                format!(
+                    "SELECT lease_leave(id, hash, 1000) FROM lease_waiter WHERE hash = '\\x{:02x}'",
+                    150 + nth
+                ),
+            ),
+            ("a fence", ask.fence(&key, 1)),
+            ("a look", ask.holder(&key)),
+            ("a sweep", ask.sweep()),
+            ("a release", ask.release(&key, nth, 1)),
+            ("a revocation", ask.revoke(&format!("other/{nth}"))),
+        ]
+    };
+    for nth in 1..=10 {
+        for (what, sql) in calls(nth) {
+            session.run(&sql).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        }
+    }
+    let many = format!(
+        "INSERT INTO lease_key (id, namespace, key, counter, look_at_ms) OVERRIDING SYSTEM VALUE
+             SELECT -n, 'default', 'key/' || n, 1, 9000000000000000 FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO lease_hold (key_id, token, hash, owner, ttl_ms, since_ms, priority, deadline_ms, lasts_ms, look_at_ms)
+             SELECT -n, 1, '\\x00', 'a', 60000, now_ms(), 0, now_ms() + 60000, 60000, now_ms() + 60000
+             FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO lease_ending (key_id, token, hash, owner, how, at_ms)
+             SELECT -n, 1, '\\x00', 'a', 'released', now_ms() FROM generate_series(1, {MANY}) AS n"
+    );
+    session.run(&many).unwrap();
+    let mut dear = Vec::new();
+    for (what, sql) in calls(11) {
+        for table in ["lease_key", "lease_hold", "lease_ending"] {
+            session.run("SAVEPOINT before").unwrap();
+            let looks = Looks::during(&session, table, || session.run(&sql).map(drop).unwrap());
+            let read = looks.fetched + looks.read_whole;
+            if read >= MANY / 4 {
+                dear.push(format!("{what}: {read} rows of {table}"));
+            }
+            let undone = if table == "lease_ending" { "RELEASE before" } else { "ROLLBACK TO before" };
+            session.run(undone).unwrap();
+        }
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+}
+
 /// How often a table was searched by one of its indexes, how many rows came of it, and how many were read without one.
 struct Looks {
     searches: u64,

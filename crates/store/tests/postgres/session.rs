@@ -104,7 +104,14 @@ impl Calls<'_> {
         self.acquire_waiting(key, hold, owner, 1, 0)
     }
 
-    fn acquire_waiting(&self, key: &str, hold: u8, owner: &str, age_ms: u64, wait_ms: u64) -> String {
+    pub(crate) fn acquire_waiting(
+        &self,
+        key: &str,
+        hold: u8,
+        owner: &str,
+        age_ms: u64,
+        wait_ms: u64,
+    ) -> String {
         format!(
             "SELECT {}.lease_acquire('default', ARRAY['{key}'], '\\x{hold:02x}', {age_ms}, '{owner}', NULL, 30000, NULL, \
              {wait_ms}, 0, 0::smallint, NULL, NULL, NULL, 60000)",

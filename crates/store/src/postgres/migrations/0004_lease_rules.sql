@@ -237,14 +237,22 @@ BEGIN
 END
 $$;
 
+-- Which of these keys there are, and where they were named. Each is found by its name, whatever the planner believes of the table:
+-- joined to it, or asked for in the order of their ids, they might be picked out of all that there are.
+CREATE FUNCTION lease_found(of_namespace text, of_keys text[]) RETURNS TABLE (id bigint, key text, nth bigint) LANGUAGE sql STABLE AS $$
+    SELECT k.id, asked.key, asked.nth FROM unnest(of_keys) WITH ORDINALITY AS asked (key, nth)
+    CROSS JOIN LATERAL (SELECT o.id FROM lease_key o WHERE o.namespace = of_namespace AND o.key = asked.key OFFSET 0) AS k
+$$;
+
 -- Locks keys that there are, and their holds, in order. Gives their ids.
 CREATE FUNCTION lease_lock(of_namespace text, of_keys text[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     ids bigint[];
 BEGIN
-    SELECT array_agg(id) INTO ids FROM (
-        SELECT id FROM lease_key WHERE namespace = of_namespace AND key = ANY (of_keys) ORDER BY id FOR UPDATE) AS locked;
-    PERFORM 1 FROM lease_hold WHERE key_id = ANY (ids) ORDER BY key_id FOR UPDATE;
+    SELECT array_agg(l.id) INTO ids
+    FROM (SELECT DISTINCT found.id FROM lease_found(of_namespace, of_keys) AS found ORDER BY found.id OFFSET 0) AS k
+    CROSS JOIN LATERAL (SELECT o.id FROM lease_key o WHERE o.id = k.id FOR UPDATE) AS l;
+    PERFORM FROM unnest(ids) AS k (id) CROSS JOIN LATERAL (SELECT FROM lease_hold WHERE key_id = k.id FOR UPDATE) AS l;
     RETURN coalesce(ids, '{}');
 END
 $$;

@@ -52,12 +52,10 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION lease_refresh_notices(w lease_waiter, now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-    SELECT lease_refresh_notice(k.id, now)
-    FROM unnest(w.keys) WITH ORDINALITY AS asked (key, nth)
-    JOIN lease_key k ON k.namespace = w.namespace AND k.key = asked.key
-    ORDER BY asked.nth
-$$;
+CREATE FUNCTION lease_refresh_notices(w lease_waiter, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM lease_refresh_notice(k.id, now) FROM lease_found(w.namespace, w.keys) AS k ORDER BY k.nth;
+END $$;
 
 -- The refusal for somebody who cannot have any of its keys: the one that comes free first.
 CREATE FUNCTION lease_held(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
@@ -66,11 +64,9 @@ BEGIN
         SELECT lease_refused(k.key, jsonb_build_object('Held', jsonb_build_object(
             'owner', (h.hold).owner, 'task', (h.hold).task, 'expires_in_ms', greatest(lease_left(h.hold, s.suspended_from_ms, now), 0),
             'token', (h.hold).token)))
-        FROM store_state s, unnest(w.keys) WITH ORDINALITY AS asked (key, nth)
-        -- One by one, whatever the planner believes of these tables: see `lease_renew`.
-        CROSS JOIN LATERAL (SELECT o.* FROM lease_key o WHERE o.namespace = w.namespace AND o.key = asked.key OFFSET 0) AS k
+        FROM store_state s, lease_found(w.namespace, w.keys) AS k
         CROSS JOIN LATERAL (SELECT o AS hold FROM lease_hold o WHERE o.key_id = k.id OFFSET 0) AS h
-        ORDER BY greatest(lease_left(h.hold, s.suspended_from_ms, now), 0), asked.nth LIMIT 1),
+        ORDER BY greatest(lease_left(h.hold, s.suspended_from_ms, now), 0), k.nth LIMIT 1),
         lease_unavailable('the time to wait was up before the key was free'));
 END $$;
 
@@ -159,10 +155,9 @@ DECLARE
     full_key text;
     new_id bigint;
 BEGIN
-    SELECT k.key INTO full_key FROM unnest(w.keys) WITH ORDINALITY AS asked (key, nth)
-    JOIN lease_key k ON k.namespace = w.namespace AND k.key = asked.key
+    SELECT k.key INTO full_key FROM lease_found(w.namespace, w.keys) AS k
     WHERE (SELECT count(*) FROM lease_line l WHERE l.key_id = k.id) >= limit_in_line()
-    ORDER BY asked.nth LIMIT 1;
+    ORDER BY k.nth LIMIT 1;
     IF full_key IS NOT NULL THEN
         RETURN jsonb_build_object('Err', jsonb_build_object('Full', jsonb_build_object(
             'what', full_key || ': requests in line for this key', 'limit', limit_in_line())));
@@ -173,8 +168,8 @@ BEGIN
         w.seen_token, w.arrived_ms, w.waited_before_ms, w.until_ms)
     RETURNING id INTO new_id;
     INSERT INTO lease_line (key_id, rank, since_ms, waiter, until_ms)
-    SELECT k.id, -w.priority, greatest(w.arrived_ms - w.waited_before_ms, 0), new_id, w.until_ms
-    FROM lease_key k WHERE k.namespace = w.namespace AND k.key = ANY (w.keys);
+    SELECT DISTINCT k.id, -w.priority, greatest(w.arrived_ms - w.waited_before_ms, 0), new_id, w.until_ms
+    FROM lease_found(w.namespace, w.keys) AS k;
     PERFORM lease_refresh_notices(w, now);
     RETURN jsonb_build_object('Waiting', jsonb_build_object('id', new_id, 'due_in_ms', 0));
 END
@@ -185,7 +180,6 @@ CREATE FUNCTION lease_due(w lease_waiter, now bigint) RETURNS bigint LANGUAGE pl
 BEGIN
     RETURN least(w.until_ms - now, (
         SELECT min(coalesce(lease_left(h.hold, s.suspended_from_ms, now), 0))
-        FROM store_state s, unnest(w.keys) AS asked (key)
-        CROSS JOIN LATERAL (SELECT o.id FROM lease_key o WHERE o.namespace = w.namespace AND o.key = asked.key OFFSET 0) AS k
+        FROM store_state s, lease_found(w.namespace, w.keys) AS k
         LEFT JOIN LATERAL (SELECT o AS hold FROM lease_hold o WHERE o.key_id = k.id OFFSET 0) AS h ON true));
 END $$;

@@ -172,8 +172,8 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Its keys are not locked: their holder may have a fence on them.
-    PERFORM 1 FROM lease_hold WHERE key_id IN (
-        SELECT id FROM lease_key WHERE namespace = w.namespace AND key = ANY (w.keys)) ORDER BY key_id FOR UPDATE;
+    PERFORM FROM (SELECT found.id FROM lease_found(w.namespace, w.keys) AS found ORDER BY found.id OFFSET 0) AS k
+        CROSS JOIN LATERAL (SELECT FROM lease_hold WHERE key_id = k.id FOR UPDATE) AS l;
     DELETE FROM lease_waiter WHERE id = of_waiter RETURNING * INTO w;
     DELETE FROM lease_line WHERE waiter = of_waiter;
     IF w.id IS NOT NULL AND w.answer IS NULL THEN

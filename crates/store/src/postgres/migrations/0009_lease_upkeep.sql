@@ -36,8 +36,11 @@ BEGIN
     PERFORM notice_server();
     -- A key that somebody is at, or that has a fence on it, is left for the next time.
     FOR one IN
-        SELECT l.id FROM lease_hold m JOIN lease_key l ON l.id = m.key_id
-        WHERE m.look_at_ms <= now ORDER BY l.id LIMIT most FOR UPDATE OF l SKIP LOCKED
+        SELECT picked.id FROM (
+            SELECT l.id FROM (SELECT key_id FROM lease_hold WHERE look_at_ms <= now ORDER BY look_at_ms OFFSET 0) AS due
+            CROSS JOIN LATERAL (SELECT id FROM lease_key WHERE id = due.key_id FOR UPDATE SKIP LOCKED) AS l
+            LIMIT most) AS picked
+        ORDER BY picked.id
     LOOP
         done := done + 1;
         ids := ids || one;
@@ -51,12 +54,10 @@ BEGIN
     -- A clock that was set back leaves looks that are further away than any deadline can be. The furthest come first, so these
     -- few are enough to find them.
     FOR one IN
-        SELECT l.id FROM lease_hold m JOIN lease_key l ON l.id = m.key_id
-        WHERE m.key_id IN (
-            SELECT far.key_id FROM (
-                SELECT key_id, look_at_ms, ttl_ms FROM lease_hold ORDER BY look_at_ms DESC LIMIT most) AS far
-            WHERE far.look_at_ms > now_ms() + far.ttl_ms)
-        ORDER BY l.id FOR UPDATE OF l SKIP LOCKED
+        SELECT l.id FROM (
+            SELECT far.key_id FROM (SELECT key_id, look_at_ms, ttl_ms FROM lease_hold ORDER BY look_at_ms DESC LIMIT most) AS far
+            WHERE far.look_at_ms > now_ms() + far.ttl_ms ORDER BY far.key_id OFFSET 0) AS off
+        CROSS JOIN LATERAL (SELECT id FROM lease_key WHERE id = off.key_id FOR UPDATE SKIP LOCKED) AS l
     LOOP
         done := done + 1;
         PERFORM lease_lock_hold(one, now);
@@ -64,7 +65,7 @@ BEGIN
     END LOOP;
     now := now_ms();
     FOR k IN
-        SELECT * FROM lease_key WHERE look_at_ms <= now ORDER BY id LIMIT most FOR UPDATE SKIP LOCKED
+        SELECT * FROM lease_key WHERE look_at_ms <= now ORDER BY look_at_ms LIMIT most FOR UPDATE SKIP LOCKED
     LOOP
         done := done + 1;
         IF k.freed_at_ms + limit_free_ms() <= now AND NOT EXISTS (SELECT FROM lease_hold WHERE key_id = k.id)

@@ -121,7 +121,7 @@ $$;
 CREATE FUNCTION fence_on(of_namespace text, of_keys text[], of_hash bytea)
 RETURNS TABLE (key text, refusal text, own boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT DISTINCT ON (asked.nth) k.key,
+    SELECT DISTINCT ON (k.nth) k.key,
         (SELECT jsonb_build_object('Held', jsonb_build_object('owner', w.owner, 'task', w.task, 'token', w.token,
             'expires_in_ms', w.remaining))::text
         FROM (
@@ -130,12 +130,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
             UNION ALL SELECT e.owner, e.task, e.token, 0 FROM lease_ending e WHERE e.key_id = k.id
             ORDER BY token DESC LIMIT 1) AS w),
         lease_knows(k.id, of_hash)
-    FROM unnest(of_keys) WITH ORDINALITY AS asked (key, nth)
-    JOIN lease_key k ON k.namespace = of_namespace AND k.key = asked.key
+    FROM lease_found(of_namespace, of_keys) AS k
     JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND l.classid = 1179142470 AND l.objid = (k.id % 2147483647)
-    ORDER BY asked.nth
+    ORDER BY k.nth
 $$;
 
 DO $$

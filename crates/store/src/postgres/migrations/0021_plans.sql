@@ -11,7 +11,8 @@ DECLARE
     -- Left to choose, PostgreSQL holds a plan for the ten jobs that it assumes against one for the one that is asked about, and plans
     -- anew in every call. These find their rows one by one whatever is asked, and are planned for good. Not so what goes through many up
     -- to a bound: there the best way depends on the bound.
-    c_planned_once CONSTANT text[] := '{job_stir, job_tell_end, job_enqueue, job_claim, job_complete, job_lock, job_rows}';
+    c_planned_once CONSTANT text[] := '{job_stir, job_tell_end, job_enqueue, job_claim, job_renew, job_complete, job_lock, job_rows, '
+        'lease_acquire, lease_look, lease_leave, lease_renew, lease_renew_checked, lease_release, lease_get, fence, fence_job, raise, guard}';
     ours record;
 BEGIN
     FOR ours IN

@@ -122,7 +122,7 @@ async fn a_blocking_handler_that_cannot_be_stopped_is_left_and_its_job_is_handed
     within(beginnings.recv()).await.unwrap();
     let (drained, _) = tokio::join!(
         within(worker.drain()),
-        world.pass_until_job(id, |detail| detail.job.state == JobState::Queued)
+        world.pass_until_job(id, &[], |detail| detail.job.state == JobState::Queued)
     );
     let drained = drained.unwrap();
     assert_eq!((drained.handed_back, drained.left_running), (1, 1));
@@ -189,12 +189,12 @@ async fn a_job_that_no_slot_comes_free_for_is_handed_back() {
     // Quick jobs have shown that it is worth claiming ahead.
     let quick = world.enqueue("quick").await;
     world.until_job(quick, |detail| detail.job.state == JobState::Completed).await;
-    world.enqueue("wait").await;
+    let waits = world.enqueue("wait").await;
     within(beginnings.recv()).await.unwrap();
     let shelved = world.enqueue("quick").await;
     world.until_job(shelved, |detail| detail.job.state == JobState::Running).await;
     let detail = world
-        .pass_until_job(shelved, |detail| detail.job.state == JobState::Queued)
+        .pass_until_job(shelved, &[waits], |detail| detail.job.state == JobState::Queued)
         .await;
     assert_eq!(detail.attempts[0].how, Ended::HandedBack);
     go.send(()).unwrap();

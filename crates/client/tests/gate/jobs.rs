@@ -1,6 +1,7 @@
 //! The jobs behind the gate.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold::job::{Acted, FindingPage, FindingsRequest, JobId, ScheduleSpec, ScheduleView};
@@ -13,6 +14,9 @@ use fencehold_store::job::{
 };
 
 use super::{Gate, Verb, World, locked, within};
+
+/// How long a worker's claims last.
+const TTL_MS: u64 = 10_000;
 
 /// What has come through.
 #[derive(Debug, Default)]
@@ -49,7 +53,12 @@ impl Gate {
 impl World {
     /// A worker with one slot that claims nothing ahead and has a ttl of 10 s, on the queue `q`.
     pub(crate) fn worker(&self) -> Worker {
-        self.fh.worker().queue("q", 1).concurrency(1).prefetch(0).ttl(super::secs(10))
+        self.fh
+            .worker()
+            .queue("q", 1)
+            .concurrency(1)
+            .prefetch(0)
+            .ttl(Duration::from_millis(TTL_MS))
     }
 
     /// Puts a job into the queue `q`.
@@ -75,15 +84,32 @@ impl World {
         .await;
     }
 
-    /// Lets time pass, a tenth of a second for every answer of the store, until a job stands as wanted.
-    pub(crate) async fn pass_until_job(&self, id: JobId, wanted: impl Fn(&JobDetail) -> bool) -> JobDetail {
+    /// Lets time pass, a tenth of a second for every answer of the store, until a job stands as wanted. It stands still while
+    /// a claim of its, or of one of those that `run` beside it, is to be renewed: whoever does that may be slow.
+    pub(crate) async fn pass_until_job(
+        &self,
+        id: JobId,
+        run: &[JobId],
+        wanted: impl Fn(&JobDetail) -> bool,
+    ) -> JobDetail {
+        let half_ms = TTL_MS / 2;
+        let is_fresh = |detail: &JobDetail| {
+            let runner = detail.job.runner.as_ref();
+            runner.is_none_or(|runner| runner.remaining_ms > half_ms)
+        };
         within(async {
             loop {
                 let detail = self.job(id).await;
                 if wanted(&detail) {
                     return detail;
                 }
-                self.pass(100);
+                let mut fresh = is_fresh(&detail);
+                for other in run {
+                    fresh &= is_fresh(&self.job(*other).await);
+                }
+                if fresh {
+                    self.pass(100);
+                }
             }
         })
         .await

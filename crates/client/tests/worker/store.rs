@@ -110,7 +110,9 @@ async fn a_worker_outlives_a_store_that_is_away_for_long() {
         world.pass(100);
     }
     world.gate.open(Verb::Claim);
-    world.pass_until_job(id, |detail| detail.job.state == JobState::Completed).await;
+    world
+        .pass_until_job(id, &[], |detail| detail.job.state == JobState::Completed)
+        .await;
     within(worker.drain()).await.unwrap();
 }
 

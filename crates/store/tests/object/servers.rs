@@ -110,16 +110,16 @@ impl Server {
         match self {
             Server::Gcs => format!("http://{}", gcs::start()),
             Server::Moto => {
-                let address = spawn(|port| {
+                let start = |port: u16| {
                     let mut command = Command::new(installed("python/bin/python3"));
                     command.args(["-c", MOTO, &port.to_string()]);
                     command
-                });
-                ask(address, &format!("PUT /{BUCKET} HTTP/1.1"));
-                format!("http://{address}")
+                };
+                let made = |address: SocketAddr| ask(address, &format!("PUT /{BUCKET} HTTP/1.1"));
+                format!("http://{}", spawn(start, made))
             }
             Server::Azurite => {
-                let address = spawn(|port| {
+                let start = |port: u16| {
                     let mut command = Command::new(installed("node/node_modules/.bin/azurite-blob"));
                     let switches =
                         ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"];
@@ -127,23 +127,25 @@ impl Server {
                         .args(switches)
                         .args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
                     command
-                });
-                let endpoint = format!("http://{address}/{ACCOUNT}");
-                let made = Command::new(installed("python/bin/python3"))
-                    .args(["-c", CONTAINER, &endpoint, ACCOUNT, ACCOUNT_KEY, BUCKET])
-                    .status();
-                assert!(made.is_ok_and(|status| status.success()), "azurite made no container");
-                endpoint
+                };
+                let endpoint = |address: SocketAddr| format!("http://{address}/{ACCOUNT}");
+                let made = |address: SocketAddr| {
+                    let mut command = Command::new(installed("python/bin/python3"));
+                    command.args(["-c", CONTAINER, &endpoint(address), ACCOUNT, ACCOUNT_KEY, BUCKET]);
+                    is_reached(address)
+                        && command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+                };
+                endpoint(spawn(start, made))
             }
             Server::Careless => {
-                let address = spawn(|port| {
+                let start = |port: u16| {
                     let mut command = Command::new(installed("python/bin/gcp-storage-emulator"));
                     let port = format!("--port={port}");
                     command.args(["start", "--host=127.0.0.1", &port, "--in-memory"]);
                     command.arg(format!("--default-bucket={BUCKET}"));
                     command
-                });
-                format!("http://{address}")
+                };
+                format!("http://{}", spawn(start, is_reached))
             }
         }
     }
@@ -157,18 +159,19 @@ fn installed(program: &str) -> PathBuf {
     path
 }
 
-/// Starts a server on a free port, and returns when it can be reached.
-fn spawn(command: impl Fn(u16) -> Command) -> SocketAddr {
+/// Starts a server on a free port, and returns when it is ready. Whoever answers there and never is has taken the port from it:
+/// then it is tried with another one.
+fn spawn(command: impl Fn(u16) -> Command, ready: impl Fn(SocketAddr) -> bool) -> SocketAddr {
     static RUNNING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
     for _ in 0..5 {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut child = kill_with_us(command(address.port()));
-        let listens = until(|| {
-            let listens = TcpStream::connect(address).is_ok();
+        let is_ready = until(|| {
+            let is_ready = ready(address);
             // One that has ended: somebody else took the port.
-            (listens || child.try_wait().unwrap().is_some()).then_some(listens)
+            (is_ready || child.try_wait().unwrap().is_some()).then_some(is_ready)
         });
-        if listens == Some(true) {
+        if is_ready == Some(true) {
             RUNNING.lock().unwrap().push(child);
             return address;
         }
@@ -213,20 +216,19 @@ fn kill_with_us(mut command: Command) -> Child {
     child.recv().unwrap()
 }
 
-/// Asks until it is answered: a server that has just begun to listen may still drop a connection.
-fn ask(address: SocketAddr, line: &str) {
-    let once = || {
+/// Whether somebody listens there. A connection to a port that nobody listens at may be given that very port, and reach itself.
+fn is_reached(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().is_ok_and(|local| local != address))
+}
+
+/// Whether this is answered with success.
+fn ask(address: SocketAddr, line: &str) -> bool {
+    let said = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
         write!(stream, "{line}\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).map(|_| answer)
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     };
-    let mut said: std::io::Result<String> = Ok(String::new());
-    let answered = until(|| {
-        said = once();
-        said.as_ref()
-            .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
-            .then_some(())
-    });
-    assert!(answered.is_some(), "{line}: {said:?}");
+    said().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }

@@ -2,7 +2,7 @@
 //! state after every command, and the same story of every key.
 //!
 //! A sequence is made from its number alone, so that one that fails can be run again: `FENCEHOLD_ALIKE=17` runs the
-//! seventeenth only, `FENCEHOLD_ALIKE_SEQUENCES=20000` more of them.
+//! seventeenth only, `FENCEHOLD_ALIKE_SEQUENCES=20000` more of them, `FENCEHOLD_ALIKE_FROM=8000` only those from there on.
 
 mod command;
 
@@ -39,12 +39,13 @@ fn postgres_answers_as_memory_does() {
     if let Some(only) = read("FENCEHOLD_ALIKE") {
         return Pair::new().play(only);
     }
+    let first = read("FENCEHOLD_ALIKE_FROM").unwrap_or(0);
     let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
     thread::scope(|scope| {
         for nth in 0..THREADS {
             scope.spawn(move || {
                 let mut pair = Pair::new();
-                for number in (nth..sequences).step_by(usize::try_from(THREADS).unwrap()) {
+                for number in (first + nth..sequences).step_by(usize::try_from(THREADS).unwrap()) {
                     pair.reset();
                     pair.play(number);
                 }

@@ -2,7 +2,7 @@
 //! and the same jobs, queues, effects and stories in the end.
 //!
 //! A sequence is made from its number alone, so that one that fails can be run again: `FENCEHOLD_ALIKE=17` runs the
-//! seventeenth only, `FENCEHOLD_ALIKE_SEQUENCES=20000` more of them.
+//! seventeenth only, `FENCEHOLD_ALIKE_SEQUENCES=20000` more of them, `FENCEHOLD_ALIKE_FROM=8000` only those from there on.
 //!
 //! Deliberately absent: lines and requests to yield. Who is served when there depends on the moment; the conformance suite has
 //! them.
@@ -38,11 +38,13 @@ fn postgres_treats_jobs_as_memory_does() {
     if let Some(only) = read("FENCEHOLD_ALIKE") {
         return Pair::new().play(only);
     }
+    let first = read("FENCEHOLD_ALIKE_FROM").unwrap_or(0);
     let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
     thread::scope(|scope| {
         for nth in 0..THREADS {
             scope.spawn(move || {
-                let numbers: Vec<u64> = (nth..sequences).step_by(usize::try_from(THREADS).unwrap()).collect();
+                let numbers: Vec<u64> =
+                    (first + nth..sequences).step_by(usize::try_from(THREADS).unwrap()).collect();
                 for together in numbers.chunks(PLAYED_TOGETHER) {
                     let pair = Pair::new();
                     for number in together {

@@ -53,7 +53,7 @@ impl Server {
         let program = |name: &str| {
             let mut command = Command::new("setpriv");
             command
-                .args(["--pdeathsig", "KILL"])
+                .args(["--pdeathsig", "QUIT"])
                 .args(&serves_as)
                 .arg("--")
                 .arg(programs.join(name));

@@ -45,9 +45,26 @@ pub(crate) fn run() -> Result<(), String> {
     }
     // Its programs are not on the path: Debian keeps those of several versions side by side.
     install::ensure(&["postgresql"])?;
+    forget_clocks();
     once(&place("debian")?, UNPACKED, unpack)?;
     once(&place("python")?, PYPI, install_python)?;
     from_npm("node", NPM).map(drop)
+}
+
+/// A process with a wall clock of its own leaves marks by its number, and does not start where it finds them. Those of processes
+/// that were killed are removed: sooner or later another has the number.
+fn forget_clocks() {
+    for entry in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let number = name
+            .strip_prefix("faketime_shm_")
+            .or_else(|| name.strip_prefix("sem.faketime_sem_"));
+        if number.is_some_and(|number| !Path::new("/proc").join(number).exists()) {
+            // Another's, if it cannot be: then it stays.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Packages from npm, in a folder of their own.

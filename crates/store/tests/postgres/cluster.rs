@@ -206,7 +206,8 @@ pub fn give_to_server(path: &Path) {
 /// A program of PostgreSQL's, as a user that it accepts.
 pub fn as_server(program: &str) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]);
+    // It is asked to stop at once, not killed: what it keeps outside its folder would stay behind.
+    command.args(["--pdeathsig", "QUIT"]);
     if rustix::process::geteuid().is_root() {
         command.args(["--reuid", SERVES, "--regid", SERVES, "--init-groups"]);
     }

@@ -125,3 +125,43 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 512;
 pub const APPEND_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How many of its latest appends a fenced file can tell from new ones, unless told otherwise.
 pub const APPENDS_REMEMBERED: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that are worked out, as the numbers that people are told.
+    #[test]
+    fn what_is_worked_out_comes_to_what_is_promised() {
+        const DAY_MS: u64 = 86_400_000;
+        for (name, value, promised) in [
+            ("TTL_MS_MAX", TTL_MS_MAX, DAY_MS),
+            ("MAX_AGE_MS_MAX", MAX_AGE_MS_MAX, 31_622_400_000),
+            ("WAIT_MS_MAX", WAIT_MS_MAX, 3_600_000),
+            ("YIELD_MS_MAX", YIELD_MS_MAX, DAY_MS),
+            ("HOLD_AGE_MS_MAX", HOLD_AGE_MS_MAX, 7_200_000),
+            ("COLLECT_AFTER_FREE_MS", COLLECT_AFTER_FREE_MS, 7_260_000),
+            ("TOKEN_MAX", TOKEN_MAX, 9_007_199_254_740_991),
+            ("ADVANCE_BY", ADVANCE_BY, 4_294_967_296),
+            ("ATTEMPT_MS_MAX", ATTEMPT_MS_MAX, 2_592_000_000),
+            ("DELAY_MS_MAX", DELAY_MS_MAX, 31_536_000_000),
+            ("UNIQUE_WINDOW_MS_MAX", UNIQUE_WINDOW_MS_MAX, 31_622_400_000),
+            ("FINISHED_KEPT_MS", FINISHED_KEPT_MS, 604_800_000),
+            ("FINISHED_KEPT_MS_MIN", FINISHED_KEPT_MS_MIN, 3_600_000),
+            ("FINISHED_KEPT_MS_MAX", FINISHED_KEPT_MS_MAX, 315_360_000_000),
+        ] {
+            assert_eq!(value, promised, "{name}");
+        }
+        for (name, value, promised) in [
+            ("PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX, 1_048_576),
+            ("CHECKPOINT_BYTES_MAX", CHECKPOINT_BYTES_MAX, 262_144),
+            ("PROGRESS_BYTES_MAX", PROGRESS_BYTES_MAX, 4_096),
+            ("EFFECT_VALUE_BYTES_MAX", EFFECT_VALUE_BYTES_MAX, 65_536),
+            ("ERROR_BYTES_KEPT", ERROR_BYTES_KEPT, 4_096),
+            ("CALL_BYTES_MAX", CALL_BYTES_MAX, 16_777_216),
+            ("APPEND_BYTES_MAX", APPEND_BYTES_MAX, 16_777_216),
+        ] {
+            assert_eq!(value, promised, "{name}");
+        }
+    }
+}

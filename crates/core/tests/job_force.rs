@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use fencehold_core::job::{Command, Ended, Outcome, Refusal, State, Terms, Undo, Written};
 use fencehold_core::{Fact, Token};
 use support::job::{OneJob, RETRY_MS, late, operator, reason, reported, terms};
-use support::{TTL_MS, owner};
+use support::{TTL_MS, owner, task};
 
 #[test]
 fn a_job_that_nobody_holds_is_called_off_at_once() {
@@ -238,7 +238,16 @@ fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
     assert_eq!(job.preempt(0, 50_000), Err(Refusal::NotHigher { held: 0 }));
+    job.news();
     job.preempt(5, 50_000).unwrap();
+    let asked = Fact::YieldAsked {
+        token: by.token,
+        contender: owner("contender"),
+        task: Some(task("urgent")),
+        priority: 5,
+        yield_in_ms: 50_000,
+    };
+    assert_eq!(job.news(), [asked]);
     job.pass(10_000);
     let renewal = job.renew(by).unwrap();
     let notice = renewal.notice.unwrap();

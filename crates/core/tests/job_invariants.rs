@@ -209,6 +209,20 @@ fn a_trail_out_of_order_or_too_long_is_caught() {
         attempts.splice(..0, before);
     });
     assert_eq!(violation, Violation::TrailMalformed);
+    let violation = bites(&job, &Command::Complete(by), |wrong| {
+        let attempts = &mut record(&job, wrong).trail.as_mut().unwrap().attempts;
+        attempts.push(attempts[0].clone());
+    });
+    assert_eq!(violation, Violation::TrailMalformed, "one attempt twice");
+    let mut again = OneJob::new();
+    again.crashed(1);
+    again.pass(TTL_MS);
+    let violation = bites(&again, &claiming("b", 2), |wrong| {
+        let record = record(&again, wrong);
+        let token = record.token;
+        last_attempt(record).token = token;
+    });
+    assert_eq!(violation, Violation::TrailMalformed, "over, and under way as well");
 }
 
 #[test]

@@ -177,6 +177,22 @@ fn a_completion_after_takeover_is_stale_and_harms_nobody() {
 }
 
 #[test]
+fn one_that_speaks_for_a_job_that_has_ended_is_seen() {
+    let mut job = OneJob::new();
+    let by = job.claimed(1);
+    job.complete(by).unwrap();
+    job.news();
+    assert_eq!(job.fail(by), Err(Refusal::Finished { state: State::Completed }));
+    let blocked = Fact::StaleWriteBlocked {
+        stale_token: by.token,
+        current_token: by.token,
+        attempted: Attempted::Fail,
+        how: Some(How::Released),
+    };
+    assert_eq!(job.news(), [blocked]);
+}
+
+#[test]
 fn the_same_worker_is_stale_under_its_older_token_even_with_the_same_hold_id() {
     // R09 and R10: neither a name nor a hold id speaks for an attempt, only its token.
     let mut job = OneJob::new();

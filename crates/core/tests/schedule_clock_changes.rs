@@ -50,6 +50,16 @@ fn what_falls_into_a_gap_fires_once_when_the_clock_jumps() {
 }
 
 #[test]
+fn the_last_day_may_be_named_twice() {
+    assert_firings(
+        "0 0 28,L 2 *",
+        "UTC",
+        "2026-02-01T00:00Z",
+        &["2026-02-28T00:00+00:00", "2027-02-28T00:00+00:00"],
+    );
+}
+
+#[test]
 fn a_time_that_is_shown_twice_fires_when_it_is_shown_first() {
     let expected = ["2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"];
     assert_firings("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00Z", &expected);

@@ -9,6 +9,13 @@ fn refusal(line: &str) -> String {
 }
 
 #[test]
+fn a_zone_shows_a_moment_as_its_clocks_do() {
+    let berlin = Zone::parse("Europe/Berlin").unwrap();
+    assert_eq!(berlin.show(1_700_000_000_000), "2023-11-14T23:13:20+01:00");
+    assert_eq!(berlin.show(u64::MAX), "", "a moment that no calendar has");
+}
+
+#[test]
 fn a_bad_line_says_which_field_what_was_found_and_what_is_allowed() {
     for (line, says) in [
         ("60 * * * *", r#"cron line: minute "60" is not in 0-59"#),
@@ -32,6 +39,7 @@ fn a_bad_line_says_which_field_what_was_found_and_what_is_allowed() {
         ("5/15 * * * *", r#"cron line: minute "5/15" has a step and no range: write 5-59/15"#),
         ("*/90 * * * *", r#"cron line: minute "*/90" has a step of "90", which is not in 1-59"#),
         ("0 */24 * * *", r#"cron line: hour "*/24" has a step of "24", which is not in 1-23"#),
+        ("0 0 */31 * *", r#"cron line: day of month "*/31" has a step of "31", which is not in 1-30"#),
         ("*/0 * * * *", r#"cron line: minute "*/0" has a step of "0", which is not in 1-59"#),
         ("*/ * * * *", r#"cron line: minute "*/" has a step of "", which is not in 1-59"#),
         (" \t ", "cron line must not be empty"),
@@ -131,6 +139,9 @@ fn an_unknown_zone_comes_with_what_was_probably_meant() {
         ("NewYork", "did you mean America/New_York?"),
         ("Asia/Tokio", "did you mean Asia/Tokyo?"),
         ("CEST", plain),
+        ("Bxrlinn", plain),
+        ("Erop/Berxin", plain),
+        ("Eurxpe/Berlinnn", plain),
         ("+02:00", plain),
         ("Middle/Earth", plain),
         ("../../etc/passwd", plain),

@@ -163,10 +163,26 @@ mod tests {
         let id = JobId::from_random(1_763_000_000_000, [0xff; 10]);
         assert_eq!(JobId::parse(&id.to_string()), Ok(id));
         assert_eq!(JobId::parse(&id.to_string().replace('-', "")), Ok(id));
-        assert_eq!(&id.to_string()[14..15], "7");
+        // What RFC 9562 asks of every id: its version, and two bits that say whose numbering that is.
+        assert_eq!((&id.to_string()[14..15], &id.to_string()[19..20]), ("7", "b"));
+        let zeros = JobId::from_random(0, [0; 10]).to_string();
+        assert_eq!(zeros, "00000000-0000-7000-8000-000000000000");
         for bad in ["", "7", &format!("{id}0"), &id.to_string().replace('f', "g"), "é".repeat(32).as_str()] {
             assert!(JobId::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn jobs_are_spread_alike_every_time_and_apart_from_each_other() {
+        let (one, other) = (JobId::from_random(7, [3; 10]), JobId::from_random(7, [4; 10]));
+        assert_eq!(one.spread(1), one.spread(1));
+        assert!(one.spread(1) != one.spread(2) && one.spread(1) != other.spread(1));
+    }
+
+    #[test]
+    fn one_that_anybody_can_compute_can_be_told_from_one_made_at_random() {
+        assert!(JobId::due(1_763_000_000_000, "nightly").is_derived());
+        assert!(!JobId::from_random(1_763_000_000_000, [0x88; 10]).is_derived());
     }
 
     #[test]

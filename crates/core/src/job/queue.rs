@@ -188,9 +188,34 @@ mod tests {
                 }
                 let first = sorted.first_key_value().map(|((priority, _), arrival)| (priority.0, arrival));
                 proptest::prop_assert_eq!(ready.first(), first);
-                proptest::prop_assert_eq!(ready.len(), sorted.len());
+                for line in ready.lines.values() {
+                    let gaps = line.ring.iter().filter(|(_, job)| job.is_none()).count();
+                    proptest::prop_assert_eq!(line.gaps, gaps, "else it is cleared too often, or never");
+                    proptest::prop_assert!(gaps <= line.ring.len() / 2, "{} gaps of {}", gaps, line.ring.len());
+                }
+                proptest::prop_assert_eq!((ready.len(), ready.is_empty()), (sorted.len(), sorted.is_empty()));
             }
         }
+    }
+
+    #[test]
+    fn a_line_that_was_long_gives_its_memory_back_and_one_that_is_long_keeps_it() {
+        const LONG: u64 = 10_000;
+        let mut ready = Ready::default();
+        for arrival in 0..LONG {
+            ready.insert(0, arrival, arrival);
+        }
+        let capacity =
+            |ready: &Ready<u64>| ready.lines.values().map(|line| line.ring.capacity()).sum::<usize>();
+        let full = capacity(&ready);
+        for arrival in 0..LONG / 4 {
+            ready.remove(0, arrival);
+        }
+        assert_eq!(capacity(&ready), full, "it may grow again at any time");
+        for arrival in LONG / 4..LONG - 10 {
+            ready.remove(0, arrival);
+        }
+        assert!((10..200).contains(&capacity(&ready)), "{}", capacity(&ready));
     }
 
     #[test]

@@ -117,6 +117,27 @@ pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Ground) -> Verdict {
     Ok(())
 }
 
+/// A job that failed and is told to go on has its unique key again, however long nobody had it; unless somebody has taken it.
+pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
+    let id = g.put_with(job.clone());
+    g.fail_for_good(&g.work("q", "A")).expect("a live claim");
+    // Long enough for whoever tidies up, who looks from time to time.
+    for _ in 0..5 {
+        g.pass(WINDOW_MS + 60_000);
+    }
+    assert_eq!(g.retry(id), Ok(State::Queued));
+    let again = NewJob { id: fresh_id().0, ..job };
+    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id, existed: true }));
+    g.fail_for_good(&g.work("q", "A")).expect("a live claim");
+    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id: again.id, existed: false }), "it is nobody's");
+    assert_eq!(g.retry(id), Ok(State::Queued));
+    let third = NewJob { id: fresh_id().0, ..again.clone() };
+    assert_eq!(g.enqueue(third), Ok(Enqueued { id: again.id, existed: true }), "the key is the second's");
+    Ok(())
+}
+
 /// A job that was deleted leaves its unique key behind for others.
 pub(super) fn a_deleted_job_frees_its_unique_key(g: &Ground) -> Verdict {
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };

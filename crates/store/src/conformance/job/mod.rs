@@ -50,6 +50,7 @@ macro_rules! job_cases {
                 a_unique_key_with_another_payload_is_a_conflict_that_names_the_first_job
                 a_unique_key_is_free_again_after_its_window
                 a_unique_key_is_taken_while_its_job_lives
+                a_job_that_goes_on_has_its_unique_key_again
                 a_deleted_job_frees_its_unique_key
                 a_job_for_later_is_ready_when_its_time_has_come
                 a_job_for_the_past_is_ready_at_once

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencehold_core::job::{JobId, Record, Refusal, UniqueKey};
+use fencehold_core::job::{JobId, Record, Refusal, State, UniqueKey};
 use fencehold_core::limits::{JOBS_MAX, QUEUES_MAX};
 use fencehold_core::{Fact, Stamp};
 use hashbrown::HashMap;
@@ -77,7 +77,7 @@ impl Uniques {
         ended
     }
 
-    /// Looks at a key again in one step's time: its job has not come to its end.
+    /// Looks at a key again in one step's time: its job is not done.
     pub(super) fn put_off(&mut self, space: u32, key: [u8; 16], wall_ms: u64) {
         self.by_end.entry(wall_ms / WINDOW_STEP_MS + 1).or_default().push((space, key));
     }
@@ -268,14 +268,16 @@ impl Engine {
         at
     }
 
-    /// Forgets unique keys whose window has ended and whose job has come to its end.
+    /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be told to
+    /// go on: it has its key again then, unless somebody took it meanwhile; that must not depend on who looked when.
     pub(super) fn free_uniques(&mut self, now: Stamp, archive: &mut dyn Archive) {
         const AT_A_TIME: usize = 64;
         for (space, key) in self.jobs.uniques.ended(now.wall_ms, AT_A_TIME) {
-            if self.jobs.uniques.get(space, key).is_none() {
-                continue;
-            }
-            if self.taken_by(now, space, key, archive).is_some() {
+            let Some(taken) = self.jobs.uniques.get(space, key) else { continue };
+            let at = self.find_job(space, taken.job, archive).ok();
+            let slot = at.and_then(|at| self.jobs.table.at(at));
+            let may_go_on = slot.is_some_and(|slot| slot.record.state != State::Completed);
+            if may_go_on || now.wall_ms < taken.until_wall_ms {
                 self.jobs.uniques.put_off(space, key, now.wall_ms);
             } else {
                 self.drop_unique(space, key);

@@ -68,15 +68,19 @@ BEGIN
         PERFORM job_tell_end(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)));
         PERFORM job_forget(v_old);
     END IF;
-    -- Some time after they have come free: whoever asks for one before that takes it over. Those whose job is not over are put off, so
-    -- that they are not in the way of others.
+    -- Some time after they have come free: whoever asks for one before that takes it over. Those whose job may go on are put off, so
+    -- that they are not in the way of others: one that failed or was cancelled has its key again when it is told to go on, unless
+    -- somebody took it meanwhile.
     WITH old AS MATERIALIZED (
-        SELECT o.ctid AS tid, job_is_over(o.job) AS is_over FROM job_unique o WHERE o.until_ms <= v_now - 3600000
+        SELECT o.ctid AS tid, EXISTS (
+            SELECT FROM job_body b WHERE b.id = o.job
+                AND NOT EXISTS (SELECT FROM job_settled s WHERE s.arrival = b.arrival AND s.state = 3)) AS may_go_on
+        FROM job_unique o WHERE o.until_ms <= v_now - 3600000
         ORDER BY o.until_ms LIMIT p_most FOR UPDATE SKIP LOCKED
     ), gone AS (
-        DELETE FROM job_unique u WHERE u.ctid = ANY(array(SELECT o.tid FROM old o WHERE o.is_over))
+        DELETE FROM job_unique u WHERE u.ctid = ANY(array(SELECT o.tid FROM old o WHERE NOT o.may_go_on))
     )
-    UPDATE job_unique u SET until_ms = v_now - 1800000 WHERE u.ctid = ANY(array(SELECT o.tid FROM old o WHERE NOT o.is_over));
+    UPDATE job_unique u SET until_ms = v_now - 1800000 WHERE u.ctid = ANY(array(SELECT o.tid FROM old o WHERE o.may_go_on));
     DELETE FROM job_waiter w WHERE w.beat < clock_timestamp() - interval '1 minute';
     DELETE FROM job_awaited a WHERE a.until < clock_timestamp();
     SELECT max(last_seq) INTO v_last FROM job_event;

@@ -18,7 +18,7 @@ use fencehold_core::job::JobId;
 use fencehold_core::{Fact, Namespace};
 use fencehold_store::clock::ManualClock;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{FindingsRequest, JobFilter, JobStore, JobsRequest};
+use fencehold_store::job::{FindingsRequest, JobFilter, JobStore, JobView, JobsRequest};
 use fencehold_store::{Call, EventsRequest, LeaseStore, MemoryStore};
 
 use self::command::{Chance, Command, Known};
@@ -138,7 +138,9 @@ impl Pair {
     }
 }
 
-async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job::JobView> {
+/// In the order of their arrival; but of claims that ran out while time passed, nobody promises which is noted first, nor then whose
+/// undo job is given first.
+async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<JobView> {
     let mut request = JobsRequest { filter: JobFilter::default(), cursor: None, limit: 1_000 };
     let mut jobs = Vec::new();
     loop {
@@ -146,9 +148,15 @@ async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job
         jobs.extend(page.jobs);
         request.cursor = page.next;
         if request.cursor.is_none() {
-            return jobs;
+            break;
         }
     }
+    let given_at = |job: &JobView| job.undo_of.is_some().then_some(job.enqueued_wall_ms);
+    for together in jobs.chunk_by_mut(|one, next| given_at(one).is_some() && given_at(one) == given_at(next))
+    {
+        together.sort_by_key(|job| job.id);
+    }
+    jobs
 }
 
 async fn all_findings(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job::Finding> {

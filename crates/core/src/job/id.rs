@@ -170,6 +170,8 @@ mod tests {
         for bad in ["", "7", &format!("{id}0"), &id.to_string().replace('f', "g"), "é".repeat(32).as_str()] {
             assert!(JobId::parse(bad).is_err(), "{bad}");
         }
+        let error = JobId::parse("no\u{7} id").unwrap_err().to_string();
+        assert!(error.starts_with("job id \"no id\" is not 32"), "{error}");
     }
 
     #[test]

@@ -74,9 +74,13 @@ fn a_later_attempt_goes_by_the_policy_that_the_intent_was_written_with() {
         assert_eq!(begun, Begun::InDoubt, "{policy:?}");
     }
     let runs = intent(OnDoubt::RunAgain, 7);
-    let begun = begin(Some(&runs), &name("charge"), OnDoubt::RunAgain, Token::new(8), 1, WALL_MS + 5);
-    let Begun::Go(again) = begun else { panic!("{begun:?}") };
-    assert_eq!((again.nth, again.token), (0, Token::new(8)), "the same effect, under the newer token");
+    for policy in [OnDoubt::Ask, OnDoubt::RunAgain] {
+        let begun = begin(Some(&runs), &name("charge"), policy, Token::new(8), 1, WALL_MS + 5);
+        // The same effect, announced anew: by whom, when, and what is to be done should this one die as well.
+        let (token, at_wall_ms) = (Token::new(8), WALL_MS + 5);
+        let state = EffectState::Intended(policy);
+        assert_eq!(begun, Begun::Go(Effect { token, at_wall_ms, state, ..runs.clone() }), "{policy:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{self, Ended, JobId, State, Terms};
+use fencehold_core::job::{self, Ended, JobId, Queue, State, Terms};
 use fencehold_core::lease::How;
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::limits::{ATTEMPT_MS_MAX, TRIES_MAX};
@@ -119,6 +119,13 @@ fn terms_on_which_nothing_can_be_tried_are_refused_at_their_bounds() {
     assert_eq!(limited(ATTEMPT_MS_MAX), None);
     let said = limited(ATTEMPT_MS_MAX + 1).expect("it is too long");
     assert!(said.starts_with("time limit of an attempt is 2592000001 ms"), "{said}");
+}
+
+#[test]
+fn queues_of_our_own_are_nobody_elses() {
+    let said = Queue::operations().check_open().expect_err("it is ours").to_string();
+    assert!(said.starts_with("queue fencehold/operations is reserved"), "{said}");
+    assert_eq!(Queue::new("mail").expect("a good name").check_open(), Ok(()));
 }
 
 #[test]

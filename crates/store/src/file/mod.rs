@@ -18,6 +18,7 @@ mod load;
 #[cfg(feature = "sim")]
 mod owned;
 mod owner;
+mod part;
 mod place;
 mod rows;
 mod schema;
@@ -59,6 +60,7 @@ pub(crate) use self::job::rebase as rebase_job;
 pub(crate) use self::load::{Trust, rebase};
 #[cfg(feature = "sim")]
 pub(crate) use self::owned::Owned;
+pub use self::part::Aside;
 pub use self::tools::{CheckReport, backup, check, restore};
 
 /// How long closing waits for an attempt to take over that is no longer wanted.

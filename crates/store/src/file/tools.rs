@@ -1,15 +1,15 @@
 //! What an operator does with a directory beside serving it: copy it, put a copy back, look for damage.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
 use rusqlite::{Connection, OpenFlags};
 
-use super::place::{PRIVATE, Place, unusable};
+use super::part::Part;
+use super::place::{Place, unusable};
 use super::rows;
 use super::schema::{SCHEMA_VERSION, sorry};
 use crate::error::StoreError;
@@ -21,7 +21,6 @@ pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
     if to.exists() {
         return Err(unusable(to, "it exists already; a backup goes into a new file"));
     }
-    let name = to.to_str().ok_or_else(|| unusable(to, "its name is not UTF-8"))?;
     let fail = |error: rusqlite::Error| sorry(&place, &error);
     let connection = open_readable(&place.database()).map_err(fail)?;
     let version: u32 = connection
@@ -30,24 +29,11 @@ pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
     if version == 0 {
         return Err(unusable(directory, "there is no store in it"));
     }
-    // Written beside its name first: a backup that was cut short never looks like a whole one.
-    let part = format!("{name}.part");
     // SQLite takes an empty file, and would make one that others may read: payloads are in it.
-    create_private(Path::new(&part)).map_err(|error| unusable(to, &error.to_string()))?;
-    connection.execute("VACUUM INTO ?1", [&part]).map_err(fail)?;
-    let finish = || {
-        File::open(&part)?.sync_all()?;
-        // Refuses where a file of that name has appeared meanwhile.
-        rustix::fs::renameat_with(
-            rustix::fs::CWD,
-            &*part,
-            rustix::fs::CWD,
-            name,
-            rustix::fs::RenameFlags::NOREPLACE,
-        )?;
-        sync_directory_of(to)
-    };
-    finish().map_err(|error: io::Error| unusable(to, &error.to_string()))
+    let part = Part::of(to).map_err(|error| unusable(to, &error.to_string()))?;
+    let into = part.path().to_str().ok_or_else(|| unusable(to, "its name is not UTF-8"))?;
+    connection.execute("VACUUM INTO ?1", [into]).map_err(fail)?;
+    part.finish().map_err(|error| unusable(to, &error.to_string()))
 }
 
 /// Puts a backup into a directory that holds no database yet. Its counters are those of the day of the backup: the
@@ -58,9 +44,18 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
         return Err(unusable(from, &format!("it is damaged: {}", report.problems.join("; "))));
     }
     let place = Place::open(directory)?;
-    place.refuse_served()?;
     let target = place.database();
-    place.remove_lost().map_err(|error| unusable(&target, &error.to_string()))?;
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => unusable(
+            &target,
+            "it exists already, and was left untouched; restore into an empty directory, then put that in its place",
+        ),
+        _ => unusable(&target, &error.to_string()),
+    };
+    // From here on nobody else restores into it.
+    let mut part = Part::of(&target).map_err(fail)?;
+    place.refuse_served()?;
+    place.remove_lost().map_err(fail)?;
     for beside in ["-wal", "-shm", "-journal"] {
         let mut left = target.clone().into_os_string();
         left.push(beside);
@@ -69,37 +64,10 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
             return Err(unusable(Path::new(&left), "it was left there by another database; remove it"));
         }
     }
-    let part = target.with_extension("db.part");
-    let put = || {
-        let mut source = File::open(from)?;
-        let mut copy = create_private(&part)?;
-        io::copy(&mut source, &mut copy)?;
-        copy.sync_all()?;
-        rustix::fs::renameat_with(
-            rustix::fs::CWD,
-            &part,
-            rustix::fs::CWD,
-            &target,
-            rustix::fs::RenameFlags::NOREPLACE,
-        )?;
-        sync_directory_of(&target)
-    };
-    put().map_err(|error: io::Error| {
-        let _ = fs::remove_file(&part);
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => unusable(
-                &target,
-                "it exists already, and was left untouched; restore into an empty directory, then put that in its place",
-            ),
-            _ => unusable(&target, &error.to_string()),
-        }
-    })
-}
-
-/// A new file for this user alone.
-fn create_private(path: &Path) -> io::Result<File> {
-    let _ = fs::remove_file(path);
-    OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)
+    File::open(from)
+        .and_then(|mut whole| io::copy(&mut whole, &mut part.file))
+        .map_err(fail)?;
+    part.finish().map_err(fail)
 }
 
 /// What a look at a database found.
@@ -205,12 +173,4 @@ fn open_readable(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
     Ok(connection)
-}
-
-fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
 }

@@ -1,6 +1,6 @@
 //! `fencehold store restore`: a backup becomes a store again, with tokens that can never repeat.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fencehold_core::Owner;
 use fencehold_core::limits::ADVANCE_BY;
@@ -38,11 +38,11 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let (place, path) = directory(context)?;
         let explain = |error| Failure::of_store(error, &place);
-        // Advanced beside its place, and put there when it is: nobody who comes meanwhile is given a token of the day of the backup.
-        let aside = Aside::beside(&path);
-        file::restore(&self.from, &aside.0).map_err(explain)?;
+        // Advanced away from its place, and put there when it is: nobody who comes meanwhile is given a token of the day of the backup.
+        let aside = file::Aside::within(&path).map_err(explain)?;
+        file::restore(&self.from, aside.path()).map_err(explain)?;
         let mut there = context.place()?;
-        there.url = StoreUrl::file(&aside.0);
+        there.url = StoreUrl::file(aside.path());
         let store = context.open_at(&there)?;
         let advanced = store
             .closing(async |store| {
@@ -50,8 +50,8 @@ impl Args {
                 advanced.map_err(|error| store.explain(error))
             })
             .await?;
-        let whole = aside.0.join("advanced");
-        file::backup(&aside.0, &whole).map_err(explain)?;
+        let whole = aside.path().join("advanced");
+        file::backup(aside.path(), &whole).map_err(explain)?;
         file::restore(&whole, &path).map_err(explain)?;
         note(&format!(
             "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
@@ -60,22 +60,5 @@ impl Args {
             show_exact_ms(advanced.closed_for_ms)
         ));
         Ok(DONE)
-    }
-}
-
-/// A directory beside another one, gone when it is no longer needed.
-struct Aside(PathBuf);
-
-impl Aside {
-    fn beside(path: &Path) -> Self {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".restoring-{}", std::process::id()));
-        Aside(path.with_file_name(name))
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -31,15 +31,18 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Learns from one look: numbers up to `newest` were there when transactions were `assigned_to` a number.
-    fn saw(&mut self, newest: i64, assigned_to: i64, running_from: i64) {
+    /// Learns from one look. One that found a gap knows that whoever may still fill it, or another one up to `newest`, has a number
+    /// below `assigned_to`.
+    fn saw(&mut self, newest: i64, assigned_to: Option<i64>, running_from: i64) {
         if let Some((to, below)) = self.next
             && running_from >= below
         {
             self.to = self.to.max(to);
             self.next = None;
         }
-        self.next.get_or_insert((newest, assigned_to));
+        if let (None, Some(assigned_to)) = (self.next, assigned_to) {
+            self.next = Some((newest, assigned_to));
+        }
     }
 }
 
@@ -121,7 +124,7 @@ impl Core {
         let (oldest, newest) = (number_of("oldest"), number_of("newest"));
         self.settled
             .borrow_mut()
-            .saw(newest, number_of("assigned_to"), number_of("running_from"));
+            .saw(newest, row.get("assigned_to"), number_of("running_from"));
         if let Some(after) = request.after {
             let (oldest, newest) = (oldest.unsigned_abs(), newest.unsigned_abs());
             if after.saturating_add(1) < oldest {
@@ -145,13 +148,17 @@ mod tests {
     #[test]
     fn a_gap_is_settled_when_all_that_ran_when_it_was_seen_have_ended() {
         let mut settled = Settled::default();
-        settled.saw(7, 100, 90);
-        assert_eq!(settled.to, 0, "one from before runs still");
-        settled.saw(9, 120, 99);
+        settled.saw(5, None, 95);
+        settled.saw(7, Some(100), 90);
+        assert_eq!(
+            settled.to, 0,
+            "one from before runs still; and where there is no gap, there is nothing to settle"
+        );
+        settled.saw(9, Some(120), 99);
         assert_eq!(settled.to, 0);
-        settled.saw(12, 130, 100);
+        settled.saw(12, Some(130), 100);
         assert_eq!(settled.to, 7, "what came later is not settled with it");
-        settled.saw(13, 140, 130);
+        settled.saw(13, Some(140), 130);
         assert_eq!(settled.to, 12);
     }
 }

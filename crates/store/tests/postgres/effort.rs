@@ -322,6 +322,14 @@ fn what_is_asked_about_one_job_reads_no_others() {
                 ),
             ),
             ("a sweep", "SELECT count(*) FROM job_run_out(10)".to_owned()),
+            (
+                "a page of those that wait",
+                "SELECT count(*) FROM job_list('default', 0, NULL, NULL, ARRAY[0]::smallint[], '[]', NULL, NULL, 10, 10)".to_owned(),
+            ),
+            (
+                "forgetting it",
+                format!("SELECT job_forget(ARRAY(SELECT arrival FROM job_body WHERE id = '{id}'))"),
+            ),
         ]
     };
     for nth in 1..=10 {
@@ -334,6 +342,8 @@ fn what_is_asked_about_one_job_reads_no_others() {
              SELECT 1000000 + n, md5(n::text)::uuid, 1, 0, 'work', '' FROM generate_series(1, {MANY}) AS n;
          INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
              SELECT 1, 1000000 + n, 1, false, false, false FROM generate_series(1, {MANY}) AS n;
+         INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
+             SELECT 3000000 + n, 1, now_ms() + 600000, 1, false, false FROM generate_series(1, {MANY}) AS n;
          INSERT INTO job_settled (arrival, lane, state, since_ms, keeps)
              SELECT 2000000 + n, 1, 3, now_ms(), false FROM generate_series(1, {MANY}) AS n;
          INSERT INTO job_unique (namespace, key, job, payload, until_ms)
@@ -342,7 +352,7 @@ fn what_is_asked_about_one_job_reads_no_others() {
     session.run(&many).unwrap();
     let mut dear = Vec::new();
     for (what, sql) in calls(11) {
-        for table in ["job_body", "job_ready", "job_settled", "job_unique"] {
+        for table in ["job_body", "job_ready", "job_scheduled", "job_settled", "job_unique"] {
             session.run("SAVEPOINT before").unwrap();
             let looks = Looks::during(&session, table, || session.run(&sql).map(drop).unwrap());
             let read = looks.fetched + looks.read_whole;

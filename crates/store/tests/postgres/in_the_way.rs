@@ -1,14 +1,14 @@
 //! What a fence keeps others from doing, and what it does not: whoever would end by force what it is on waits, within its patience, without
 //! being in the way of the holder's renewals, and is then told whose fence it is.
 
-use fencehold_core::job::State;
+use fencehold_core::job::{Refusal, State};
 use fencehold_core::{Owner, Reason};
 use fencehold_store::conformance::{Arena as _, block_on};
 use fencehold_store::job::{ActOn, ActRequest, Action};
 use fencehold_store::{RevokeRequest, StoreError, Which};
 
 use crate::job_handles::{attempt, call, cancel, meanwhile};
-use crate::job_races::{A, B, JOB, Stage, claim, renew, run};
+use crate::job_races::{A, B, JOB, Stage, claim, complete, renew, run};
 use crate::session::{Calls, Session};
 
 /// A session with its transaction open under the fence of the job, which it has claimed.
@@ -68,6 +68,30 @@ fn whoever_only_asks_the_holder_to_stop_waits_for_no_fence() {
     let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
     assert!(renewed.answers[0].as_ref().unwrap().cancel_requested);
     run(&work, "COMMIT");
+}
+
+/// Its claim has run out, so there is no holder to ask: it would be ended, and the fence is in the way.
+#[test]
+fn whoever_calls_off_what_has_run_out_under_a_fence_does_not_keep_its_holder_from_completing_it() {
+    let stage = Stage::new();
+    let work = fenced(&stage);
+    // Nobody finds out about a circle but the holder, and that not at once.
+    run(&work, "SET LOCAL deadlock_timeout = '5s'");
+    let database = &stage.arena.database.name;
+    stage
+        .watch
+        .run(&format!("ALTER DATABASE {database} SET deadlock_timeout = '1h'"));
+    let store = stage.arena.store();
+    stage.arena.pass(30_000);
+    let told = meanwhile(
+        &work,
+        || cancel(&*store, false),
+        || {
+            run(&work, &complete(A, 1));
+            run(&work, "COMMIT");
+        },
+    );
+    assert_eq!(told, Err(Refusal::Finished { state: State::Completed }));
 }
 
 #[test]

@@ -359,6 +359,34 @@ fn events_that_are_committed_late_are_not_skipped() {
     });
 }
 
+/// Whoever has the lower number of a transaction may commit first, and have the later event.
+#[test]
+fn an_event_of_a_transaction_that_began_later_and_is_still_open_is_not_skipped() {
+    with_calls(|arena, calls| {
+        let (early, late) = (Session::new(arena), Session::new(arena));
+        let store = arena.store();
+        let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
+        let read = |after| {
+            let request = fencehold_store::EventsRequest { after, limit: 100, ..Default::default() };
+            fencehold_store::conformance::block_on(store.events(&call, request)).unwrap()
+        };
+        early.value(&calls.acquire("first", 0, "B"));
+        let first = read(None);
+        early.value("BEGIN");
+        early.value("SELECT pg_current_xact_id()");
+        late.value("BEGIN");
+        late.value(&calls.acquire("late", 1, "A"));
+        early.value(&calls.acquire("early", 2, "B"));
+        early.value("COMMIT");
+        let before = read(Some(first.next));
+        assert_eq!(before.events.len(), 0, "the other has the number before, and may commit");
+        late.value("COMMIT");
+        let page = read(Some(before.next));
+        let keys: Vec<_> = page.events.iter().map(|event| event.key.as_str()).collect();
+        assert_eq!(keys, ["late", "early"]);
+    });
+}
+
 /// Numbers of places in line can be guessed: only who has the hold id can look after its place, or leave it.
 #[test]
 fn nobody_throws_another_out_of_line() {

@@ -5,8 +5,8 @@ use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_store::conformance::{Arena as _, block_on};
 use fencehold_store::job::NewJob;
 
-use crate::job_handles::call;
-use crate::job_races::{Stage, run};
+use crate::job_handles::{call, request};
+use crate::job_races::{A, B, JOB, Stage, run};
 use crate::session::{LOOKS_MAX, Session};
 
 fn hash(who: &str) -> String {
@@ -110,4 +110,42 @@ fn those_in_line_are_told_by_a_transaction_of_its_own_as_soon_as_there_is_someth
         told.first().and_then(|row| row[0].clone())
     });
     assert_eq!(told.as_deref(), Some("q 2"), "the one that was there, and the new one");
+}
+
+/// A job has its place when it is enqueued, and is seen when that is committed: it may come into a place that was searched before.
+#[test]
+fn a_job_that_is_committed_late_is_found_where_it_is() {
+    let stage = Stage::new();
+    let store = stage.arena.store();
+    let claimed = |who| {
+        let claimed = block_on(store.jobs().unwrap().claim(&call(), request(who))).unwrap();
+        claimed.jobs.iter().map(|job| job.payload.to_string()).collect::<Vec<_>>()
+    };
+    let user = stage.session();
+    run(&user, &format!("SELECT job_forget(ARRAY(SELECT arrival FROM job_body WHERE id = '{JOB}'))"));
+    run(&user, "BEGIN");
+    run(&user, "SELECT enqueue('q', 'work', '\"late\"')");
+    let other = stage.session();
+    run(&other, "SELECT enqueue('q', 'work', '\"early\"')");
+    assert_eq!(claimed(A), ["\"early\""]);
+    run(&user, "COMMIT");
+    assert_eq!(claimed(B), ["\"late\""], "and whoever asks once is not told that there is nothing");
+}
+
+#[test]
+fn whoever_lines_up_again_after_it_was_served_leaves_no_place_behind() {
+    let stage = Stage::new();
+    let (first, second) = (stage.session(), stage.session());
+    let sending = line_up(&first, "first", 1);
+    run(&first, "BEGIN");
+    assert_eq!(take(&first, "first", &sending, 1), "1");
+    // The same claim, sent again before that is answered.
+    let again =
+        format!("SELECT sending FROM job_line_up('default', ARRAY['q'], {}, 1, 600000, 0)", hash("first"));
+    let lining_up = second.run_blocked_by(&first, &again);
+    run(&first, "COMMIT");
+    let (second, said) = lining_up.end();
+    let sending = said.unwrap()[0][0].clone().unwrap();
+    assert_eq!(take(&second, "first", &sending, 1), "1", "it is told of what it has");
+    assert_eq!(run(&second, "SELECT count(*) FROM job_waiter").as_deref(), Some("0"));
 }

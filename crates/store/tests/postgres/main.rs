@@ -26,6 +26,7 @@ mod jobs;
 mod lost_answer;
 mod marks;
 mod newcomers;
+mod pages;
 mod pooler;
 mod python;
 mod queue_modes;

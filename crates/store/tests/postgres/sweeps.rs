@@ -2,7 +2,7 @@
 
 use fencehold_store::conformance::Arena as _;
 
-use crate::job_races::{A, JOB, Stage, claim, complete, run};
+use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
 use crate::session::Calls;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
@@ -62,4 +62,54 @@ fn a_finished_job_is_kept_while_its_unique_key_is_taken() {
     assert_eq!(tidied(), "1", "whoever sends the same again is told of this job");
     stage.arena.pass(1);
     assert_eq!(tidied(), "0");
+}
+
+/// A schedule that is set again while it fires stays as its firing leaves it: it does not fire twice.
+#[test]
+fn whoever_sets_a_schedule_that_is_just_firing_waits_for_that() {
+    let stage = Stage::new();
+    let (sweeper, user) = (stage.session(), stage.session());
+    run(
+        &sweeper,
+        "INSERT INTO job_schedule (namespace, name, spec, next_ms) VALUES ('default', 'nightly', '{}', now_ms())",
+    );
+    run(&sweeper, "BEGIN");
+    assert!(run(&sweeper, "SELECT * FROM job_schedules_due(10)").is_some(), "it is due");
+    let user = user.run_blocked_by(
+        &sweeper,
+        "SELECT schedule::jsonb->>'next_ms' FROM job_schedule_hold('default', 'nightly')",
+    );
+    run(&sweeper, "UPDATE job_schedule SET next_ms = 7, last_ms = 6");
+    run(&sweeper, "COMMIT");
+    assert_eq!(first(user.end().1), Ok(Some("7".to_owned())));
+}
+
+/// A user's transaction may be open for long: nobody who tidies up waits for it.
+#[test]
+fn a_finished_job_whose_key_is_just_being_taken_over_is_forgotten_later() {
+    let stage = Stage::new();
+    let (session, user) = (stage.session(), stage.session());
+    run(
+        &session,
+        "SELECT enqueue('q', 'work', '1', unique_key => 'u', unique_window => interval '1 minute')",
+    );
+    let id = run(&session, "SELECT job FROM job_unique").unwrap();
+    run(&session, &format!("SELECT job_forget(ARRAY(SELECT arrival FROM job_body WHERE id <> '{id}'))"));
+    run(&session, "DELETE FROM job_ready");
+    run(
+        &session,
+        "INSERT INTO job_settled (arrival, lane, state, since_ms, keeps) SELECT arrival, lane, 4, 0, false FROM job_body",
+    );
+    stage.arena.pass(60_000);
+    run(&user, "BEGIN");
+    run(&user, &format!("UPDATE job_unique SET job = '{JOB}', until_ms = until_ms + 60000"));
+    run(&session, "SET lock_timeout = '5s'");
+    let tidied = |most: u32| {
+        let more = run(&session, &format!("SELECT job_tidy(1000, {most})"));
+        (more.unwrap(), run(&session, "SELECT count(*) FROM job_body").unwrap())
+    };
+    assert_eq!(tidied(1), ("f".to_owned(), "1".to_owned()), "it is not asked for again at once either");
+    run(&user, "COMMIT");
+    assert_eq!(tidied(10), ("f".to_owned(), "0".to_owned()));
+    assert_eq!(run(&session, "SELECT count(*) FROM job_unique").as_deref(), Some("1"), "that is the other's");
 }

@@ -20,9 +20,9 @@ use crate::postgres::errand::Errand;
 use crate::postgres::fenced::Wanted;
 use crate::postgres::{Core, Repeat};
 
-/// How long a decision that may end claims waits at a time for a fence on one of them: the others, which it has locked by then, cannot
-/// be renewed meanwhile. Then it lets all of them go, and comes again.
-const ENDING_LOCK_MS: i64 = 250;
+/// How long a decision waits at a time for what somebody else has locked, such as by a fence: the others, which it has locked by then, cannot
+/// be renewed meanwhile, and the one with the fence may be about to wait for one of them. Then it lets all of them go, and comes again.
+const LOCK_MS: i64 = 250;
 
 /// What a decision is about.
 #[derive(Clone, Debug)]
@@ -84,10 +84,7 @@ impl Core {
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
-            let lock_ms = match Core::lock_ms(errand) {
-                all if about.ends => all.min(ENDING_LOCK_MS),
-                all => all,
-            };
+            let lock_ms = Core::lock_ms(errand).min(LOCK_MS);
             let wanted = Wanted::Jobs(&about.jobs);
             let decided = self
                 .run_past_fences(errand, repeat, wanted, async |client| {

@@ -176,25 +176,27 @@ impl Core {
     ) -> Result<FindingPage, StoreError> {
         let namespace = call.namespace.as_str();
         let (from, limit) = (to_sql(request.cursor.unwrap_or(0)), to_sql(request.limit as u64));
-        let ids = self
+        let found = self
             .run(errand, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_with_effects($1, $2, $3)");
                 let rows = client
                     .query_typed(&sql, &[(&namespace, Type::TEXT), (&from, Type::INT8), (&limit, Type::INT8)])
                     .await?;
-                Ok(rows
-                    .iter()
-                    .map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0))
-                    .collect::<Vec<_>>())
+                let told = |row: &tokio_postgres::Row| {
+                    (from_sql(row.get::<_, i64>(0)), JobId::from_bytes(row.get::<_, Bits>(1).0))
+                };
+                Ok(rows.iter().map(told).collect::<Vec<_>>())
             })
             .await?;
-        let about = About::jobs(&call.namespace, ids);
+        // By what was found: some of it may be gone when it is looked at, and what is behind it is still to come.
+        let next = found.last().filter(|_| found.len() == request.limit).map(|(last, _)| last + 1);
+        let about = About::jobs(&call.namespace, found.into_iter().map(|(_, id)| id).collect());
         let ask = JobAsk::Findings(request);
         match self
             .look(errand, &about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??
         {
-            JobAnswer::Findings(page) => Ok(page),
+            JobAnswer::Findings(page) => Ok(FindingPage { next, ..page }),
             _ => Err(crate::asking::misfit()),
         }
     }

@@ -69,9 +69,18 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     WHERE e.last_seq > p_after AND j.seq > p_after AND j.seq <= p_to
 $$;
 
+-- The number of the oldest event that is surely kept.
+CREATE FUNCTION events_oldest() RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT greatest(o.events_removed_to,
+        greatest((SELECT max(seq) FROM event), (SELECT max(last_seq) FROM job_event), 0) - limit_events()) + 1 FROM store_state o);
+END $$;
+
 -- Events after a cursor, up to the first number that is missing and may still come. What is up to `settled` is known not
--- to come any more. `newest` and `assigned_to` are of one moment: once every transaction up to `assigned_to` has ended, so that
--- `running_from` is not below it, all up to `newest` is settled.
+-- to come any more. Where one is missing, whoever may still fill the gap has a number below `assigned_to`: once all of those have ended, so
+-- that `running_from` is not below it, all up to `newest` is settled. (The end of a snapshot does not tell that: it is after the last
+-- transaction that has *ended*, and some with higher numbers may run.)
 CREATE FUNCTION events_read(of_namespace text, after_seq bigint, of_prefix text, most integer, settled bigint,
     OUT events jsonb, OUT next bigint, OUT oldest bigint, OUT newest bigint,
     OUT assigned_to bigint, OUT running_from bigint, OUT complete boolean, OUT at_ms bigint)
@@ -82,9 +91,9 @@ DECLARE
 BEGIN
     at_ms := now_ms();
     SELECT greatest((SELECT max(seq) FROM event), (SELECT max(last_seq) FROM job_event), 0),
-        pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-    INTO newest, assigned_to, running_from;
-    SELECT greatest(events_removed_to, newest - limit_events()) + 1 INTO oldest FROM store_state;
+        pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+    INTO newest, running_from;
+    oldest := events_oldest();
     after_seq := coalesce(after_seq, oldest - 1);
     start := greatest(after_seq, settled);
     SELECT previous INTO safe FROM (
@@ -95,6 +104,9 @@ BEGIN
             WHERE e.last_seq > start AND j.seq > start AND j.seq <= newest) AS known) AS numbered
     WHERE seq <> previous + 1 ORDER BY seq LIMIT 1;
     complete := safe IS NULL;
+    IF NOT complete THEN
+        assigned_to := pg_current_xact_id()::text::bigint;
+    END IF;
     safe := coalesce(safe, newest);
     SELECT coalesce(jsonb_agg(jsonb_build_object('seq', seq, 'at_wall_ms', e.at_ms, 'namespace', namespace,
         'key', key, 'fact', fact) ORDER BY seq), '[]'), max(seq)
@@ -108,6 +120,8 @@ BEGIN
     IF jsonb_array_length(events) < most THEN
         next := greatest(safe, after_seq);
     END IF;
+    -- Again, for some may have been removed before they were read.
+    oldest := events_oldest();
 END
 $$;
 

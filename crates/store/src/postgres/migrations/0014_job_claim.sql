@@ -127,6 +127,12 @@ BEGIN
         token := v_now;
         queue := 1;
         RETURN NEXT;
+        -- It may have lined up again when an earlier sending was just served: nobody is to wait behind it.
+        IF p_sending IS NOT NULL THEN
+            DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash;
+            queue := 2;
+            RETURN NEXT;
+        END IF;
         RETURN;
     END IF;
     IF p_sending IS NOT NULL THEN
@@ -260,11 +266,14 @@ BEGIN
     END LOOP;
     IF cardinality(a_key) = 0 THEN
         IF EXISTS (
-            SELECT FROM unnest(v_lane) AS n(lane) CROSS JOIN LATERAL (
-                (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1)
+            SELECT FROM unnest(v_lane, v_head) AS n(lane, head) CROSS JOIN LATERAL (
+                (SELECT FROM job_ready r WHERE r.lane = n.lane AND r.arrival > n.head ORDER BY r.arrival LIMIT 1)
+                UNION ALL
+                (SELECT FROM job_ready r WHERE r.lane = n.lane AND r.back AND r.arrival <= n.head ORDER BY r.arrival LIMIT 1)
                 UNION ALL
                 (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
-            -- Somebody is about to take it, to move it, or to give it back.
+            -- Somebody is about to take it, to move it, or to give it back. Only of what was searched: what came late into a place
+            -- below is found by searching there too, and not by waiting.
             token := v_now;
             queue := -4;
             RETURN NEXT;

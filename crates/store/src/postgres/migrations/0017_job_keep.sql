@@ -3,15 +3,24 @@
 -- Forgets all of these jobs.
 CREATE FUNCTION job_forget(p_arrivals bigint[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_ids   uuid[];
+    v_keyed uuid[];
+    v_place record;
 BEGIN
-    DELETE FROM job_ready r USING job_body b WHERE b.arrival = ANY(p_arrivals) AND r.lane = b.lane AND r.arrival = b.arrival;
-    DELETE FROM job_running r USING job_body b WHERE b.arrival = ANY(p_arrivals) AND r.id = b.id;
+    SELECT array_agg(b.id), array_agg(b.id) FILTER (WHERE b.extra ? 'unique') INTO v_ids, v_keyed
+        FROM job_body b WHERE b.arrival = ANY(p_arrivals);
+    -- One by one: by several at once, all of a lane may be read.
+    FOR v_place IN SELECT b.lane, b.arrival FROM job_body b WHERE b.arrival = ANY(p_arrivals) LOOP
+        DELETE FROM job_ready r WHERE r.lane = v_place.lane AND r.arrival = v_place.arrival;
+    END LOOP;
+    DELETE FROM job_running WHERE id = ANY(v_ids);
     DELETE FROM job_scheduled WHERE arrival = ANY(p_arrivals);
     DELETE FROM job_settled WHERE arrival = ANY(p_arrivals);
     DELETE FROM job_past WHERE arrival = ANY(p_arrivals);
     DELETE FROM job_note WHERE arrival = ANY(p_arrivals);
     DELETE FROM job_effect WHERE arrival = ANY(p_arrivals);
-    DELETE FROM job_unique u USING job_body b WHERE b.arrival = ANY(p_arrivals) AND b.extra ? 'unique' AND u.job = b.id;
+    DELETE FROM job_unique WHERE job = ANY(v_keyed);
     DELETE FROM job_body WHERE arrival = ANY(p_arrivals);
 END $$;
 

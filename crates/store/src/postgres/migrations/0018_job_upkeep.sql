@@ -33,6 +33,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now    bigint := now_ms();
     v_old    bigint[];
+    v_keyed  uuid[];
+    v_busy   integer := 0;
     v_seen   bigint;
     v_lanes  integer[];
     v_space  record;
@@ -65,6 +67,14 @@ BEGIN
     )
     SELECT array_agg(o.arrival) FILTER (WHERE o.taken_ms IS NULL), count(*) INTO v_old, v_seen FROM old o;
     IF v_old IS NOT NULL THEN
+        -- Nobody here waits for a user's transaction: where one is about to take a key over, the turn of the job that had it comes later.
+        v_keyed := array(SELECT u.job FROM job_unique u
+            WHERE u.job = ANY(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)))
+            FOR UPDATE SKIP LOCKED);
+        v_busy := cardinality(v_old);
+        v_old := array(SELECT b.arrival FROM job_body b WHERE b.arrival = ANY(v_old)
+            AND NOT EXISTS (SELECT FROM job_unique u WHERE u.job = b.id AND u.job <> ALL(v_keyed)));
+        v_busy := v_busy - cardinality(v_old);
         PERFORM job_tell_end(array(SELECT b.id FROM job_body b WHERE b.arrival = ANY(v_old)));
         PERFORM job_forget(v_old);
     END IF;
@@ -87,7 +97,7 @@ BEGIN
     DELETE FROM job_event e WHERE e.last_seq <= v_last - limit_events();
     -- As long as a word is said again and again, and some more.
     DELETE FROM job_dropped d WHERE d.at_ms < v_now - 120000 OR d.at_ms > v_now + 120000;
-    RETURN v_seen >= p_most;
+    RETURN v_seen >= p_most AND v_busy < v_seen;
 END $$;
 
 -- Schedules that are due, as JSON. Whoever gets one holds it until it has fired.

@@ -1,7 +1,8 @@
 -- Jobs: looking at many of them, at queues and at schedules.
 
 -- The jobs that match, in the order of their arrival, of the next p_look ones; then a row without an id that tells where the look
--- ended, and null where there is nothing beyond.
+-- ended, and null where there is nothing beyond. Where it ends is settled before anything is looked at: settled afterwards, it would be
+-- further on by as many jobs as went meanwhile, and as many others would be on no page.
 CREATE FUNCTION job_list(
     p_namespace text, p_from bigint, p_queue text, p_kind text, p_states smallint[], p_labels jsonb, p_owner text,
     p_contains text, p_limit integer, p_look integer
@@ -9,19 +10,19 @@ CREATE FUNCTION job_list(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-    v_last  bigint;
-    v_count bigint;
+    v_last bigint := (SELECT o.arrival FROM job_body o WHERE o.arrival >= p_from ORDER BY o.arrival OFFSET p_look - 1 LIMIT 1);
 BEGIN
     RETURN QUERY
     SELECT b.arrival, b.id
-    FROM (SELECT o.* FROM job_body o WHERE o.arrival >= p_from ORDER BY o.arrival LIMIT p_look) b
-    JOIN job_lane l ON l.lane = b.lane
-    JOIN job_queue q ON q.number = l.queue
-    LEFT JOIN job_running r ON r.id = b.id
-    LEFT JOIN job_ready y ON y.lane = b.lane AND y.arrival = b.arrival
-    LEFT JOIN job_scheduled c ON c.arrival = b.arrival
-    LEFT JOIN job_settled s ON s.arrival = b.arrival
-    WHERE q.namespace = p_namespace
+    FROM job_body b
+    CROSS JOIN LATERAL (SELECT o.queue FROM job_lane o WHERE o.lane = b.lane OFFSET 0) l
+    CROSS JOIN LATERAL (SELECT o.namespace, o.name FROM job_queue o WHERE o.number = l.queue OFFSET 0) q
+    LEFT JOIN LATERAL (SELECT o.id, o.owner FROM job_running o WHERE o.id = b.id OFFSET 0) r ON true
+    LEFT JOIN LATERAL (SELECT o.arrival FROM job_ready o WHERE o.lane = b.lane AND o.arrival = b.arrival OFFSET 0) y ON true
+    LEFT JOIN LATERAL (SELECT o.arrival, o.due_ms FROM job_scheduled o WHERE o.arrival = b.arrival OFFSET 0) c ON true
+    LEFT JOIN LATERAL (SELECT o.state FROM job_settled o WHERE o.arrival = b.arrival OFFSET 0) s ON true
+    WHERE b.arrival BETWEEN p_from AND coalesce(v_last, 9223372036854775807)
+        AND q.namespace = p_namespace
         AND (p_queue IS NULL OR q.name = p_queue)
         AND (p_kind IS NULL OR b.kind = p_kind)
         AND (p_states IS NULL OR p_states @> array[CASE WHEN r.id IS NOT NULL THEN 2 WHEN y.arrival IS NOT NULL THEN 0
@@ -33,9 +34,7 @@ BEGIN
             WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(b.extra->'labels') AS has WHERE has = want))
     ORDER BY b.arrival
     LIMIT p_limit;
-    SELECT max(o.arrival), count(*) INTO v_last, v_count
-        FROM (SELECT o.arrival FROM job_body o WHERE o.arrival >= p_from ORDER BY o.arrival LIMIT p_look) o;
-    RETURN QUERY SELECT CASE WHEN v_count = p_look THEN v_last END, NULL::uuid;
+    RETURN QUERY SELECT v_last, NULL::uuid;
 END $$;
 
 -- Every queue of a namespace with its jobs in each state (1 to 8, in the order of the states) and those who wait for them.
@@ -76,9 +75,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 $$;
 
 -- Jobs that have effects, in the order of their arrival.
-CREATE FUNCTION job_with_effects(p_namespace text, p_from bigint, p_limit bigint) RETURNS SETOF uuid
+CREATE FUNCTION job_with_effects(p_namespace text, p_from bigint, p_limit bigint) RETURNS TABLE (arrival bigint, id uuid)
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT b.id FROM job_body b
+    SELECT b.arrival, b.id FROM job_body b
     JOIN job_lane l ON l.lane = b.lane
     JOIN job_queue q ON q.number = l.queue AND q.namespace = p_namespace
     WHERE b.arrival >= p_from AND EXISTS (SELECT FROM job_effect e WHERE e.arrival = b.arrival)
@@ -96,12 +95,13 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT job_schedule_text(s) FROM job_schedule s WHERE s.namespace = p_namespace ORDER BY s.name COLLATE "C"
 $$;
 
--- A schedule that is about to be made or changed, and how many there are: whoever is about to do the same waits.
+-- A schedule that is about to be made or changed, and how many there are: whoever is about to do the same waits. And one that is just
+-- firing is waited for: when it is next due is then as that has left it.
 CREATE FUNCTION job_schedule_hold(p_namespace text, p_name text, OUT schedule text, OUT total bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || p_name, 7462));
-    SELECT job_schedule_text(s) INTO schedule FROM job_schedule s WHERE s.namespace = p_namespace AND s.name = p_name;
+    SELECT job_schedule_text(s) INTO schedule FROM job_schedule s WHERE s.namespace = p_namespace AND s.name = p_name FOR UPDATE;
     SELECT count(*) INTO total FROM job_schedule s WHERE s.namespace = p_namespace;
 END $$;
 

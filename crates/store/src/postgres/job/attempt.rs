@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use fencehold_core::Token;
 use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
+use fencehold_core::{HoldId, Token};
 use tokio_postgres::types::Type;
 
 use super::decide::About;
@@ -101,14 +101,14 @@ impl Core {
                 completes && spoken.get(&attempt.job) == Some(&1)
             })
             .collect();
-        let done = self.complete(errand, call, plain.iter().map(|nth| &reports[*nth])).await?;
-        errand.uncertain |= !done.is_empty();
         let completed = |late: bool| Reported { state: State::Completed, again_in_ms: None, late };
         let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
-        for nth in plain {
-            answers[nth] = done.get(&reports[nth].attempt.job.into()).map(|late| Ok(completed(*late)));
+        for (nth, late) in self.complete(errand, call, &reports, plain).await? {
+            answers[nth] = Some(Ok(completed(late)));
         }
-        let left: Vec<usize> = (0..reports.len()).filter(|nth| answers[*nth].is_none()).collect();
+        let done: Vec<bool> = answers.iter().map(Option::is_some).collect();
+        let left: Vec<usize> = (0..reports.len()).filter(|nth| !done[*nth]).collect();
+        errand.uncertain |= left.len() < reports.len();
         if !left.is_empty() {
             let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
@@ -124,9 +124,9 @@ impl Core {
             for (nth, mut answer) in left.into_iter().zip(decided) {
                 if let Err(Refusal::OtherJob { token, job: job @ None }) = &mut answer {
                     // Whoever is heard after this one was at work when this one spoke.
-                    let later = reports[nth..].iter().map(|report| &report.attempt);
+                    let later = (nth..reports.len()).filter(|later| done[*later]);
                     *job = later
-                        .filter(|attempt| done.contains_key(&attempt.job.into()))
+                        .map(|later| &reports[later].attempt)
                         .find(|attempt| attempt.token == *token)
                         .map(|attempt| attempt.job);
                 }
@@ -139,47 +139,57 @@ impl Core {
             .collect())
     }
 
-    /// Completes what can be completed in one statement, and says which jobs that were, and whether it was late.
-    async fn complete<'a>(
+    /// Completes what can be completed in one statement of the reports with these numbers, each about another job. Says which that
+    /// were, and whether it was late.
+    async fn complete(
         &self,
         errand: &mut Errand,
         call: &Call,
-        reports: impl Iterator<Item = &'a Report>,
-    ) -> Result<HashMap<Bits, bool>, StoreError> {
-        let mut reports: Vec<&Report> = reports.collect();
-        // The order in which they are locked.
-        reports.sort_unstable_by_key(|report| report.attempt.job);
-        let proofs = Proofs::of(reports.iter().map(|report| &report.attempt));
-        if proofs.ids.is_empty() {
-            return Ok(HashMap::new());
+        reports: &[Report],
+        mut plain: Vec<usize>,
+    ) -> Result<Vec<(usize, bool)>, StoreError> {
+        if plain.is_empty() {
+            return Ok(Vec::new());
         }
-        let results: Vec<Option<&str>> = reports
+        // The order in which they are locked.
+        plain.sort_unstable_by_key(|nth| reports[*nth].attempt.job);
+        let proofs = Proofs::of(plain.iter().map(|nth| &reports[*nth].attempt));
+        let results: Vec<Option<&str>> = plain
             .iter()
-            .map(|report| match &report.word {
+            .map(|nth| match &reports[*nth].word {
                 Word::Complete { result } => result.as_deref(),
                 _ => None,
             })
             .collect();
+        // Most have none to tell.
+        let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Dropped;
-        self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("SELECT * FROM fencehold.job_complete($1, $2, $3, $4, $5, $6)");
-            let namespace = call.namespace.as_str();
-            let rows = client
-                .query_typed(
-                    &sql,
-                    &[
-                        (&namespace, Type::TEXT),
-                        (&proofs.ids, Type::UUID_ARRAY),
-                        (&proofs.hashes, Type::UUID_ARRAY),
-                        (&proofs.tokens, Type::INT8_ARRAY),
-                        (&results, Type::TEXT_ARRAY),
-                        (&drops, Type::BOOL),
-                    ],
-                )
-                .await?;
-            Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-        })
-        .await
+        let rows = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_complete($1, $2, $3, $4, $5, $6)");
+                let namespace = call.namespace.as_str();
+                client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace, Type::TEXT),
+                            (&proofs.ids, Type::UUID_ARRAY),
+                            (&proofs.hashes, Type::UUID_ARRAY),
+                            (&proofs.tokens, Type::INT8_ARRAY),
+                            (&results, Type::TEXT_ARRAY),
+                            (&drops, Type::BOOL),
+                        ],
+                    )
+                    .await
+            })
+            .await?;
+        let told: Vec<(Option<Bits>, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        if let [(None, late)] = told[..] {
+            return Ok(plain.into_iter().map(|nth| (nth, late)).collect());
+        }
+        let told: HashMap<Bits, bool> = told.into_iter().filter_map(|(id, late)| Some((id?, late))).collect();
+        let of = |nth: usize| told.get(&reports[nth].attempt.job.into()).map(|late| (nth, *late));
+        Ok(plain.into_iter().filter_map(of).collect())
     }
 
     pub(super) async fn ledger(
@@ -268,9 +278,16 @@ struct Proofs {
 impl Proofs {
     fn of<'a>(attempts: impl Iterator<Item = &'a AttemptRef>) -> Self {
         let mut proofs = Proofs { ids: Vec::new(), hashes: Vec::new(), tokens: Vec::new() };
+        // Those that were claimed together have one hold id.
+        let mut last: Option<(HoldId, Bits)> = None;
         for attempt in attempts {
+            let hash = match last {
+                Some((hold, hash)) if hold == attempt.hold => hash,
+                _ => attempt.hold.hash().into(),
+            };
+            last = Some((attempt.hold, hash));
             proofs.ids.push(attempt.job.into());
-            proofs.hashes.push(attempt.hold.hash().into());
+            proofs.hashes.push(hash);
             proofs.tokens.push(to_sql(attempt.token.get()));
         }
         proofs

@@ -17,6 +17,27 @@ use crate::lease::Call;
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Repeat};
 
+/// What `job_claim` returns, by number: a name is looked for among all of them, for every field of every row.
+mod column {
+    pub(super) const ID: usize = 0;
+    pub(super) const TOKEN: usize = 1;
+    pub(super) const QUEUE: usize = 2;
+    pub(super) const LANE: usize = 3;
+    pub(super) const ARRIVAL: usize = 4;
+    pub(super) const PRIORITY: usize = 5;
+    pub(super) const KIND: usize = 6;
+    pub(super) const PAYLOAD: usize = 7;
+    pub(super) const ATTEMPT: usize = 8;
+    pub(super) const REMAINING_MS: usize = 9;
+    pub(super) const TERMS: usize = 10;
+    pub(super) const EXTRA: usize = 11;
+    pub(super) const URGENT: usize = 12;
+    pub(super) const FAILURES: usize = 13;
+    pub(super) const CRASHES: usize = 14;
+    pub(super) const CHECKPOINT: usize = 15;
+    pub(super) const EFFECTS: usize = 16;
+}
+
 /// What a claim came to.
 pub(super) struct Taken {
     pub(super) now_ms: u64,
@@ -173,17 +194,17 @@ fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
     let (mut urgent, mut clocks, mut found) = (Vec::new(), Vec::new(), HashMap::new());
     let mut stirs = false;
     for row in rows {
-        if let Some(id) = row.get::<_, Option<Bits>>("id") {
+        if let Some(id) = row.get::<_, Option<Bits>>(column::ID) {
             let job = claimed(row, id, request)?;
-            urgent.extend(row.get::<_, bool>("urgent").then_some(job.id));
-            let last: &mut i64 = found.entry(row.get("lane")).or_default();
-            *last = (*last).max(row.get("arrival"));
+            urgent.extend(row.get::<_, bool>(column::URGENT).then_some(job.id));
+            let last: &mut i64 = found.entry(row.get(column::LANE)).or_default();
+            *last = (*last).max(row.get(column::ARRIVAL));
             taken.jobs.push(job);
-        } else if let Some(now_ms) = row.get::<_, Option<i64>>("token") {
+        } else if let Some(now_ms) = row.get::<_, Option<i64>>(column::TOKEN) {
             taken.now_ms = from_sql(now_ms);
-            taken.became = match row.get::<_, i32>("queue") {
+            taken.became = match row.get::<_, i32>(column::QUEUE) {
                 1 => Became::Repeated,
-                -1 => Became::Closed(from_sql(row.get("remaining_ms"))),
+                -1 => Became::Closed(from_sql(row.get(column::REMAINING_MS))),
                 -2 => Became::TooLate,
                 -3 => Became::Replaced,
                 -4 => Became::Behind,
@@ -193,24 +214,26 @@ fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
                 }
             };
         } else {
-            clocks.push(from_sql(row.get("remaining_ms")));
+            clocks.push(from_sql(row.get(column::REMAINING_MS)));
         }
     }
+    // In the order in which they were taken, which is that of their turns.
+    taken.jobs.sort_by_key(|job| job.token);
     Ok(Answer { taken, urgent, clocks, stirs, found })
 }
 
 /// A row of a claim.
 fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, String> {
-    let nth: Option<i32> = row.get("queue");
+    let nth: Option<i32> = row.get(column::QUEUE);
     let named = nth
         .and_then(|nth| usize::try_from(nth - 1).ok())
         .and_then(|nth| request.queues.get(nth));
     let (queue, _) = named.ok_or("a claimed job is in none of the queues that were named")?;
-    let terms: Option<Json> = row.get("terms");
+    let terms: Option<Json> = row.get(column::TERMS);
     let terms: Option<Terms> = terms.map(|json| read("job's terms", &json.0)).transpose()?;
-    let extra: Option<Json> = row.get("extra");
+    let extra: Option<Json> = row.get(column::EXTRA);
     let extra: Extra = extra.map(|json| read("job", &json.0)).transpose()?.unwrap_or_default();
-    let effects: Option<Json> = row.get("effects");
+    let effects: Option<Json> = row.get(column::EFFECTS);
     let mut effects: Vec<Effect> = effects
         .map(|json| read("job's effects", &json.0))
         .transpose()?
@@ -220,17 +243,17 @@ fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, St
     Ok(ClaimedJob {
         id: JobId::from_bytes(id.0),
         queue: queue.clone(),
-        kind: Kind::new(row.get::<_, &str>("kind")).map_err(|bad| bad.to_string())?,
-        payload: row.get::<_, String>("payload").into(),
-        token: Token::new(from_sql(row.get("token"))),
-        attempt: u32::try_from(row.get::<_, i64>("attempt")).unwrap_or(u32::MAX),
-        remaining_ms: from_sql(row.get("remaining_ms")),
-        terms: terms_of(terms, row.get("priority")),
-        failures: small(row.get("failures")),
-        crashes: small(row.get("crashes")),
+        kind: Kind::new(row.get::<_, &str>(column::KIND)).map_err(|bad| bad.to_string())?,
+        payload: row.get::<_, String>(column::PAYLOAD).into(),
+        token: Token::new(from_sql(row.get(column::TOKEN))),
+        attempt: u32::try_from(row.get::<_, i64>(column::ATTEMPT)).unwrap_or(u32::MAX),
+        remaining_ms: from_sql(row.get(column::REMAINING_MS)),
+        terms: terms_of(terms, row.get(column::PRIORITY)),
+        failures: small(row.get(column::FAILURES)),
+        crashes: small(row.get(column::CRASHES)),
         labels: extra.labels,
         trace: extra.trace,
-        checkpoint: row.get("checkpoint"),
+        checkpoint: row.get(column::CHECKPOINT),
         effects,
         undo_of: extra.undo_of,
     })

@@ -35,6 +35,8 @@ END $$;
 -- has these jobs already; 2, those in line are to be told once this is committed; -1, the store is closed for so long; -2, its time in
 -- line is up; -3, it does not stand in line any more; -4, others come first where there is something); and last, without a moment, the turns of its queues (in remaining_ms).
 --
+-- Jobs come in no order of their own: their tokens tell in which they were taken.
+--
 -- p_heads are positions up to which the asker found a lane's jobs taken a moment ago: below them only jobs that came back
 -- are looked for, so that a claim does not wade through what the server has not cleared away yet. p_pushes: past everybody in line.
 CREATE FUNCTION job_claim(
@@ -78,7 +80,6 @@ DECLARE
     v_most    integer;
     a_nth     integer[] := '{}';
     a_rank    smallint[] := '{}';
-    a_pos     bigint[];
     a_key     bigint[] := '{}';
     a_past    boolean[] := '{}';
     a_urgent  boolean[] := '{}';
@@ -284,24 +285,22 @@ BEGIN
     v_now := now_ms();
     IF cardinality(p_queues) > 1 THEN
         -- Queues take turns; within one, first come, first served.
-        SELECT array_agg(coalesce(turn.nth, a.pos) ORDER BY a.pos) INTO a_pos
+        SELECT array_agg(a.nth ORDER BY turn.nth, a.pos), array_agg(a.priority ORDER BY turn.nth, a.pos),
+            array_agg(a.arrival ORDER BY turn.nth, a.pos), array_agg(a.past ORDER BY turn.nth, a.pos),
+            array_agg(a.urgent ORDER BY turn.nth, a.pos)
+            INTO a_nth, a_rank, a_key, a_past, a_urgent
             FROM (SELECT u.*, row_number() OVER (PARTITION BY u.nth ORDER BY u.pos) AS rank
-                FROM unnest(a_nth) WITH ORDINALITY AS u(nth, pos)) a
+                FROM unnest(a_nth, a_rank, a_key, a_past, a_urgent) WITH ORDINALITY AS u(nth, priority, arrival, past, urgent, pos)) a
             LEFT JOIN (SELECT t.queue, row_number() OVER (PARTITION BY t.queue ORDER BY t.nth) AS rank, t.nth
                 FROM unnest(v_order) WITH ORDINALITY AS t(queue, nth)) turn ON turn.queue = a.nth AND turn.rank = a.rank;
     END IF;
     PERFORM pg_current_xact_id();
     RETURN QUERY
-    WITH picked AS (
-        SELECT u.nth, u.rank, u.arrival, u.past, u.urgent, coalesce(u.place, u.pos) AS pos
-        FROM unnest(a_nth, a_rank, a_key, a_past, a_urgent, a_pos)
-            WITH ORDINALITY AS u(nth, rank, arrival, past, urgent, place, pos)
-        ORDER BY 6
-    ), job AS MATERIALIZED (
-        SELECT p.pos, p.nth, p.rank, p.urgent, p.past, b.*, nextval('job_token') AS token,
+    WITH job AS MATERIALIZED (
+        SELECT p.nth, p.rank, p.urgent, p.past, b.*, nextval('job_token') AS token,
             coalesce(h.attempts, 0) + 1 AS attempt, coalesce(h.failures, 0) AS failures, coalesce(h.crashes, 0) AS crashes,
             least(p_ttl_ms, coalesce((b.terms->>'attempt_ms')::bigint, p_ttl_ms)) AS lasts_ms
-        FROM picked p
+        FROM unnest(a_nth, a_rank, a_key, a_past, a_urgent) WITH ORDINALITY AS p(nth, rank, arrival, past, urgent, pos)
         -- One by one, whatever the planner believes of these tables: see `job_complete`.
         CROSS JOIN LATERAL (SELECT o.* FROM job_body o WHERE o.arrival = p.arrival OFFSET 0) b
         LEFT JOIN LATERAL (SELECT o.* FROM job_past o WHERE p.past AND o.arrival = p.arrival OFFSET 0) h ON true
@@ -316,7 +315,7 @@ BEGIN
     ), told AS (
         INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, attempts)
             SELECT max(e.seq), v_now, p_namespace, 2, array_agg(e.seq), array_agg(e.id), array[p_owner], array_agg(e.token),
-                CASE WHEN max(e.attempt) > 1 THEN array_agg(e.attempt) ELSE '{1}' END
+                CASE WHEN true = ANY(a_past) THEN array_agg(e.attempt) ELSE '{1}' END
             FROM (SELECT nextval('event_seq') AS seq, j.id, j.token, j.attempt FROM job j OFFSET 0) e
             HAVING count(*) > 0
     )
@@ -324,8 +323,7 @@ BEGIN
         j.failures, j.crashes,
         CASE WHEN j.past THEN (SELECT n.bytes FROM job_note n WHERE n.arrival = j.arrival AND n.what = 0) END,
         CASE WHEN j.past THEN (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = j.arrival) END
-    FROM job j
-    ORDER BY j.pos;
+    FROM job j;
     IF p_sending IS NOT NULL THEN
         DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash;
     END IF;

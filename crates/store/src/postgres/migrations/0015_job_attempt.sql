@@ -59,7 +59,8 @@ BEGIN
 END $$;
 
 -- Completes jobs whose end concerns no other job, under claims that are live, or have run out without anybody noting it; returns
--- the ids of those, and whether it was late. p_drops: those of which nothing more is to be told are forgotten at once.
+-- the ids of those, and whether it was late; or, where all were completed in time, as they mostly are, a row without an id.
+-- p_drops: those of which nothing more is to be told are forgotten at once.
 CREATE FUNCTION job_complete(
     p_namespace text, p_ids uuid[], p_hashes uuid[], p_tokens bigint[], p_results text[], p_drops boolean DEFAULT false
 ) RETURNS TABLE (id uuid, late boolean)
@@ -75,6 +76,7 @@ DECLARE
     v_owner   text[];
     v_since   bigint[];
     v_until   bigint[];
+    v_first   bigint; -- when the first of them runs out
     v_light   boolean[];
     v_result  text[];
     v_late    boolean[];
@@ -97,26 +99,35 @@ BEGIN
             RETURNING r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms, r.light, f.result
     )
     SELECT array_agg(g.id), array_agg(g.arrival), array_agg(g.lane), array_agg(g.token), array_agg(g.hash), array_agg(g.owner),
-        array_agg(g.since_ms), array_agg(g.deadline_ms), array_agg(g.light), array_agg(g.result)
-        INTO v_id, v_arrival, v_lane, v_token, v_hash, v_owner, v_since, v_until, v_light, v_result
+        array_agg(g.since_ms), array_agg(g.deadline_ms), min(g.deadline_ms), array_agg(g.light), array_agg(g.result)
+        INTO v_id, v_arrival, v_lane, v_token, v_hash, v_owner, v_since, v_until, v_first, v_light, v_result
         FROM gone g;
     IF v_id IS NOT NULL THEN
         -- They are ours: now the moment counts.
         v_now := now_ms();
-        SELECT array_agg(u <= v_now) INTO v_late FROM unnest(v_until) AS u;
+        IF v_first > v_now THEN
+            v_late := array_fill(false, array[cardinality(v_id)]);
+        ELSE
+            SELECT array_agg(u <= v_now) INTO v_late FROM unnest(v_until) AS u;
+        END IF;
         IF p_drops THEN
             -- What was left behind in the meantime is for people to see. Hardly any job leaves something.
             v_bare := NOT EXISTS (SELECT FROM job_past) AND NOT EXISTS (SELECT FROM job_note) AND NOT EXISTS (SELECT FROM job_effect)
                 AND NOT EXISTS (SELECT FROM job_awaited);
-            SELECT array_agg(g.light AND NOT g.late
-                AND (v_bare OR NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = g.id)
-                    AND NOT EXISTS (SELECT FROM job_past p WHERE p.arrival = g.arrival)
-                    AND NOT EXISTS (SELECT FROM job_note n WHERE n.arrival = g.arrival)
-                    AND NOT EXISTS (SELECT FROM job_effect e WHERE e.arrival = g.arrival)))
-                INTO v_drop
-                FROM unnest(v_id, v_arrival, v_light, v_late) AS g(id, arrival, light, late);
-            DELETE FROM job_body b WHERE b.arrival = ANY(array(
-                SELECT g.arrival FROM unnest(v_arrival, v_drop) AS g(arrival, dropped) WHERE g.dropped));
+            IF v_bare AND v_first > v_now AND NOT false = ANY(v_light) THEN
+                v_drop := array_fill(true, array[cardinality(v_id)]);
+                DELETE FROM job_body b WHERE b.arrival = ANY(v_arrival);
+            ELSE
+                SELECT array_agg(g.light AND NOT g.late
+                    AND (v_bare OR NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = g.id)
+                        AND NOT EXISTS (SELECT FROM job_past p WHERE p.arrival = g.arrival)
+                        AND NOT EXISTS (SELECT FROM job_note n WHERE n.arrival = g.arrival)
+                        AND NOT EXISTS (SELECT FROM job_effect e WHERE e.arrival = g.arrival)))
+                    INTO v_drop
+                    FROM unnest(v_id, v_arrival, v_light, v_late) AS g(id, arrival, light, late);
+                DELETE FROM job_body b WHERE b.arrival = ANY(array(
+                    SELECT g.arrival FROM unnest(v_arrival, v_drop) AS g(arrival, dropped) WHERE g.dropped));
+            END IF;
             INSERT INTO job_dropped (at_ms, hash, tokens)
                 SELECT v_now, g.hash, array_agg(g.token) FROM unnest(v_hash, v_token, v_drop) AS g(hash, token, dropped)
                 WHERE g.dropped GROUP BY g.hash;
@@ -133,9 +144,13 @@ BEGIN
         PERFORM pg_current_xact_id();
         INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, flags)
             SELECT max(e), v_now, p_namespace, 3, array_agg(e), v_id, job_same(v_owner), v_token,
-                CASE WHEN true = ANY(v_late) THEN v_late END
+                CASE WHEN v_first <= v_now THEN v_late END
             FROM (SELECT nextval('event_seq') AS e FROM generate_series(1, cardinality(v_id)) OFFSET 0) s;
         PERFORM job_tell_end(v_id);
+        IF cardinality(v_id) = cardinality(p_ids) AND v_first > v_now THEN
+            RETURN QUERY SELECT NULL::uuid, false;
+            RETURN;
+        END IF;
     END IF;
     IF p_drops AND coalesce(cardinality(v_id), 0) < cardinality(p_ids) THEN
         -- The same word again.

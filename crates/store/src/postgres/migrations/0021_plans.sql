@@ -21,7 +21,8 @@ BEGIN
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0', ours.name);
         IF ours.once THEN
-            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan', ours.name);
+            -- For one row a bitmap is no more than an index and a good deal of ado, and yet it is thought to cost the same.
+            EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off', ours.name);
         END IF;
     END LOOP;
 END

@@ -1,7 +1,9 @@
 //! The races of leases as interleavings of real sessions: each step in a stated order, and where one must wait for
 //! another, that it does is seen.
 
-use fencehold_store::conformance::Arena as _;
+use fencehold_core::Namespace;
+use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_store::{Call, EventPage, EventsRequest};
 use serde_json::{Value, json};
 
 use crate::arena::PostgresArena;
@@ -326,16 +328,20 @@ fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
     });
 }
 
+/// Reads events after a cursor.
+fn reader(arena: &PostgresArena) -> impl Fn(Option<u64>) -> EventPage + use<> {
+    let (store, call) = (arena.store(), Call::new(Namespace::default()));
+    move |after| {
+        let request = EventsRequest { after, limit: 100, ..Default::default() };
+        block_on(store.events(&call, request)).unwrap()
+    }
+}
+
 #[test]
 fn events_that_are_committed_late_are_not_skipped() {
     with_calls(|arena, calls| {
         let (early, late) = (Session::new(arena), Session::new(arena));
-        let store = arena.store();
-        let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
-        let read = |after| {
-            let request = fencehold_store::EventsRequest { after, limit: 100, ..Default::default() };
-            fencehold_store::conformance::block_on(store.events(&call, request)).unwrap()
-        };
+        let read = reader(arena);
         // A namespace is made with its first key, and whoever comes second waits for that.
         early.value(&calls.acquire("first", 0, "B"));
         let first = read(None);
@@ -364,12 +370,7 @@ fn events_that_are_committed_late_are_not_skipped() {
 fn an_event_of_a_transaction_that_began_later_and_is_still_open_is_not_skipped() {
     with_calls(|arena, calls| {
         let (early, late) = (Session::new(arena), Session::new(arena));
-        let store = arena.store();
-        let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
-        let read = |after| {
-            let request = fencehold_store::EventsRequest { after, limit: 100, ..Default::default() };
-            fencehold_store::conformance::block_on(store.events(&call, request)).unwrap()
-        };
+        let read = reader(arena);
         early.value(&calls.acquire("first", 0, "B"));
         let first = read(None);
         early.value("BEGIN");

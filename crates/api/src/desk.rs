@@ -261,6 +261,9 @@ wire! {
         pub what: Begun,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
+        /// Whether an earlier sending of the same request was given the operation.
+        #[serde(default)]
+        pub resumed: bool,
     }
 
     /// What has become of an operation.

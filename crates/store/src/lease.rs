@@ -80,12 +80,19 @@ pub struct Call {
     pub namespace: Namespace,
     /// How long the caller bears with a store that cannot be reached, on top of any waiting in line.
     pub patience_ms: u64,
+    /// Whether the request came from another process, which may have sent it before and been answered.
+    pub relayed: bool,
 }
 
 impl Call {
     /// A call in a namespace, with ten seconds' patience.
     pub fn new(namespace: Namespace) -> Self {
-        Call { namespace, patience_ms: 10_000 }
+        Call { namespace, patience_ms: 10_000, relayed: false }
+    }
+
+    /// The same call, on behalf of another process.
+    pub fn relayed(self) -> Self {
+        Call { relayed: true, ..self }
     }
 
     /// The same call with another patience.

@@ -48,7 +48,7 @@ impl MemoryStore {
 
 impl Route for MemoryStore {
     async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
-        let claim = Claim::of(&ask);
+        let claim = Claim::of(call, &ask).map(|claim| claim.after_sending(false));
         let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
         answer.unwrap_or_else(|| Err(StoreError::Unavailable { why: "this store was closed".to_owned() }))
     }

@@ -52,6 +52,9 @@ wire! {
         pub jobs: Vec<ClaimedJob>,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
+        /// Whether an earlier sending of the same claim was given these jobs.
+        #[serde(default)]
+        pub resumed: bool,
     }
 
     /// One claimed job: all that its handler needs.

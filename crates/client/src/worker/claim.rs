@@ -178,7 +178,7 @@ impl Claim<'_> {
         let Claimer { floor, terms, .. } = self.claimer;
         let hub = self.claimer.hub();
         let now_ms = hub.now_ms();
-        let Claimed { jobs, waited_ms } = claimed;
+        let Claimed { jobs, waited_ms, .. } = claimed;
         if waited_ms == 0 && !jobs.is_empty() {
             lock(&floor.pace).saw_trip(now_ms.saturating_sub(sent_ms));
         }

@@ -103,6 +103,19 @@ impl Owner {
         sent_ms + (waited_ms + remaining_ms * TRUSTED / 1_000) * 1_000 / self.rate
     }
 
+    /// Whether it works under what this would give back.
+    pub(super) fn works_under(&self, gives_back: &Question) -> bool {
+        match (&self.about, gives_back) {
+            (About::Holding(held), Question::Release(holds)) => {
+                !held.gives_back && holds.iter().any(|hold| *hold == held.as_ref())
+            }
+            (About::Working(work), Question::Report(reports)) => {
+                reports.iter().any(|report| report.attempt == work.attempt())
+            }
+            _ => false,
+        }
+    }
+
     /// Dies, and starts again knowing nothing.
     pub(super) fn crash(&mut self) {
         self.life += 1;

@@ -1,6 +1,6 @@
 //! The world of one seed: owners, a network, a store, and trouble; one event after the other, in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use fencehold_core::job::{JobId, Queue};
@@ -20,6 +20,8 @@ use super::tally::{CLOCK_OFF, Tally, says};
 pub(super) const PATIENCE_MS: u64 = 800;
 /// How long the world goes on after the trouble has stopped, so that everything can come to its end.
 pub(super) const AFTERMATH_MS: u64 = 60_000;
+/// How many answers in a thousand find a closed connection.
+const UNREAD: u64 = 30;
 /// So many things go wrong before the trouble may stop.
 const FAULTS_MIN: u64 = 3;
 /// When the clocks of the machine start.
@@ -62,6 +64,8 @@ pub(super) struct World {
     pub(super) stopped_ms: u64,
     pub(super) wall_shift_ms: i64,
     pub(super) next_hold: u64,
+    /// Holds that were granted before and of which a later sending was told.
+    told_again: BTreeSet<[u8; 16]>,
     pub(super) faults: u64,
     /// No more trouble, and nobody begins anything.
     pub(super) calm: bool,
@@ -104,6 +108,7 @@ impl World {
             stopped_ms: 0,
             wall_shift_ms: 0,
             next_hold: seed << 20,
+            told_again: BTreeSet::new(),
             faults: 0,
             calm: false,
             ends_at_ms: None,
@@ -243,6 +248,9 @@ impl World {
                     self.tally.answer(&question, &answer);
                     let name = &self.owners[caller.owner].name.clone();
                     self.tell(|| format!("the store answers {name}: {}", says(&answer)));
+                    if self.is_unread(caller, &question, &answer)? {
+                        continue;
+                    }
                     self.carry(|| Event::Told(caller, question.clone(), Box::new(answer.clone())));
                 }
             }
@@ -260,6 +268,38 @@ impl World {
             self.serves_in(after_ms);
         }
         Ok(())
+    }
+
+    /// The caller's connection may close before the answer is read. What was granted with it then goes back, unless an
+    /// earlier sending was given it before, or a later one was answered since.
+    fn is_unread(&mut self, caller: Caller, question: &Question, answer: &Answer) -> Result<bool, String> {
+        let (hold, resumed) = match (question, answer) {
+            (Question::Acquire(asked), Ok(Reply::Acquired(acquired))) => (asked.hold, acquired.grant.resumed),
+            (Question::Claim(asked), Ok(Reply::Claimed(claimed))) => (asked.hold, claimed.resumed),
+            _ => return Ok(false),
+        };
+        let hash = *hold.hash().as_bytes();
+        if self.calm || !self.chance.per_mille(UNREAD) {
+            if resumed {
+                self.told_again.insert(hash);
+            }
+            return Ok(false);
+        }
+        self.tally.count("answer not read");
+        self.tell(|| "  … the connection closes before the answer is read".to_owned());
+        let Ok(reply) = answer else { return Ok(true) };
+        let Some(gives_back) = question.after_unread(reply) else { return Ok(true) };
+        if !resumed && self.told_again.contains(&hash) {
+            return Ok(true);
+        }
+        if self.owners[caller.owner].works_under(&gives_back) {
+            let name = &self.owners[caller.owner].name;
+            return Err(format!(
+                "P7: {name} was answered and works; the same request, sent again and not read, gives its work back"
+            ));
+        }
+        self.send(caller.owner, gives_back);
+        Ok(true)
     }
 
     pub(super) fn store_stops(&mut self, found: Found) {

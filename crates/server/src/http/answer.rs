@@ -51,7 +51,7 @@ impl Asked {
             Some(value) => patience_of(value)
                 .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?,
         };
-        let call = Call::new(namespace).with_patience_ms(patience_ms);
+        let call = Call::new(namespace).with_patience_ms(patience_ms).relayed();
         let trace = parts
             .headers
             .get(TRACE_HEADER)

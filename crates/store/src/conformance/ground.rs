@@ -115,6 +115,24 @@ impl Ground {
         drive(&*self.arena, future)
     }
 
+    /// Sends a request and goes before it looks at the answer, which is there once `after` has been answered.
+    pub(super) fn send_and_go<T: Send, U: Send>(
+        &self,
+        request: impl Future<Output = T> + Send,
+        after: impl Future<Output = U> + Send,
+    ) {
+        self.drive(async {
+            let mut request = Box::pin(request);
+            std::future::poll_fn(|context| {
+                let _ = request.as_mut().poll(context);
+                std::task::Poll::Ready(())
+            })
+            .await;
+            after.await;
+            drop(request);
+        });
+    }
+
     /// The terms of an ordinary try: a fresh hold id, the arena's ttl, no waiting.
     pub(super) fn ask(&self, key_name: &str, owner_name: &str) -> AcquireRequest {
         AcquireRequest::new(key(key_name), fresh_hold(), owner(owner_name), self.ttl_ms())

@@ -1,15 +1,17 @@
 //! What becomes of a grant that finds its asker gone.
 //!
-//! A *fresh* grant is nobody else's: it is given back at once. A *resumed* one was given to an earlier sending of the same
-//! hold id, and what is right depends on whose sending that was:
+//! A *fresh* grant has one holder at most, its asker: it is given back at once. A *resumed* one was given to an earlier
+//! sending of the same hold id, and what is right depends on who sent that:
 //!
-//! - If this call was the first to send the hold id, every earlier sending was its own (to an owner that has gone since),
-//!   and no answer to any of them arrived. Nobody knows of the lease, so it is given back too.
-//! - If the hold id was sent before this call began, whoever sent it may have been answered, and be at work under the
-//!   lease. A repeat that is dropped must not end it. It is left alone; if nobody holds it after all, it runs out.
+//! - If this call sent the hold id first, and sent it more than once (the owner or the connection went in between), every
+//!   earlier sending was its own, and no answer to any of them arrived. No holder knows of the grant, so it is given back.
+//! - In every other case an earlier sender may have been answered, and may work under the grant. A repetition that is
+//!   dropped must not end it. It is left alone; if it has no holder after all, it runs out.
 //!
-//! A hold id that is being asked for again by then belongs to whoever asks: that is for the place where questions meet
+//! A hold id that is being asked for again by then belongs to its new asker: that is for the place where questions meet
 //! (the thread behind a handle, the engine's batch) to see.
+
+use serde::{Deserialize, Serialize};
 
 use fencehold_core::HoldId;
 
@@ -17,53 +19,62 @@ use super::ask::{Answer, Ask};
 use super::jobs::{JobAnswer, JobAsk};
 use crate::error::StoreError;
 use crate::job::{AttemptRef, Begun, ClaimedJob, Report, Word};
-use crate::lease::HoldRef;
+use crate::lease::{Call, HoldRef};
 
 /// A call's claim on what it asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) hold: HoldId,
-    /// Whether nobody sent this hold id before this call.
-    pub(crate) first: bool,
+    /// Whether every earlier sending of this hold id was this call's own.
+    pub(crate) own: bool,
 }
 
 impl Claim {
-    /// The claim of a call, from its question as it was when the call began.
-    pub(crate) fn of(ask: &Ask) -> Option<Claim> {
-        match ask {
-            Ask::Acquire(request) => Some(Claim { hold: request.hold, first: request.hold_age_ms == 0 }),
-            // Jobs are asked for by workers, which ask for the same ones again only when no answer came.
-            Ask::Job(JobAsk::Claim(request)) => Some(Claim { hold: request.hold, first: true }),
-            Ask::Job(JobAsk::Begin(request)) => Some(Claim { hold: request.hold, first: true }),
-            _ => None,
-        }
+    /// The claim of a call, from its question as it was when the call began. What a server passes on may have been sent
+    /// before, whatever the request says.
+    pub(crate) fn of(call: &Call, ask: &Ask) -> Option<Claim> {
+        let (hold, first) = match ask {
+            Ask::Acquire(request) => (request.hold, request.hold_age_ms == 0),
+            Ask::Job(JobAsk::Claim(request)) => (request.hold, true),
+            Ask::Job(JobAsk::Begin(request)) => (request.hold, true),
+            _ => return None,
+        };
+        Some(Claim { hold, own: first && !call.relayed })
     }
 
-    /// What to give back, now that nobody is there to take this answer.
+    /// The same claim, by a call that has sent its question before, or has not.
+    pub(crate) fn after_sending(self, sent_before: bool) -> Claim {
+        Claim { own: self.own && sent_before, ..self }
+    }
+
+    /// What to give back, now that no caller is there to take this answer.
     pub(crate) fn unclaimed(self, answer: Result<Answer, StoreError>) -> Option<Unclaimed> {
         let hold = self.hold;
-        let ask = match answer {
-            Ok(Answer::Acquired(acquired)) if self.first || !acquired.grant.resumed => {
-                Ask::Release(vec![HoldRef { key: acquired.key, hold, token: acquired.grant.token }])
+        let (resumed, ask) = match answer {
+            Ok(Answer::Acquired(acquired)) => {
+                let held = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+                (acquired.grant.resumed, Ask::Release(vec![held]))
             }
             Ok(Answer::Job(JobAnswer::Claimed(claimed))) if !claimed.jobs.is_empty() => {
-                hand_back(hold, &claimed.jobs)
+                (claimed.resumed, hand_back(hold, &claimed.jobs))
             }
             Ok(Answer::Job(JobAnswer::Began(began))) => match began.what {
-                Begun::New(job) => hand_back(hold, std::slice::from_ref(&job)),
+                Begun::New(job) => (began.resumed, hand_back(hold, std::slice::from_ref(&job))),
                 _ => return None,
             },
             _ => return None,
         };
-        Some(Unclaimed { hold, ask })
+        (self.own || !resumed).then_some(Unclaimed { hold, ask, fresh: !resumed })
     }
 }
 
 /// What was granted and not taken: to whom, and the question that gives it back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Unclaimed {
     pub(crate) hold: HoldId,
     pub(crate) ask: Ask,
+    /// Whether it was this sending's grant: another one that was answered since has taken it up.
+    pub(crate) fresh: bool,
 }
 
 fn hand_back(hold: HoldId, jobs: &[ClaimedJob]) -> Ask {

@@ -18,6 +18,10 @@ use crate::error::StoreError;
 /// Takes an answer to whoever asked. False: nobody is there any more.
 pub(crate) type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
 
+/// No call has this ticket.
+#[cfg(feature = "file")]
+const NO_TICKET: Ticket = 0;
+
 /// Called when the engine has come to a ping, and still is the one that serves.
 pub(crate) type Pong = Box<dyn FnOnce() + Send>;
 
@@ -41,7 +45,7 @@ pub(super) enum Message {
 pub(super) struct Caller {
     pub(super) reply: Reply,
     /// Whether a lease that it is granted is its own also where it was granted before.
-    pub(super) first: bool,
+    pub(super) own: bool,
     /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
     pub(super) give_up_ms: u64,
     /// It only gives back what this call was granted under this hold, unless somebody else was told of that since.
@@ -108,7 +112,7 @@ impl Handle {
         give_up_ms: u64,
         reply: Reply,
     ) -> Option<Ticket> {
-        self.post(namespace, ask, Caller { reply, first: false, give_up_ms, gives_back: None })
+        self.post(namespace, ask, Caller { reply, own: false, give_up_ms, gives_back: None })
     }
 
     fn post(&self, namespace: Namespace, ask: Ask, caller: Caller) -> Option<Ticket> {
@@ -131,13 +135,16 @@ impl Handle {
     /// Gives back what nobody is there to take.
     #[cfg(feature = "file")]
     pub(crate) fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
+        if unclaimed.fresh {
+            return self.give_back_of(NO_TICKET, namespace, unclaimed);
+        }
         self.send(namespace, unclaimed.ask, u64::MAX, Box::new(|_| true));
     }
 
     /// Gives back what the call with this ticket was granted and is not there to take.
     fn give_back_of(&self, ticket: Ticket, namespace: Namespace, unclaimed: Unclaimed) {
         let gives_back = Some((ticket, unclaimed.hold.hash()));
-        let caller = Caller { reply: Box::new(|_| true), first: false, give_up_ms: u64::MAX, gives_back };
+        let caller = Caller { reply: Box::new(|_| true), own: false, give_up_ms: u64::MAX, gives_back };
         self.post(namespace, unclaimed.ask, caller);
     }
 
@@ -145,8 +152,8 @@ impl Handle {
     pub(crate) fn ask(&self, namespace: Namespace, ask: Ask, claim: Option<Claim>, give_up_ms: u64) -> Asked {
         let (sender, receiver) = oneshot::channel();
         let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
-        let first = claim.is_some_and(|claim| claim.first);
-        let ticket = self.post(namespace.clone(), ask, Caller { reply, first, give_up_ms, gives_back: None });
+        let own = claim.is_some_and(|claim| claim.own);
+        let ticket = self.post(namespace.clone(), ask, Caller { reply, own, give_up_ms, gives_back: None });
         Asked { handle: self.clone(), namespace, claim, ticket, receiver }
     }
 }

@@ -300,7 +300,7 @@ impl<K: Keep> Work<K> {
             said.push((ticket, self.callers.remove(&ticket), self.said(now, result)?, granted));
         }
         for (ticket, caller, result, granted) in said {
-            let first = caller.as_ref().is_some_and(|caller| caller.first);
+            let own = caller.as_ref().is_some_and(|caller| caller.own);
             let arrived = caller.is_some_and(|caller| (caller.reply)(result));
             match granted {
                 Some(Granted::Lease { hash, fresh: false, .. } | Granted::Again(hash)) if arrived => {
@@ -308,7 +308,7 @@ impl<K: Keep> Work<K> {
                     self.retold.note(hash, ticket);
                 }
                 Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
-                Some(Granted::Lease { fresh, .. }) if !fresh && !first => {}
+                Some(Granted::Lease { fresh, .. }) if !fresh && !own => {}
                 Some(Granted::Jobs(_)) if arrived => {}
                 Some(Granted::Again(_)) | None => {}
                 Some(granted) => abandoned.push(granted),

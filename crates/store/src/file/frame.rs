@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::engine::{Answer, Ask};
+use crate::engine::{Answer, Ask, Unclaimed};
 use crate::error::StoreError;
 
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 5;
 
 /// The longest frame. A full batch of the longest names fits, and a full page of the longest answers.
 const FRAME_BYTES_MAX: usize = 32 << 20;
@@ -27,6 +27,8 @@ pub(super) enum ToOwner {
     Cancel { id: u64 },
     /// Are you still there?
     Ping,
+    /// What was granted to an asker that had gone. It has no answer.
+    GiveBack { namespace: Namespace, unclaimed: Box<Unclaimed> },
 }
 
 /// From the owner.

@@ -156,14 +156,19 @@ impl FileStore {
     fn ask_elsewhere(&self, question: Elsewhere) -> Telling {
         let (reply, told) = oneshot::channel();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let Elsewhere { namespace, ask, asked_at_ms, give_up_ms, uncertain } = question;
+        let Elsewhere { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain } = question;
         let uncertain_before = uncertain;
-        let claim = Claim::of(&ask).map(|claim| (namespace.clone(), claim));
+        let telling = Telling {
+            orders: self.orders.clone(),
+            id: Some(id),
+            claim: claim.map(|claim| (namespace.clone(), claim)),
+            told,
+        };
         let question =
-            Question { namespace, ask, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
+            Question { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(Order::Ask(id, Box::new(question)));
-        Telling { orders: self.orders.clone(), id: Some(id), claim, told }
+        telling
     }
 }
 
@@ -179,7 +184,7 @@ impl Route for FileStore {
         ask.check()?;
         let asked_at_ms = SystemClock.now().store_ms;
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
-        let claim = Claim::of(&ask);
+        let claim = Claim::of(call, &ask);
         let mut uncertain = false;
         loop {
             // Wherever it would go next, also to this process's own engine that has just taken over.
@@ -191,6 +196,7 @@ impl Route for FileStore {
             if let Some(engine) = self.shared.here() {
                 let sent_at_ms = SystemClock.now().store_ms;
                 let aged = ask.aged(sent_at_ms - asked_at_ms, uncertain);
+                let claim = claim.map(|claim| claim.after_sending(uncertain));
                 if let Some(result) = engine.ask(call.namespace.clone(), aged, claim, give_up_ms).await {
                     let result = result.map_err(|error| or_unknown(error, &ask, uncertain));
                     return result.map(|answer| answer.waited_longer(sent_at_ms - asked_at_ms));
@@ -203,12 +209,13 @@ impl Route for FileStore {
             let told = self.ask_elsewhere(Elsewhere {
                 namespace: call.namespace.clone(),
                 ask: ask.clone(),
+                claim,
                 asked_at_ms,
                 give_up_ms,
                 uncertain,
             });
             match told.await {
-                Some(Told::Answer { result, sent_at_ms }) => {
+                Some(Told::Answer { result, sent_at_ms, .. }) => {
                     return (*result)
                         .map(|answer| answer.waited_longer(sent_at_ms.saturating_sub(asked_at_ms)));
                 }
@@ -248,6 +255,7 @@ asking_store!(FileStore);
 struct Elsewhere {
     namespace: Namespace,
     ask: Ask,
+    claim: Option<Claim>,
     asked_at_ms: u64,
     give_up_ms: u64,
     uncertain: bool,
@@ -280,9 +288,9 @@ impl Drop for Telling {
         let Some(id) = self.id else { return };
         self.told.close();
         match self.told.try_recv() {
-            Ok(Told::Answer { result, .. }) => {
+            Ok(Told::Answer { result, sent_before, .. }) => {
                 if let Some((namespace, claim)) = self.claim.take()
-                    && let Some(unclaimed) = claim.unclaimed(*result)
+                    && let Some(unclaimed) = claim.after_sending(sent_before).unclaimed(*result)
                 {
                     let _ = self.orders.send(Order::GiveBack(namespace, Box::new(unclaimed)));
                 }

@@ -164,6 +164,11 @@ impl Desk {
                     }
                 }
                 ToOwner::Ping => self.ping(),
+                ToOwner::GiveBack { namespace, unclaimed } => {
+                    if let Offer::Serving { handle, .. } = &self.offer {
+                        handle.give_back(namespace, *unclaimed);
+                    }
+                }
                 ToOwner::Hello { .. } => return Ok(()),
             }
         }

@@ -188,6 +188,8 @@ pub struct Began {
     pub what: Begun,
     /// How long the request stood in line before the moment that decided.
     pub waited_ms: u64,
+    /// Whether an earlier sending of the same request was given the operation.
+    pub resumed: bool,
 }
 
 /// What has become of an operation.

@@ -113,6 +113,8 @@ pub struct Claimed {
     pub jobs: Vec<ClaimedJob>,
     /// How long the request stood in line before the moment that decided.
     pub waited_ms: u64,
+    /// Whether an earlier sending of the same claim was given these jobs.
+    pub resumed: bool,
 }
 
 /// One claimed job: all that its handler needs.

@@ -102,9 +102,16 @@ fn looks_only(error: StoreError) -> StoreError {
 
 impl Inner {
     /// Takes a question to the server, again and again while that is safe and no answer comes.
-    async fn carry(&self, call: &Call, ask: &Ask) -> Result<Answer, StoreError> {
-        ask.check()?;
+    async fn carry(&self, call: &Call, ask: &Ask) -> Carried {
         let mut errand = Errand::new(&self.clock, self.wire.place(), call.patience_ms, ask.wait_ms());
+        let answer = match ask.check() {
+            Ok(()) => self.carry_on(&mut errand, call, ask).await,
+            Err(bad) => Err(bad.into()),
+        };
+        Carried { answer, sent_before: errand.uncertain }
+    }
+
+    async fn carry_on(&self, errand: &mut Errand<'_>, call: &Call, ask: &Ask) -> Result<Answer, StoreError> {
         let repeatable = ask.may_be_repeated() || ask.only_reads();
         let about = match ask {
             Ask::Acquire(request) => request.keys.first(),
@@ -124,10 +131,11 @@ impl Inner {
     }
 
     /// Gives back what was granted to somebody who had gone.
-    async fn give_back(&self, call: &Call, claim: Claim, answer: Result<Answer, StoreError>) {
-        let Some(unclaimed) = claim.unclaimed(answer) else { return };
+    async fn give_back(&self, call: &Call, claim: Claim, carried: Carried) {
+        let claim = claim.after_sending(carried.sent_before);
+        let Some(unclaimed) = claim.unclaimed(carried.answer) else { return };
         let call = call.clone().with_patience_ms(GIVING_BACK_MS);
-        if let Err(error) = self.carry(&call, &unclaimed.ask).await {
+        if let Err(error) = self.carry(&call, &unclaimed.ask).await.answer {
             tracing::debug!(%error, "what nobody picked up could not be given back; it runs out");
         }
     }
@@ -138,9 +146,16 @@ impl Inner {
         let mut again = ask.aged(0, true);
         again.wait_no_more();
         let call = call.clone().with_patience_ms(GIVING_BACK_MS);
-        let answer = self.carry(&call, &again).await;
-        self.give_back(&call, claim, answer).await;
+        let carried = Carried { sent_before: true, ..self.carry(&call, &again).await };
+        self.give_back(&call, claim, carried).await;
     }
+}
+
+/// What came of a question.
+struct Carried {
+    answer: Result<Answer, StoreError>,
+    /// Whether an earlier sending than the one that was answered may have arrived.
+    sent_before: bool,
 }
 
 impl Route for RemoteStore {
@@ -149,7 +164,7 @@ impl Route for RemoteStore {
             return Err(StoreError::Unavailable { why: "this store was closed".to_owned() });
         }
         let (sender, told) = oneshot::channel();
-        let claim = Claim::of(&ask);
+        let claim = Claim::of(call, &ask);
         let telling = Telling { inner: Arc::clone(&self.inner), call: call.clone(), claim, told: Some(told) };
         let (inner, call) = (Arc::clone(&self.inner), call.clone());
         self.inner.runtime.spawn(inner.answer_to(call, ask, claim, sender));
@@ -173,20 +188,20 @@ impl Inner {
         call: Call,
         ask: Ask,
         claim: Option<Claim>,
-        mut sender: oneshot::Sender<Result<Answer, StoreError>>,
+        mut sender: oneshot::Sender<Carried>,
     ) {
         let waits = ask.wait_ms() > 0;
         let mut carrying = std::pin::pin!(self.carry(&call, &ask));
-        let answer = tokio::select! {
+        let carried = tokio::select! {
             biased;
-            answer = &mut carrying => Some(answer),
+            carried = &mut carrying => Some(carried),
             // Only a line is left; what is decided at once is seen through.
             () = sender.closed(), if waits => None,
         };
-        match (answer, claim) {
-            (Some(answer), claim) => {
-                if let (Err(answer), Some(claim)) = (sender.send(answer), claim) {
-                    self.give_back(&call, claim, answer).await;
+        match (carried, claim) {
+            (Some(carried), claim) => {
+                if let (Err(carried), Some(claim)) = (sender.send(carried), claim) {
+                    self.give_back(&call, claim, carried).await;
                 }
             }
             // The request that stands in line stays open meanwhile: else this one could take what it finds free.
@@ -202,7 +217,7 @@ struct Telling {
     call: Call,
     claim: Option<Claim>,
     /// `None` once it was told.
-    told: Option<oneshot::Receiver<Result<Answer, StoreError>>>,
+    told: Option<oneshot::Receiver<Carried>>,
 }
 
 impl Future for Telling {
@@ -215,7 +230,7 @@ impl Future for Telling {
         if polled.is_ready() {
             self.told = None;
         }
-        polled.map(|told| told.unwrap_or_else(|_| Err(ended())))
+        polled.map(|told| told.map_or_else(|_| Err(ended()), |carried| carried.answer))
     }
 }
 
@@ -223,11 +238,11 @@ impl Drop for Telling {
     fn drop(&mut self) {
         let Some(mut told) = self.told.take() else { return };
         told.close();
-        if let (Ok(answer), Some(claim)) = (told.try_recv(), self.claim) {
+        if let (Ok(carried), Some(claim)) = (told.try_recv(), self.claim) {
             let (inner, call) = (Arc::clone(&self.inner), self.call.clone());
             self.inner
                 .runtime
-                .spawn(async move { inner.give_back(&call, claim, answer).await });
+                .spawn(async move { inner.give_back(&call, claim, carried).await });
         }
     }
 }

@@ -3,13 +3,13 @@
 use fencehold_core::job::{JobId, Refusal as JobRefusal, Reported};
 use fencehold_core::{Key, Owner, Refusal, Token};
 
-use crate::engine::{Answer, Ask, JobAnswer, JobAsk};
+use crate::engine::{Answer, Ask, Claim, JobAnswer, JobAsk};
 use crate::job::{
     ActRequest, Acted, AttemptRef, ClaimRequest, Claimed, Enqueued, JobDetail, LedgerAnswer, LedgerEntry,
     NewJob, QueueOrder, QueueView, RenewedJobs, Report,
 };
 use crate::lease::{
-    AcquireRequest, Acquired, Advanced, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
+    AcquireRequest, Acquired, Advanced, Call, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
 };
 
 /// What can be asked of a machine.
@@ -63,6 +63,24 @@ impl Question {
             Question::Job(id) => Ask::Job(JobAsk::Get(id)),
             Question::Act(request) => Ask::Job(JobAsk::Act(request)),
             Question::SetQueue(order) => Ask::Job(JobAsk::SetQueue(order)),
+        }
+    }
+}
+
+impl Question {
+    /// What a store asks of its engine when the caller went before it read this answer.
+    pub fn after_unread(&self, reply: &Reply) -> Option<Question> {
+        let answer = match reply.clone() {
+            Reply::Acquired(acquired) => Answer::Acquired(acquired),
+            Reply::Claimed(claimed) => Answer::Job(JobAnswer::Claimed(claimed)),
+            _ => return None,
+        };
+        let call = Call::new(fencehold_core::Namespace::default());
+        let claim = Claim::of(&call, &self.clone().ask())?.after_sending(false);
+        match claim.unclaimed(Ok(answer))?.ask {
+            Ask::Release(holds) => Some(Question::Release(holds)),
+            Ask::Job(JobAsk::Report(reports)) => Some(Question::Report(reports)),
+            _ => None,
         }
     }
 }

@@ -18,7 +18,7 @@ mirror! {
     wire::job::Unique = Unique { key window_ms }
     wire::job::Enqueued = Enqueued { id existed }
     wire::job::ClaimRequest = ClaimRequest { queues limit hold owner ttl_ms wait_ms waited_before_ms }
-    wire::job::Claimed = Claimed { jobs waited_ms }
+    wire::job::Claimed = Claimed { jobs waited_ms resumed }
     wire::job::ClaimedJob = ClaimedJob {
         id queue kind payload token attempt remaining_ms terms failures crashes labels trace checkpoint effects undo_of
     }
@@ -50,7 +50,7 @@ mirror! {
     }
     wire::desk::ScheduleSpec = ScheduleSpec { name cron zone queue kind payload terms labels by }
     wire::desk::ScheduleView = ScheduleView { spec; next = next_wall_ms last = last_wall_ms }
-    wire::desk::Began = Began { what waited_ms }
+    wire::desk::Began = Began { what waited_ms resumed }
     wire::desk::FindingsRequest = FindingsRequest { cursor limit }
     wire::desk::FindingPage = FindingPage { findings next }
     wire::desk::Finding = Finding {

@@ -7,7 +7,7 @@ use fencehold_core::Token;
 use fencehold_core::job::{JobId, State, Terms};
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 
-use super::ground::{Work, completed, label, queue, terms, works};
+use super::ground::{Work, completed, jobs_of, label, queue, terms, works};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
@@ -173,6 +173,28 @@ pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Gro
         assert!(g.claim(request).is_empty());
     }
     assert_eq!(g.count("q", State::Queued), 3);
+    Ok(())
+}
+
+/// P7: the same claim is sent again, and its answer is not read: the jobs stay with whoever has them.
+pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> Verdict {
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        g.put_many("q", 2);
+        let request = ClaimRequest { limit: 2, ..g.claim_for("q", "A") };
+        let works = g.claim(request.clone());
+        assert_eq!(works.len(), 2);
+        let store = g.handle(&request.owner);
+        let jobs = jobs_of(&*store);
+        g.send_and_go(jobs.claim(&g.call, request), jobs.job(&g.call, works[0].job.id));
+        for work in &works {
+            g.renew_work(work).expect("a live claim");
+        }
+        all.extend(works);
+    }
+    for work in all {
+        g.complete(&work).expect("a live claim");
+    }
     Ok(())
 }
 

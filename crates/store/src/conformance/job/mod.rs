@@ -68,6 +68,7 @@ macro_rules! job_cases {
                 the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
                 the_same_claim_again_gets_only_what_it_still_has
                 the_same_claim_again_after_all_its_jobs_ended_gets_nothing
+                a_repetition_that_is_not_read_takes_no_claim_away
                 the_same_claim_many_times_at_once_takes_its_jobs_once
                 a_claim_of_large_jobs_is_cut_short_and_never_refused
                 the_largest_batches_go_through
@@ -171,6 +172,7 @@ macro_rules! job_cases {
             operation {
                 an_operation_is_new_then_in_progress_then_done
                 the_same_beginning_again_has_the_same_operation
+                a_repetition_that_is_not_read_takes_no_operation_away
                 a_key_with_another_payload_is_a_conflict
                 an_operation_that_failed_for_good_says_so
                 an_operation_whose_holder_died_is_new_again

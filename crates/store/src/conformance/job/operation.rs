@@ -75,6 +75,24 @@ pub(super) fn the_same_beginning_again_has_the_same_operation(g: &Ground) -> Ver
     Ok(())
 }
 
+/// P7: the same request is sent again, and its answer is not read: the operation stays with whoever has it.
+pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) -> Verdict {
+    let mut all = Vec::new();
+    for round in 0..20 {
+        let first = request(g, &format!("pay-{round}"), "A");
+        let work = begin_new(g, &first);
+        let store = g.handle(&first.owner);
+        let jobs = jobs_of(&*store);
+        g.send_and_go(jobs.begin(&g.call, first), jobs.job(&g.call, work.job.id));
+        g.renew_work(&work).expect("a live claim");
+        all.push(work);
+    }
+    for work in all {
+        g.complete(&work).expect("a live claim");
+    }
+    Ok(())
+}
+
 /// The same key for something else is a conflict.
 pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));

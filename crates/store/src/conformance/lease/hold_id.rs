@@ -27,6 +27,25 @@ pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g:
     Ok(())
 }
 
+/// P7: the same request is sent again, word for word or with its age, and its answer is not read: the lease stays.
+pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Ground) -> Verdict {
+    let mut all = Vec::new();
+    for round in 0..20 {
+        let held = g.take_with(g.ask(&format!("k/{round}"), "A"));
+        for hold_age_ms in [0, 1] {
+            let store = g.arena.store();
+            let again = AcquireRequest { hold_age_ms, ..held.request.clone() };
+            g.send_and_go(store.acquire(&g.call, again), store.get(&g.call, held.key.clone()));
+        }
+        g.renew(&held).expect("a live lease");
+        all.push(held);
+    }
+    for held in all {
+        g.renew(&held).expect("a live lease");
+    }
+    Ok(())
+}
+
 /// R13, P4: asking again is no renewal.
 pub(super) fn asking_again_does_not_move_the_deadline(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;

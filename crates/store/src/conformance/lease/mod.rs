@@ -51,6 +51,7 @@ macro_rules! lease_cases {
             }
             hold_id {
                 the_same_hold_id_gets_the_same_lease_with_the_time_that_remains
+                a_repetition_that_is_not_read_takes_nothing_away
                 asking_again_does_not_move_the_deadline
                 an_ended_hold_id_is_never_granted_again
                 an_ended_hold_id_does_not_stand_in_line

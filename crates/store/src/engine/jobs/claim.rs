@@ -64,7 +64,7 @@ impl Engine {
             // The same claim again gets the jobs that it still has, with the time that remains, and nothing in their stead.
             let live = held.into_iter().filter(|at| self.jobs.is_live(*at, now));
             let jobs = live.filter_map(|at| self.picked(now, at)).collect();
-            return self.look_again(ticket, hash, Look::Claimed { jobs, waited_ms: 0 });
+            return self.look_again(ticket, hash, Look::Claimed { jobs, waited_ms: 0, resumed: true });
         }
         let mut since_ms = now.store_ms.saturating_sub(request.waited_before_ms);
         if let Some(earlier) = self.jobs.claimers.by_hash.get(&holder).copied()
@@ -160,7 +160,7 @@ impl Engine {
 
     fn answer_empty(&mut self, now: Stamp, ticket: Ticket, claimer: &Claimer) {
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
-        self.look(ticket, Look::Claimed { jobs: Vec::new(), waited_ms });
+        self.look(ticket, Look::Claimed { jobs: Vec::new(), waited_ms, resumed: false });
     }
 
     /// Serves those in line from the queues to which something has happened.
@@ -229,7 +229,7 @@ impl Engine {
             jobs.extend(self.picked(now, at));
         }
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
-        let mut answered = Answered::to_look(ticket, Look::Claimed { jobs, waited_ms });
+        let mut answered = Answered::to_look(ticket, Look::Claimed { jobs, waited_ms, resumed: false });
         answered.granted = Some(Granted::Jobs(given));
         self.batch.answers.push(answered);
     }

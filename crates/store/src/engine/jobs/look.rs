@@ -21,8 +21,8 @@ const NOT_UTF8: &str = "null";
 /// What is still to be read.
 #[derive(Debug)]
 pub(crate) enum Look {
-    Claimed { jobs: Vec<Picked>, waited_ms: u64 },
-    Began { job: Picked },
+    Claimed { jobs: Vec<Picked>, waited_ms: u64, resumed: bool },
+    Began { job: Picked, resumed: bool },
     Done { id: JobId, arrival: u64, result: bool },
     Job { space: u32, id: JobId },
     List { space: u32, request: JobsRequest },
@@ -76,21 +76,29 @@ impl Engine {
     /// Reads what is still to be read for an answer.
     pub(crate) fn read(&self, now: Stamp, look: Look, archive: &mut dyn Archive) -> Read<JobAnswer> {
         Ok(match look {
-            Look::Claimed { jobs, waited_ms } => {
+            Look::Claimed { jobs, waited_ms, resumed } => {
                 let jobs: Result<Vec<_>, _> = jobs.into_iter().map(|job| claimed(job, archive)).collect();
-                JobAnswer::Claimed(Claimed { jobs: jobs?.into_iter().flatten().collect(), waited_ms })
+                JobAnswer::Claimed(Claimed {
+                    jobs: jobs?.into_iter().flatten().collect(),
+                    waited_ms,
+                    resumed,
+                })
             }
-            Look::Began { job } => {
+            Look::Began { job, resumed } => {
                 let id = job.id;
                 let what = match claimed(job, archive)? {
                     Some(job) => Begun::New(Box::new(job)),
                     None => Begun::Indeterminate { job: id },
                 };
-                JobAnswer::Began(Began { what, waited_ms: 0 })
+                JobAnswer::Began(Began { what, waited_ms: 0, resumed })
             }
             Look::Done { id, arrival, result } => {
                 let result = if result { text(archive.note(arrival, Note::Result)?) } else { None };
-                JobAnswer::Began(Began { what: Begun::Done { job: id, result }, waited_ms: 0 })
+                JobAnswer::Began(Began {
+                    what: Begun::Done { job: id, result },
+                    waited_ms: 0,
+                    resumed: false,
+                })
             }
             Look::Job { space, id } => JobAnswer::Job(self.detail(now, space, id, archive)?.map(Box::new)),
             Look::List { space, request } => JobAnswer::Jobs(self.page(now, space, &request, archive)?),

@@ -86,7 +86,7 @@ impl Engine {
         match record.state_at(now) {
             State::Running if own => {
                 if let Some(job) = self.picked(now, at) {
-                    self.look_again(ticket, request.hold.hash(), Look::Began { job });
+                    self.look_again(ticket, request.hold.hash(), Look::Began { job, resumed: true });
                 }
             }
             State::Running => {
@@ -166,7 +166,7 @@ impl Engine {
     ) {
         let claimed = self.claim_operation(now, at, request, archive);
         if let (Some(by), Some(job)) = (claimed, self.picked(now, at)) {
-            let mut answered = Answered::to_look(ticket, Look::Began { job });
+            let mut answered = Answered::to_look(ticket, Look::Began { job, resumed: false });
             answered.granted = Some(Granted::Jobs(vec![(at, by)]));
             self.batch.answers.push(answered);
         } else {
@@ -177,6 +177,6 @@ impl Engine {
     }
 
     fn answer_begun(&mut self, ticket: Ticket, what: Begun) {
-        self.answer(ticket, Ok(Answer::Job(JobAnswer::Began(Began { what, waited_ms: 0 }))));
+        self.answer(ticket, Ok(Answer::Job(JobAnswer::Began(Began { what, waited_ms: 0, resumed: false }))));
     }
 }

@@ -85,10 +85,10 @@ fn a_grant_that_one_of_two_sendings_takes_is_kept() {
     assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
 }
 
-/// Sends the request again, as a call that was `first` to send it or not, and drops the answer once it is there.
-fn drop_the_answer_to_a_repeat(handle: &Handle, first: bool) {
+/// Sends the request again, as a call that was the only one to send it or not, and drops the answer once it is there.
+fn drop_the_answer_to_a_repeat(handle: &Handle, own: bool) {
     let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
-    let claim = Claim { hold: again.hold, first };
+    let claim = Claim { hold: again.hold, own };
     let asked = handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX);
     // Whatever is asked later is answered later.
     view(handle);
@@ -124,7 +124,7 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
     at_gate.recv_timeout(LONG).unwrap();
     // Both come while the engine is held, so they are in one batch.
     let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
-    let claim = Claim { hold: again.hold, first: true };
+    let claim = Claim { hold: again.hold, own: true };
     drop(handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX));
     drop(open);
     taken.recv_timeout(LONG).unwrap().unwrap();
@@ -138,7 +138,7 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
 fn a_call_that_is_found_gone_after_a_repeat_was_answered_gives_nothing_back() {
     let writer = start(KeepInMemory::default());
     let handle = &writer.handle;
-    let claim = Claim { hold: request("k", 1).hold, first: true };
+    let claim = Claim { hold: request("k", 1).hold, own: true };
     let cut_off = handle.ask(Namespace::default(), Ask::Acquire(request("k", 1)), Some(claim), u64::MAX);
     take(handle, AcquireRequest { hold_age_ms: 1, ..request("k", 1) });
     drop(cut_off);

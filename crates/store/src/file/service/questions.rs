@@ -13,6 +13,7 @@ use crate::error::StoreError;
 pub(in crate::file) struct Question {
     pub(in crate::file) namespace: Namespace,
     pub(in crate::file) ask: Ask,
+    pub(in crate::file) claim: Option<Claim>,
     /// When it was first asked, and when its asker gives up, on the machine's own boot-time clock.
     pub(in crate::file) asked_at_ms: u64,
     pub(in crate::file) give_up_ms: u64,
@@ -25,8 +26,8 @@ pub(in crate::file) struct Question {
 
 /// What becomes of a question.
 pub(in crate::file) enum Told {
-    /// Answered; the sending that was answered left at this moment.
-    Answer { result: Box<Result<Answer, StoreError>>, sent_at_ms: u64 },
+    /// Answered; the sending that was answered left at this moment, and was the first one or not.
+    Answer { result: Box<Result<Answer, StoreError>>, sent_at_ms: u64, sent_before: bool },
     /// This process owns the directory now: ask its own engine. An earlier sending elsewhere may have been carried out.
     AskHere { uncertain: bool },
 }
@@ -40,14 +41,14 @@ impl Service {
     pub(super) fn is_asked_for(&self, namespace: &Namespace, unclaimed: &Unclaimed) -> bool {
         self.pending.values().any(|Pending { question, .. }| {
             question.namespace == *namespace
-                && Claim::of(&question.ask).is_some_and(|claim| claim.hold == unclaimed.hold)
+                && question.claim.is_some_and(|claim| claim.hold == unclaimed.hold)
         })
     }
 
     pub(super) fn answer_all(&mut self, error: &StoreError) {
         for (_, Pending { question, sent_at_ms }) in std::mem::take(&mut self.pending) {
             let result = Box::new(Err(or_unknown(error.clone(), &question.ask, question.uncertain)));
-            let _ = question.reply.send(Told::Answer { result, sent_at_ms });
+            let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
         }
     }
 
@@ -60,7 +61,7 @@ impl Service {
             let why =
                 "the owner of the directory went before it answered; look before you try again".to_owned();
             let result = Box::new(Err(StoreError::Unknown { why }));
-            let _ = question.reply.send(Told::Answer { result, sent_at_ms });
+            let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
         }
     }
 
@@ -78,7 +79,7 @@ impl Service {
             let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) else { continue };
             let error = StoreError::Unavailable { why: self.shared.obstacle() };
             let result = Box::new(Err(or_unknown(error, &question.ask, question.uncertain)));
-            let _ = question.reply.send(Told::Answer { result, sent_at_ms });
+            let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
         }
     }
 }

@@ -5,7 +5,7 @@ use fencehold_core::{BadInput, Namespace};
 use super::questions::{Pending, Question, Told, or_unknown};
 use super::{Next, Service, Taken, beat};
 use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, Claim};
+use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
 use crate::file::frame::{FromOwner, ToOwner};
 use crate::file::link::{Link, SILENCE};
@@ -108,21 +108,22 @@ impl Service {
 
     /// Hands an answer to whoever asked. A lease that finds its asker gone is to be given back.
     fn hand_over(&mut self, id: u64, result: Box<Result<Answer, StoreError>>) {
-        let (namespace, ask, result) = match self.pending.remove(&id) {
+        let (namespace, claim, result, sent_before) = match self.pending.remove(&id) {
             Some(Pending { question, sent_at_ms }) => {
-                let Question { namespace, ask, reply, uncertain_before, .. } = *question;
-                let result = Box::new((*result).map_err(|error| or_unknown(error, &ask, uncertain_before)));
-                match reply.send(Told::Answer { result, sent_at_ms }) {
-                    Err(Told::Answer { result, .. }) => (namespace, ask, result),
+                let Question { namespace, ask, claim, reply, uncertain_before: sent_before, .. } = *question;
+                let result = Box::new((*result).map_err(|error| or_unknown(error, &ask, sent_before)));
+                match reply.send(Told::Answer { result, sent_at_ms, sent_before }) {
+                    Err(Told::Answer { result, .. }) => (namespace, claim, result, sent_before),
                     _ => return,
                 }
             }
             None => match self.left.remove(&id) {
-                Some(question) => (question.namespace, question.ask, result),
+                Some(question) => (question.namespace, question.claim, result, question.uncertain_before),
                 None => return,
             },
         };
-        if let Some(unclaimed) = Claim::of(&ask).and_then(|claim| claim.unclaimed(*result)) {
+        let claim = claim.map(|claim| claim.after_sending(sent_before));
+        if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(*result)) {
             self.unclaimed.push((namespace, unclaimed));
         }
     }
@@ -134,9 +135,7 @@ impl Service {
             if self.is_asked_for(&namespace, &unclaimed) {
                 continue;
             }
-            let ask = Box::new(unclaimed.ask);
-            // Nobody waits for its answer, so its number may be anybody's.
-            link.queue(&ToOwner::Ask { id: u64::MAX, namespace, ask, patience_ms: 1_000 })?;
+            link.queue(&ToOwner::GiveBack { namespace, unclaimed: Box::new(unclaimed) })?;
         }
         Ok(())
     }
@@ -158,7 +157,7 @@ impl Service {
                 let bad = BadInput::new("request", format!("cannot be sent: {error}"));
                 if let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) {
                     let result = Box::new(Err(bad.into()));
-                    let _ = question.reply.send(Told::Answer { result, sent_at_ms });
+                    let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
                 }
                 Ok(())
             }

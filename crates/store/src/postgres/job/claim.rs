@@ -38,9 +38,11 @@ impl Core {
         let hand = |claimed: Claimed| Handed::new(call, orders, hash, claimed);
         let answer = match self.take_politely(&mut errand, call, request).await {
             Ok(Taken { became: Became::Closed(ms), .. }) => Err(still_closed(ms)),
-            Ok(taken) if !taken.jobs.is_empty() || request.wait_ms == 0 => {
-                Ok(hand(Claimed { jobs: taken.jobs, waited_ms: 0 }))
-            }
+            Ok(taken) if !taken.jobs.is_empty() || request.wait_ms == 0 => Ok(hand(Claimed {
+                resumed: taken.became == Became::Repeated,
+                jobs: taken.jobs,
+                waited_ms: 0,
+            })),
             Ok(_) => match self.stand_in_line(call, request, &mut reply).await {
                 Some(answer) => answer.map(hand),
                 None => return self.tell_lines().await,
@@ -106,9 +108,10 @@ impl Core {
                 Ok(taken) if !taken.jobs.is_empty() || taken.became == Became::TooLate => {
                     let waited_ms = taken.now_ms.saturating_sub(since_ms);
                     if taken.jobs.is_empty() {
-                        break Ok(Claimed { jobs: Vec::new(), waited_ms });
+                        break Ok(Claimed { jobs: Vec::new(), waited_ms, resumed: false });
                     }
-                    return Some(Ok(Claimed { jobs: taken.jobs, waited_ms }));
+                    let resumed = taken.became == Became::Repeated;
+                    return Some(Ok(Claimed { jobs: taken.jobs, waited_ms, resumed }));
                 }
                 Ok(_) => {}
                 Err(error) => break Err(error),

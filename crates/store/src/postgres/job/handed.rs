@@ -37,7 +37,9 @@ impl Handed {
 
     /// They have arrived.
     pub(super) fn take(mut self) -> Claimed {
-        self.claimed.take().unwrap_or(Claimed { jobs: Vec::new(), waited_ms: 0 })
+        self.claimed
+            .take()
+            .unwrap_or(Claimed { jobs: Vec::new(), waited_ms: 0, resumed: false })
     }
 }
 

@@ -66,6 +66,9 @@ pub const UNIQUE_KEY_BYTES_MAX: usize = 512;
 pub const SCHEDULE_BYTES_MAX: usize = 128;
 /// Largest payload, and largest result: 1 MiB of JSON.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// How deeply JSON that is stored may be nested. Many parsers read no more, so one value could make a whole answer
+/// unreadable.
+pub const JSON_DEPTH_MAX: usize = 127;
 /// Largest checkpoint.
 pub const CHECKPOINT_BYTES_MAX: usize = 256 << 10;
 /// Largest progress note, as JSON.

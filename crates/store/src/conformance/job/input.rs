@@ -3,17 +3,21 @@
 use std::num::NonZeroU32;
 
 use fencehold_core::job::{Queue, Refusal, State, Terms};
+use fencehold_core::ledger::{OnDoubt, UndoWith};
 use fencehold_core::limits::{
-    CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX, LABELS_MAX, PAGE_MAX,
-    PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX, TTL_MS_MAX,
-    UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX,
+    CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX, JSON_DEPTH_MAX,
+    LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX,
+    TTL_MS_MAX, UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX,
 };
 
-use super::ground::{fresh_id, jobs_of, label, queue, unique};
+use super::ground::{effect, fresh_id, jobs_of, kind, label, queue, unique};
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, owner};
 use crate::error::StoreError;
-use crate::job::{ActOn, ActRequest, Action, ClaimRequest, JobsRequest, NewJob, When, Word};
+use crate::job::{
+    ActOn, ActRequest, Action, BeginRequest, ClaimRequest, JobsRequest, LedgerAct, NewJob, ResolveRequest,
+    ScheduleSpec, When, Word,
+};
 
 fn json_of(bytes: usize) -> Box<str> {
     format!("\"{}\"", "x".repeat(bytes - 2)).into()
@@ -173,6 +177,66 @@ pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Ground) -> Verdi
     g.say(&work, Word::Checkpoint { bytes: vec![0; CHECKPOINT_BYTES_MAX] })
         .expect("just within");
     g.complete(&work).expect("a live claim");
+    Ok(())
+}
+
+/// JSON that many parsers cannot read is refused wherever it would be stored; what they just read is taken.
+pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let (deepest, too_deep) = (nested(JSON_DEPTH_MAX), nested(JSON_DEPTH_MAX + 1));
+    let bottomless = nested(50_000);
+    serde_json::from_str::<serde_json::Value>(&deepest).expect("JSON that a parser reads");
+    let in_a_string = format!("\"\\\"{too_deep}\"");
+    for payload in [deepest.as_str(), &in_a_string] {
+        g.put_with(NewJob { payload: payload.into(), ..g.job_for("taken") });
+    }
+    let says_so = |bad: &dyn std::fmt::Display| {
+        let text = bad.to_string();
+        assert!(text.contains("nested") && text.len() < 1_000, "{text}");
+    };
+    let work = g.new_work("q", "A");
+    g.announce(&work, "open", OnDoubt::RunAgain).expect("a live claim");
+    let store = g.arena.store();
+    let jobs = jobs_of(&*store);
+    for deep in [too_deep.as_str(), &bottomless] {
+        let undo = UndoWith { kind: kind("undo"), queue: None, payload: deep.into() };
+        let mut refused = vec![g.enqueue(NewJob { payload: deep.into(), ..g.job_for("q") }).map(drop)];
+        refused.push(g.say(&work, Word::Complete { result: Some(deep.into()) }).map(drop));
+        refused.push(
+            g.write_ledger(
+                &work,
+                LedgerAct::Record { effect: effect("charge"), value: "1".into(), undo: Some(undo) },
+            )
+            .map(drop),
+        );
+        if deep.len() < PROGRESS_BYTES_MAX {
+            refused.push(g.say(&work, Word::Progress { note: deep.into() }).map(drop));
+            refused.push(g.record(&work, "charge", deep).map(drop));
+        }
+        for answer in refused {
+            match answer {
+                Err(Refusal::BadInput(bad)) => says_so(&bad),
+                other => panic!("{other:?}"),
+            }
+        }
+        let begin = BeginRequest { payload: deep.into(), ..super::operation::request(g, "op", "A") };
+        let mut refused = vec![g.drive(jobs.begin(&g.call, begin)).map(drop)];
+        let spec = ScheduleSpec { payload: deep.into(), ..super::schedule::spec("* * * * *") };
+        refused.push(g.drive(jobs.set_schedule(&g.call, spec)).map(drop));
+        if deep.len() < EFFECT_VALUE_BYTES_MAX {
+            let (job, effect) = (work.job.id, effect("open"));
+            let happened = Some(deep.into());
+            let resolve = ResolveRequest { job, effect, happened, by: owner("P") };
+            refused.push(g.drive(jobs.resolve(&g.call, resolve)).map(drop));
+        }
+        for answer in refused {
+            match answer {
+                Err(StoreError::BadInput(bad)) => says_so(&bad),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!((g.count("q", State::Queued), g.state(work.job.id)), (0, State::Running));
     Ok(())
 }
 

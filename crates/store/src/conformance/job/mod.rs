@@ -241,6 +241,7 @@ macro_rules! job_cases {
                 a_batch_over_its_limit_is_refused_as_a_whole
                 a_call_of_too_many_bytes_is_refused_as_a_whole
                 a_bad_word_is_refused_and_the_attempt_goes_on
+                json_that_is_nested_too_deeply_is_refused
                 an_action_on_an_unknown_job_costs_the_others_nothing
             }
             rewound {

@@ -17,7 +17,7 @@ fn name(text: &str) -> ScheduleName {
     ScheduleName::new(text).expect("a name")
 }
 
-fn spec(cron: &str) -> ScheduleSpec {
+pub(super) fn spec(cron: &str) -> ScheduleSpec {
     ScheduleSpec {
         name: name("nightly"),
         cron: cron.to_owned(),

@@ -3,9 +3,9 @@
 
 use fencehold_core::limits::{
     CALL_BYTES_MAX, CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX,
-    LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX,
-    QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX, TRACE_BYTES_MAX, UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX,
-    YIELD_MS_MAX,
+    JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX,
+    PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX, TRACE_BYTES_MAX, UNIQUE_WINDOW_MS_MAX,
+    WAIT_MS_MAX, YIELD_MS_MAX,
 };
 use fencehold_core::{BadInput, Stamp, ttl};
 use serde::de::IgnoredAny;
@@ -184,9 +184,34 @@ pub(super) fn check_json(field: &'static str, text: &str, bytes_max: usize) -> R
         return Err(BadInput::new(field, format!("has {} bytes; the limit is {bytes_max}", text.len())));
     }
     match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(IgnoredAny) if is_too_deep(text) => {
+            Err(BadInput::new(field, format!("is nested more than {JSON_DEPTH_MAX} levels deep")))
+        }
         Ok(IgnoredAny) => Ok(()),
         Err(error) => Err(BadInput::new(field, format!("is not JSON: {error}"))),
     }
+}
+
+/// Whether JSON is nested too deeply. The parser above does not nest, and so does not notice.
+fn is_too_deep(json: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > JSON_DEPTH_MAX {
+                    return true;
+                }
+            }
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    false
 }
 
 fn check_count(what: &'static str, count: usize) -> Result<(), BadInput> {

@@ -157,7 +157,7 @@ operations! {
     RenewClaims = "renew_claims" Post "/v1/jobs/renew" JOB_WORK (job::Attempts) -> job::RenewedJobs, [];
     /// What attempts have to say: completed, failed, snoozed, handed back, a checkpoint, progress
     ReportJobs = "report_jobs" Post "/v1/jobs/report" JOB_WORK (job::ReportRequest) -> job::ReportAnswer, [];
-    /// Announce and record effects; one answer for each, in order
+    /// Announce and record effects; one answer for each, in order. An undo job needs `job:enqueue` too
     WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JOB_WORK (job::LedgerRequest) -> job::LedgerAnswers, [];
     /// Cancel, retry or delete jobs: some by name, or a page of all that match
     Act = "act_on_jobs" Post "/v1/jobs/act" JOB_ADMIN (desk::ActRequest) -> desk::Acted, [];
@@ -173,7 +173,7 @@ operations! {
 
     /// Every schedule
     ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Nothing) -> desk::Schedules, [];
-    /// Make a schedule, or change it
+    /// Make a schedule, or change it. It enqueues, so it needs `job:enqueue` too
     SetSchedule = "set_schedule" Post "/v1/schedules/set" JOB_ADMIN (desk::ScheduleSpec) -> desk::ScheduleView, [];
     /// Remove a schedule
     RemoveSchedule = "remove_schedule" Post "/v1/schedules/remove" JOB_ADMIN

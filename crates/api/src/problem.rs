@@ -46,6 +46,8 @@ kinds! {
     Unauthorized = "urn:fencehold:unauthorized" 401 "A valid token of access is needed";
     /// The caller may not do this.
     Forbidden = "urn:fencehold:forbidden" 403 "This token of access does not allow it";
+    /// An open server was asked under a name that is not its own, or by a page of another site.
+    ForeignHost = "urn:fencehold:foreign-host" 403 "A server that asks for no token does not answer to this host or origin";
     /// There is no such path.
     NoSuchPath = "urn:fencehold:no-such-path" 404 "There is nothing at this path";
     /// Nothing is kept of this key.

@@ -51,7 +51,10 @@ impl Serving {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let authorization =
             if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
-        let _ = write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{authorization}\r\n");
+        let _ = write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{authorization}\r\n"
+        );
         hear(stream)
     }
 
@@ -291,11 +294,11 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
         "ab".repeat(16)
     );
     let length = body.len();
-    write!(waits, "POST /v1/leases/acquire HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    write!(waits, "POST /v1/leases/acquire HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
     // One that will be used again.
     let mut kept = TcpStream::connect(&server.address).unwrap();
     let mut ask = |path: &str| {
-        write!(kept, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        write!(kept, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut head = [0; 12];
         kept.read_exact(&mut head).unwrap();
         let mut rest = vec![0; 65_536];
@@ -311,7 +314,7 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
     assert!(grown_kb < 150_000, "{grown_kb} kB for five thousand connections");
     let released = format!(r#"{{"holds":[{{"key":"k","hold":"{hold}","token":{fence}}}]}}"#);
     let length = released.len();
-    write!(kept, "POST /v1/leases/release HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{released}").unwrap();
+    write!(kept, "POST /v1/leases/release HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{released}").unwrap();
     let (status, text) = hear(waits);
     assert_eq!(status, 200, "who stood in line is granted: {text}");
     drop(idle);

@@ -61,6 +61,7 @@ pub(crate) struct Inner {
     pub(crate) tracer: Tracer,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) grace: Duration,
+    pub(crate) hosts: Vec<String>,
     pub(crate) readiness: http::Readiness,
 }
 
@@ -76,11 +77,19 @@ pub struct Options {
     pub grace: Duration,
     /// Where spans go; `None`: none are made.
     pub traces: Option<Receiver>,
+    /// Names under which a server that asks for no token may be reached, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limits: Limits::default(), tls: None, grace: Duration::from_secs(10), traces: None }
+        Options {
+            limits: Limits::default(),
+            tls: None,
+            grace: Duration::from_secs(10),
+            traces: None,
+            hosts: Vec::new(),
+        }
     }
 }
 
@@ -109,6 +118,7 @@ impl Server {
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,
             grace: options.grace,
+            hosts: options.hosts,
             readiness: http::Readiness::default(),
         }))
     }

@@ -10,6 +10,7 @@
 mod book;
 mod caller;
 mod desk;
+mod host;
 mod keeper;
 mod scope;
 mod secret;
@@ -55,6 +56,11 @@ impl Access {
     /// Whoever asks must show a token that this keeper knows.
     pub fn by_token(keeper: Arc<Keeper>) -> Self {
         Access { keeper: Some(keeper), closed: true }
+    }
+
+    /// Whether nobody is asked for a token.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed || self.keeper.is_none()
     }
 
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
@@ -133,6 +139,17 @@ impl Inner {
     /// Who asks, whatever they ask for.
     pub(crate) fn identify(&self, parts: &Parts) -> Result<Caller, Problem> {
         let from = parts.extensions.get::<Connection>().map(|connection| connection.peer.ip());
+        if self.access.is_open() {
+            host::check(parts, &self.hosts).map_err(|foreign| {
+                tracing::debug!(from = ?from, "not let in: {foreign}");
+                self.metrics.strangers.add_one();
+                let detail = format!(
+                    "this server asks for no token, so it answers to programs of this machine only, and {foreign}; name \
+                     more hosts with the setting `hosts`, or make a token"
+                );
+                Problem::new(Kind::ForeignHost, detail)
+            })?;
+        }
         self.access.caller(parts, from).map_err(|stranger| {
             tracing::debug!(from = ?from, "not let in: {stranger}");
             self.turn_away(&stranger)

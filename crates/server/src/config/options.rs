@@ -22,7 +22,13 @@ impl Settings {
         };
         let traces = self.receiver(seed).map_err(fault)?;
         let grace = Duration::from_millis(self.grace.ms());
-        Ok(Options { limits: Limits::from(self.limits), tls, grace, traces })
+        let names = self.hosts.iter().flat_map(|names| names.split(','));
+        let hosts = names
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        Ok(Options { limits: Limits::from(self.limits), tls, grace, traces, hosts })
     }
 
     fn receiver(&self, seed: [u8; 16]) -> Result<Option<Receiver>, String> {

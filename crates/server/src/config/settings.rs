@@ -21,6 +21,9 @@ pub struct Settings {
     pub access: Option<PathBuf>,
     /// Whether anybody who can reach it may do everything, wherever it listens.
     pub insecure: bool,
+    /// Names under which it may be reached while it asks for no token, besides addresses and `localhost`: with commas
+    /// between them.
+    pub hosts: Option<String>,
     /// How long requests under way may take to end when it is told to stop.
     pub grace: Span,
     /// Encryption.
@@ -40,6 +43,7 @@ impl Default for Settings {
             store: None,
             access: None,
             insecure: false,
+            hosts: None,
             grace: Span::from_ms(10_000),
             tls: TlsSettings::default(),
             log: LogSettings::default(),
@@ -157,6 +161,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("store", "file: in the user's state directory"),
     ("access", "beside the store"),
     ("insecure", "false"),
+    ("hosts", "addresses and localhost"),
     ("grace", "10s"),
     ("tls.cert", "none"),
     ("tls.key", "none"),

@@ -41,8 +41,9 @@ impl Door {
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nhost: door\r\ncontent-length: {length}\r\n{headers}\r\n");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{headers}\r\n"
+        );
         stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         stream
     }

@@ -43,7 +43,7 @@ async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done()
     let renewal = json!({ "holds": [{ "key": "k", "hold": HOLD, "token": held.token.get() }] }).to_string();
     let (first, rest) = renewal.split_at(10);
     let beginning = format!(
-        "POST /v1/leases/renew HTTP/1.1\r\nhost: door\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "POST /v1/leases/renew HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{first}",
         renewal.len()
     );

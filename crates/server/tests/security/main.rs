@@ -4,6 +4,7 @@
 
 mod gate;
 mod limits;
+mod open;
 mod rights;
 mod stage;
 mod storm;

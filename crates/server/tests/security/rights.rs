@@ -7,7 +7,7 @@ use fencehold_server::access::Scope;
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, acquire, eventually, hear, held, hold, send, waits};
+use crate::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, waits};
 
 const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
 
@@ -180,8 +180,11 @@ fn a_scope_opens_what_it_is_for_and_nothing_else() {
                 Method::Get => stage.ask(&token, "GET", &path(spec.path), None),
                 Method::Post => stage.post(&token, spec.path, sample(spec.name)),
             };
-            // The store as a whole is not one namespace's, whatever its token may do there.
-            let expected = allowed(spec.name, scope) && spec.name != "advance_store";
+            // The store as a whole is not one namespace's, whatever its token may do there; and a schedule enqueues, which
+            // takes another scope beside its own.
+            let expected = allowed(spec.name, scope)
+                && spec.name != "advance_store"
+                && (spec.name != "set_schedule" || scope == Scope::Admin);
             assert_eq!(said.status != 403, expected, "{} with {scope}: {said:?}", spec.name);
             assert!(said.status < 500, "{} with {scope}: {said:?}", spec.name);
             if said.status == 403 {
@@ -334,4 +337,39 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         let forced = acts.iter().any(|(name, _)| *name == spec.name);
         assert!(forced != own.contains(&spec.name), "{} is neither, or both", spec.name);
     }
+}
+
+/// A job in the queue `q`, claimed by this token.
+fn claimed(stage: &Stage, worker: &Token, producer: &Token) -> Value {
+    let job = json!({ "jobs": [{ "queue": "q", "kind": "k" }] });
+    assert_eq!(stage.post(producer, "/v1/jobs/enqueue", job).status, 200);
+    let claimed = stage.post(worker, "/v1/jobs/claim", sample("claim_jobs"));
+    json!({ "job": claimed.json["jobs"][0]["id"], "hold": hold(2), "token": claimed.json["jobs"][0]["token"] })
+}
+
+/// What a job or a person has the store enqueue later is enqueued by them.
+#[test]
+fn whatever_makes_a_job_needs_the_right_to_enqueue() {
+    let stage = Stage::new();
+    let team = |scopes: &[Scope]| stage.token(Some("team"), scopes);
+    let (worker, producer) = (team(&[Scope::JobWork]), team(&[Scope::JobEnqueue]));
+    let attempt = claimed(&stage, &worker, &producer);
+    let record = |undo: Value| {
+        let act = json!({ "record": { "effect": "e", "value": 1, "undo": undo } });
+        json!({ "entries": [{ "attempt": attempt, "act": act }] })
+    };
+    let undo = json!({ "kind": "rm", "queue": "payroll" });
+    let said = stage.post(&worker, "/v1/jobs/ledger", record(undo.clone()));
+    assert_eq!((said.status, said.kind()), (403, "forbidden"), "an undo job was let in: {said:?}");
+    assert!(said.body.contains("job:enqueue"), "{said:?}");
+    assert_eq!(stage.post(&worker, "/v1/jobs/ledger", record(Value::Null)).status, 200);
+    let both = team(&[Scope::JobWork, Scope::JobEnqueue]);
+    assert_eq!(stage.post(&both, "/v1/jobs/ledger", record(undo)).status, 200);
+
+    let schedule = sample("set_schedule");
+    let said = stage.post(&team(&[Scope::JobAdmin]), "/v1/schedules/set", schedule.clone());
+    assert_eq!(said.status, 403, "a schedule was let in: {said:?}");
+    assert!(said.body.contains("job:enqueue"), "{said:?}");
+    let both = team(&[Scope::JobAdmin, Scope::JobEnqueue]);
+    assert_eq!(stage.post(&both, "/v1/schedules/set", schedule).status, 200);
 }

@@ -38,11 +38,28 @@ impl Stage {
         Stage::over(options, Arc::new(store), clock)
     }
 
+    /// A server that asks nobody for a token.
+    pub(crate) fn open(options: Options) -> Self {
+        let clock = ManualClock::new();
+        let store = MemoryStore::open(Arc::new(clock.clone())).unwrap();
+        Stage::by(|keeper| Access::open(Some(keeper)), options, Arc::new(store), clock)
+    }
+
     /// On a store of the test's own.
     pub(crate) fn over(options: Options, store: Arc<dyn LeaseStore>, by_hand: ManualClock) -> Self {
+        Stage::by(Access::by_token, options, store, by_hand)
+    }
+
+    pub(crate) fn by(
+        access: impl FnOnce(Arc<Keeper>) -> Access,
+        options: Options,
+        store: Arc<dyn LeaseStore>,
+        by_hand: ManualClock,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(by_hand.clone());
         let place = tempfile::tempdir().unwrap();
         let keeper = Arc::new(Keeper::start(place.path().join("access.db"), Arc::clone(&clock)).unwrap());
+        let access = access(keeper);
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -54,7 +71,7 @@ impl Stage {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
-                let server = Server::with_options(store, clock, Access::by_token(keeper), options);
+                let server = Server::with_options(store, clock, access, options);
                 server.serve(listener, async { drop(stopped.await) }).await.unwrap();
             });
         });
@@ -122,6 +139,13 @@ impl Stage {
     pub(crate) fn ask_with(&self, headers: &str, method: &str, path: &str, body: Option<&Value>) -> Said {
         let mut stream = self.connect();
         send(&mut stream, headers, method, path, body);
+        hear(stream)
+    }
+
+    /// One request with exactly this head after its first line.
+    pub(crate) fn ask_head(&self, head: &str, path: &str) -> Said {
+        let mut stream = self.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nconnection: close\r\n{head}\r\n").unwrap();
         hear(stream)
     }
 

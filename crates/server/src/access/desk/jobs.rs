@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencehold_api::{Operation as _, op};
+use fencehold_api::{Operation as _, Scope, op};
 use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
 use fencehold_core::{Owner, Token};
 use fencehold_store::job::{
     ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued,
-    FindingPage, FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
-    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
-    Word,
+    FindingPage, FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAct, LedgerAnswer, LedgerEntry,
+    NewJob, QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView,
+    WaitRequest, Word,
 };
 use fencehold_store::{Call, JobStore, StoreError};
 
@@ -41,6 +41,20 @@ impl Desk {
             what: "keep jobs".to_owned(),
         };
         self.server.store.jobs().ok_or_else(unsupported)
+    }
+
+    /// Whether this caller may put jobs into queues too. What is recorded for later is checked when it is recorded: later
+    /// nobody asks.
+    fn may_enqueue(&self, act: Act, call: &Call, why: &str) -> Result<(), StoreError> {
+        if self.caller.scopes.allow(Scope::JobEnqueue) {
+            return Ok(());
+        }
+        let needs = op::Enqueue::SPEC.scopes;
+        let denied = self.allow(Act { needs, ..act }, &call.namespace, None);
+        denied.map_err(|error| match error {
+            StoreError::Denied { why: needs } => StoreError::Denied { why: format!("{why}: {needs}") },
+            error => error,
+        })
     }
 }
 
@@ -121,8 +135,11 @@ impl JobStore for Desk {
         call: &Call,
         entries: Vec<LedgerEntry>,
     ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
-        self.pass(LEDGER.of(entries.len()), call, self.kept_jobs()?.ledger(call, entries))
-            .await
+        let act = LEDGER.of(entries.len());
+        if entries.iter().any(makes_a_job) {
+            self.may_enqueue(act, call, "an effect with an undo job enqueues it")?;
+        }
+        self.pass(act, call, self.kept_jobs()?.ledger(call, entries)).await
     }
 
     async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
@@ -180,6 +197,7 @@ impl JobStore for Desk {
     }
 
     async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+        self.may_enqueue(SCHEDULE, call, "a schedule enqueues jobs")?;
         let target = format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.zone, spec.queue);
         let reason = Some(format!("by {}", spec.by));
         self.force(SCHEDULE, call, Force { target, reason }, self.kept_jobs()?.set_schedule(call, spec))
@@ -208,6 +226,11 @@ impl JobStore for Desk {
         };
         self.force(RESOLVE, call, force, self.kept_jobs()?.resolve(call, request)).await
     }
+}
+
+/// Whether an entry of the ledger has the store enqueue a job, should its effect have to be undone.
+fn makes_a_job(entry: &LedgerEntry) -> bool {
+    matches!(entry.act, LedgerAct::Record { undo: Some(_), .. })
 }
 
 fn is_forged(refusal: &Refusal) -> bool {

@@ -1,0 +1,66 @@
+//! A server that asks nobody for a token, and a browser on the same machine.
+
+use fencehold_server::Options;
+use fencehold_server::access::Scope;
+
+use crate::stage::Stage;
+
+/// Names under which a page of another site cannot reach it: DNS gives these to nobody else.
+const OURS: [&str; 6] =
+    ["localhost", "LOCALHOST:7117", "app.localhost:80", "127.0.0.1:7117", "[::1]:7117", "192.0.2.7:7117"];
+
+#[test]
+fn an_open_server_answers_to_no_name_that_dns_could_give_to_another() {
+    let stage = Stage::open(Options::default());
+    for host in OURS {
+        let said = stage.ask_head(&format!("host: {host}\r\n"), "/v1/leases");
+        assert_eq!(said.status, 200, "{host}: {said:?}");
+    }
+    for host in
+        ["rebound.example", "rebound.example:7117", "localhost.example", "127.0.0.1.example", "", "[::1"]
+    {
+        for path in ["/v1/leases", "/v1/events/stream", "/metrics", "/v1/store"] {
+            let said = stage.ask_head(&format!("host: {host}\r\n"), path);
+            assert_eq!((said.status, said.kind()), (403, "foreign-host"), "{host} {path}: {said:?}");
+        }
+    }
+    // A proxy's form of a request names its host in the first line, and that counts.
+    let said = stage.ask_head("host: localhost\r\n", "http://rebound.example/v1/leases");
+    assert_eq!(said.status, 403, "{said:?}");
+    let said = stage.ask_head("host: localhost\r\nhost: rebound.example\r\n", "/v1/leases");
+    assert!(matches!(said.status, 400 | 403), "{said:?}");
+    // What tells nothing is for everybody.
+    assert_eq!(stage.ask_head("host: rebound.example\r\n", "/livez").status, 200);
+}
+
+#[test]
+fn an_open_server_refuses_what_a_page_of_another_origin_sends() {
+    let stage = Stage::open(Options::default());
+    let ask =
+        |origin: &str| stage.ask_head(&format!("host: 127.0.0.1:7117\r\norigin: {origin}\r\n"), "/v1/leases");
+    assert_eq!(ask("http://127.0.0.1:7117").status, 200);
+    for origin in ["http://site.example", "null", "http://127.0.0.1:3000", "http://localhost:7117", "x"] {
+        let said = ask(origin);
+        assert_eq!((said.status, said.kind()), (403, "foreign-host"), "{origin}: {said:?}");
+    }
+}
+
+#[test]
+fn names_that_were_configured_are_answered_to() {
+    let mut options = Options::default();
+    options.hosts = vec!["leases.internal".to_owned()];
+    let stage = Stage::open(options);
+    let head = "host: Leases.internal:7117\r\norigin: http://leases.internal\r\n";
+    assert_eq!(stage.ask_head(head, "/v1/leases").status, 200);
+    let said = stage.ask_head("host: other.internal\r\n", "/v1/leases");
+    assert_eq!(said.status, 403);
+    assert!(said.body.contains("other.internal") && said.body.contains("hosts"), "{said:?}");
+}
+
+#[test]
+fn with_tokens_any_name_may_stand_in_front_of_it() {
+    let stage = Stage::new();
+    let token = stage.token(None, &[Scope::LeaseRead]);
+    let head = format!("host: leases.example\r\norigin: https://console.example\r\n{}", token.headers());
+    assert_eq!(stage.ask_head(&head, "/v1/leases").status, 200);
+}

@@ -52,8 +52,8 @@ impl Claim {
         let hold = self.hold;
         let (resumed, ask) = match answer {
             Ok(Answer::Acquired(acquired)) => {
-                let held = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
-                (acquired.grant.resumed, Ask::Release(vec![held]))
+                let lease = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+                (acquired.grant.resumed, Ask::Release(vec![lease]))
             }
             Ok(Answer::Job(JobAnswer::Claimed(claimed))) if !claimed.jobs.is_empty() => {
                 (claimed.resumed, hand_back(hold, &claimed.jobs))

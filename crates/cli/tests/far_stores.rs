@@ -227,6 +227,52 @@ fn storage_that_lets_two_win_is_refused_by_name() {
     assert!(ran.code != 0, "{ran:?}");
 }
 
+/// The three clouds, a prefix of its own on each.
+fn on_each_cloud(bucket: &str, options: &str) -> [Far; 3] {
+    use servers::Server;
+    [("s3", Server::Moto), ("gs", Server::Gcs), ("az", Server::Azurite)].map(|(scheme, server)| {
+        let url = format!("{scheme}://{bucket}/doctor?endpoint={}{options}", server.endpoint());
+        Far { room: Room::new(), url }
+    })
+}
+
+/// A bucket that is there and works has nothing wrong with it.
+#[test]
+fn doctor_finds_nothing_wrong_with_a_healthy_bucket() {
+    for far in on_each_cloud("leases", "") {
+        let doctor = far.fencehold(&["doctor"]);
+        assert_eq!(doctor.code, 0, "{}: {doctor:?}", far.url);
+        assert!(doctor.out.contains("a lease was taken"), "{doctor:?}");
+        assert!(doctor.out.contains("s3:, gs:, az:"), "{doctor:?}");
+    }
+}
+
+/// A bucket that is not there: every verb says so, by its name, and says what to do; none takes it for an empty store.
+#[test]
+fn every_verb_says_that_the_bucket_is_missing() {
+    for options in ["", "&probe=off"] {
+        for far in on_each_cloud("mistyped", options) {
+            for words in [
+                &["lease", "ls"][..],
+                &["lease", "get", "k"],
+                &["lease", "acquire", "k"],
+                &["run", "--key", "k", "--wait", "2s", "--", "true"],
+                &["store", "status"],
+                &["store", "probe"],
+                &["store", "advance", "--by", "ops", "--yes"],
+            ] {
+                let said = far.fencehold(words);
+                assert_eq!(said.code, 74, "{}, {words:?}: {said:?}", far.url);
+                assert!(said.err.contains(" mistyped "), "{}, {words:?}: {said:?}", far.url);
+                assert!(said.err.contains("create it"), "{}, {words:?}: {said:?}", far.url);
+                assert!(!said.err.contains("conditions"), "{}, {words:?}: {said:?}", far.url);
+            }
+            let doctor = far.fencehold(&["doctor"]);
+            assert!(doctor.code == 74 && doctor.out.contains(" mistyped "), "{}: {doctor:?}", far.url);
+        }
+    }
+}
+
 /// A command that sees a wall clock an hour off, and every other clock as it is.
 fn with_wall_clock(command: &Command, shift: &str) -> Command {
     let mut shifted = Command::new("faketime");

@@ -97,6 +97,9 @@ pub trait Cas: fmt::Debug + Send + Sync {
     /// The names of all objects in a folder and below, in no particular order.
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError>;
 
+    /// An error if the bucket is known to be missing: where an object is not found, the whole bucket may be.
+    async fn reach(&self, limit: Duration) -> Result<(), CasError>;
+
     /// Removes a scratch object. A lease is never removed.
     async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError>;
 }

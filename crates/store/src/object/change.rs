@@ -8,6 +8,7 @@
 //! request, sent again and told of it. Until then it may be given back for a caller that has gone, by whoever made it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
@@ -25,24 +26,39 @@ const ROUNDS_MAX: u32 = 64;
 /// The pause after an answer that was lost: doubled each time, up to the cap.
 const PAUSE_MS: u64 = 50;
 const PAUSE_MS_MAX: u64 = 2_000;
+/// How often others may come first before there is a pause for that too.
+const LOSSES_UNPAUSED: u32 = 2;
 
 /// How many writes of one call were carried out, or may have been: while there is one, nobody can say that nothing was done.
 #[derive(Debug, Default)]
-pub(super) struct Doubt(AtomicUsize);
+pub(super) struct Doubt {
+    writes: AtomicUsize,
+    /// What the storage answered last instead of an outcome, and to which object.
+    last_why: Mutex<Option<String>>,
+}
 
 impl Doubt {
     /// A write sets out.
-    fn begin(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+    pub(super) fn begin(&self) {
+        self.writes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// It was certainly not carried out.
-    fn dispel(&self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+    pub(super) fn dispel(&self) {
+        self.writes.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn is_there(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
+        self.writes.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes why a write about `what` has no outcome yet.
+    pub(super) fn note(&self, what: &str, why: &str) {
+        *self.last_why.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{what}: {why}"));
+    }
+
+    pub(super) fn last_why(&self) -> Option<String> {
+        self.last_why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -54,6 +70,8 @@ pub(super) struct Spot<'a> {
     pub(super) limit: Duration,
     /// What the call that it belongs to has sent.
     pub(super) doubt: &'a Doubt,
+    /// Until when the call waits for a key that `store advance` has closed, on this handle's clock.
+    pub(super) open_by_ms: u64,
 }
 
 impl<'a> Spot<'a> {
@@ -63,7 +81,7 @@ impl<'a> Spot<'a> {
         limit: Duration,
         doubt: &'a Doubt,
     ) -> Result<Self, StoreError> {
-        Ok(Spot { namespace, key, name: name::of(namespace, key)?, limit, doubt })
+        Ok(Spot { namespace, key, name: name::of(namespace, key)?, limit, doubt, open_by_ms: 0 })
     }
 }
 
@@ -117,6 +135,7 @@ impl Inner {
     ) -> Result<Changed, StoreError> {
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut last_why = String::new();
+        let mut losses = 0;
         let mut cached = start == Start::Last;
         for round in 0..ROUNDS_MAX {
             let known = if std::mem::take(&mut cached) { self.seen.last(&spot.name) } else { None };
@@ -128,7 +147,8 @@ impl Inner {
                     Err(error) if attempts.is_empty() => return Err(error),
                     Err(error) => {
                         last_why = error.to_string();
-                        self.pause(round).await;
+                        spot.doubt.note(spot.key.as_str(), &last_why);
+                        pause(round).await;
                         continue;
                     }
                 },
@@ -142,7 +162,11 @@ impl Inner {
             }
             let floor = match &seen {
                 Some(_) => Token::NONE,
-                None => self.floor_of_new_keys(spot.limit).await?,
+                None => match self.floor_of_new_keys(spot.limit).await? {
+                    Ok(floor) => floor,
+                    Err(ms) if self.opens_in_time(spot, ms).await => continue,
+                    Err(ms) => return Err(closed(ms)),
+                },
             };
             self.pace(seen.as_ref()).await;
             let now = self.clock.now();
@@ -164,10 +188,17 @@ impl Inner {
             self.alarm(spot.key, &decision);
             let granted = matches!(&decision.reply, Ok(Outcome::Granted(grant)) if !grant.resumed);
             if granted && let Some(ms) = seen.as_ref().and_then(|seen| seen.closed_in_ms(now)) {
+                if self.opens_in_time(spot, ms).await {
+                    continue;
+                }
                 return Err(closed(ms));
             }
             let changed = Changed { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
             if !writes {
+                if seen.is_none() {
+                    // Nothing is written that would find out: a key without an object, or no bucket at all?
+                    self.reach(spot.limit).await?;
+                }
                 return Ok(changed);
             }
             let body = self.next_body(spot, seen.as_ref(), &record, &command, &decision, now);
@@ -182,12 +213,20 @@ impl Inner {
                     self.note_own(spot, version, body, &changed);
                     return Ok(changed);
                 }
-                Ok(Written::Lost) => spot.doubt.dispel(),
+                Ok(Written::Lost) => {
+                    spot.doubt.dispel();
+                    losses += 1;
+                    // Others may come first once or twice. Storage that goes on like this is not to be flooded.
+                    if losses > LOSSES_UNPAUSED {
+                        pause(losses - LOSSES_UNPAUSED).await;
+                    }
+                }
                 Ok(Written::Unknown { why }) => {
                     tracing::debug!(key = %spot.key, why, "the outcome of a write is not known: reading it back");
+                    spot.doubt.note(spot.key.as_str(), &why);
                     last_why = why;
                     attempts.push(Attempt { body, changed });
-                    self.pause(round).await;
+                    pause(round).await;
                 }
                 Err(error) if attempts.is_empty() => {
                     spot.doubt.dispel();
@@ -195,13 +234,18 @@ impl Inner {
                 }
                 Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
                     spot.doubt.dispel();
+                    spot.doubt.note(spot.key.as_str(), &why);
                     last_why = why;
-                    self.pause(round).await;
+                    pause(round).await;
                 }
             }
         }
         if attempts.is_empty() {
-            let why = format!("{}: others changed it {ROUNDS_MAX} times in a row", spot.key);
+            let why = format!(
+                "{}: each of {ROUNDS_MAX} writes found that another one had come first; \
+                 `fencehold store probe` shows whether the storage keeps its conditions",
+                spot.key
+            );
             return Err(StoreError::Unavailable { why });
         }
         Err(StoreError::Unknown { why: format!("{}: {last_why}", spot.key) })
@@ -271,10 +315,23 @@ impl Inner {
         }
     }
 
-    async fn pause(&self, round: u32) {
-        let ms = PAUSE_MS.saturating_mul(1 << round.min(10)).min(PAUSE_MS_MAX);
-        sleep(Duration::from_millis(ms)).await;
+    /// Waits for a key to be opened again, if that is in the time that the call has for it. A clock that is moved by
+    /// hand does not move while a call waits.
+    async fn opens_in_time(&self, spot: &Spot<'_>, ms: u64) -> bool {
+        let open_ms = self.clock.now().store_ms.saturating_add(ms);
+        if open_ms > spot.open_by_ms {
+            return false;
+        }
+        let Some(wait) = self.clock.real_time_until(open_ms) else { return false };
+        sleep(wait).await;
+        true
     }
+}
+
+/// Pauses after a request that came to nothing: longer each time.
+pub(super) async fn pause(round: u32) {
+    let ms = PAUSE_MS.saturating_mul(1 << round.min(10)).min(PAUSE_MS_MAX);
+    sleep(Duration::from_millis(ms)).await;
 }
 
 /// Whether a hold id was told of the lease that it has already.

@@ -5,8 +5,9 @@
 
 use std::env;
 use std::error::Error as _;
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,10 +23,16 @@ use crate::error::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
+tokio::task_local! {
+    /// The HTTP status of the last answer to the operation that runs in this task: OpenDAL's errors do not tell it.
+    static STATUS: Arc<AtomicU16>;
+}
+
 /// One of the three clouds, or what speaks its language.
 #[derive(Debug)]
 pub struct Cloud {
     scheme: Scheme,
+    bucket: String,
     sent: Arc<AtomicU64>,
     operator: Operator,
 }
@@ -55,7 +62,74 @@ impl Cloud {
         let sent = Arc::new(AtomicU64::new(0));
         let counted = HttpTransporter::new(Counted { transport, sent: Arc::clone(&sent) });
         let context = OperationContext::new().with_http_transport(counted);
-        Ok(Cloud { scheme: place.scheme, sent, operator: operator.with_context(context) })
+        let bucket = place.bucket.clone();
+        Ok(Cloud { scheme: place.scheme, bucket, sent, operator: operator.with_context(context) })
+    }
+
+    /// Runs one operation for at most so long.
+    async fn ask<T>(
+        &self,
+        limit: Duration,
+        operation: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Fault> {
+        let status = Arc::new(AtomicU16::new(0));
+        let answered = tokio::time::timeout(limit, STATUS.scope(Arc::clone(&status), operation)).await;
+        match answered {
+            Err(_) => Err(Fault::Late(limit)),
+            Ok(answer) => {
+                answer.map_err(|error| Fault::Said { error, status: status.load(Ordering::Relaxed) })
+            }
+        }
+    }
+
+    /// What a fault means where nothing was written.
+    fn refused(&self, fault: &Fault) -> CasError {
+        let why = fault.to_string();
+        match fault {
+            Fault::Said { status: 401, .. } => CasError::Refused {
+                why: format!(
+                    "{why}; it does not accept the credentials that were found: correct or renew them"
+                ),
+            },
+            Fault::Said { error, status }
+                if error.kind() == ErrorKind::PermissionDenied || *status == 403 =>
+            {
+                let why = format!(
+                    "{why}; the credentials do not allow it: let them read, write and list in {} {}",
+                    self.bucket_kind(),
+                    self.bucket
+                );
+                CasError::Refused { why }
+            }
+            fault if fault.is_no_bucket() => self.no_bucket(&why),
+            Fault::Said { error, .. }
+                if matches!(error.kind(), ErrorKind::ConfigInvalid | ErrorKind::Unsupported) =>
+            {
+                CasError::Refused { why }
+            }
+            Fault::Late(_) | Fault::Said { .. } => CasError::Unavailable { why },
+        }
+    }
+
+    /// What a fault of a list means: a folder that is empty is no fault, so 404 speaks of the bucket.
+    fn not_listed(&self, fault: &Fault) -> CasError {
+        if fault.is_not_found() { self.no_bucket(&fault.to_string()) } else { self.refused(fault) }
+    }
+
+    fn bucket_kind(&self) -> &'static str {
+        match self.scheme {
+            Scheme::S3 | Scheme::Gs => "bucket",
+            Scheme::Az => "container",
+        }
+    }
+
+    fn no_bucket(&self, said: &str) -> CasError {
+        let why = format!(
+            "there is no {} {} ({said}); create it, or correct its name in the store's URL",
+            self.bucket_kind(),
+            self.bucket
+        );
+        CasError::Refused { why }
     }
 
     async fn write(
@@ -65,16 +139,36 @@ impl Cloud {
         condition: WriteOptions,
         limit: Duration,
     ) -> Result<Written, CasError> {
-        let write = self.operator.write_options(name, body, condition);
-        let Ok(written) = tokio::time::timeout(limit, write).await else {
-            return Ok(Written::Unknown { why: format!("no answer within {} ms", limit.as_millis()) });
-        };
-        match written {
+        let creates = condition.if_not_exists;
+        match self.ask(limit, self.operator.write_options(name, body, condition)).await {
             Ok(metadata) => Ok(match self.version(&metadata) {
                 Some(version) => Written::Won(version),
                 None => Written::Unknown { why: "the answer names no version".to_owned() },
             }),
-            Err(error) => outcome(&error),
+            Err(fault) if fault.is_not_found() && creates => {
+                // An object that is to be created cannot be missing: the bucket is.
+                self.reach(limit).await?;
+                Ok(Written::Unknown { why: fault.to_string() })
+            }
+            Err(fault) => self.outcome(&fault),
+        }
+    }
+
+    /// What a fault says about a conditional write. Only an answer that can mean nothing else is taken for a refusal.
+    fn outcome(&self, fault: &Fault) -> Result<Written, CasError> {
+        let Fault::Said { error, status } = fault else {
+            return Ok(Written::Unknown { why: fault.to_string() });
+        };
+        match error.kind() {
+            ErrorKind::ConditionNotMatch if !error.is_temporary() => Ok(Written::Lost),
+            // The object that was to be overwritten is gone.
+            ErrorKind::NotFound => Ok(Written::Lost),
+            ErrorKind::PermissionDenied | ErrorKind::ConfigInvalid | ErrorKind::Unsupported => {
+                Err(self.refused(fault))
+            }
+            // Who was not recognised has not written.
+            _ if matches!(status, 401 | 403) => Err(self.refused(fault)),
+            _ => Ok(Written::Unknown { why: fault.to_string() }),
         }
     }
 
@@ -89,26 +183,38 @@ impl Cloud {
     }
 }
 
-/// What an error says about a conditional write. Only an answer that can mean nothing else is taken for a refusal.
-fn outcome(error: &Error) -> Result<Written, CasError> {
-    match error.kind() {
-        ErrorKind::ConditionNotMatch if !error.is_temporary() => Ok(Written::Lost),
-        // The object that was to be overwritten is gone.
-        ErrorKind::NotFound => Ok(Written::Lost),
-        ErrorKind::PermissionDenied | ErrorKind::ConfigInvalid | ErrorKind::Unsupported => {
-            Err(CasError::Refused { why: describe(error) })
-        }
-        _ => Ok(Written::Unknown { why: describe(error) }),
+/// Why an operation gave nothing.
+enum Fault {
+    /// No answer came within this time.
+    Late(Duration),
+    /// OpenDAL's error, and the HTTP status that it was made from; 0 where no answer came.
+    Said { error: Error, status: u16 },
+}
+
+impl Fault {
+    fn is_not_found(&self) -> bool {
+        matches!(self, Fault::Said { error, .. } if error.kind() == ErrorKind::NotFound)
+    }
+
+    /// S3 alone tells a missing bucket from a missing object in a way that OpenDAL passes on.
+    fn is_no_bucket(&self) -> bool {
+        matches!(self, Fault::Said { error, status: 404 } if error.kind() == ErrorKind::ConfigInvalid)
     }
 }
 
-fn refused(error: &Error) -> CasError {
-    let why = describe(error);
-    match error.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ConfigInvalid | ErrorKind::Unsupported => {
-            CasError::Refused { why }
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Late(limit) => write!(f, "no answer within {} ms", limit.as_millis()),
+            Fault::Said { error, status: 0 } => f.write_str(&describe(error)),
+            Fault::Said { error, status } => {
+                let reason = http::StatusCode::from_u16(*status)
+                    .ok()
+                    .and_then(|status| status.canonical_reason());
+                write!(f, "HTTP {status} {}", reason.unwrap_or_default())?;
+                if error.message().trim().is_empty() { Ok(()) } else { write!(f, ": {}", describe(error)) }
+            }
         }
-        _ => CasError::Unavailable { why },
     }
 }
 
@@ -132,10 +238,6 @@ fn describe(error: &Error) -> String {
         .collect()
 }
 
-fn late(limit: Duration) -> CasError {
-    CasError::Unavailable { why: format!("no answer within {} ms", limit.as_millis()) }
-}
-
 #[async_trait]
 impl Cas for Cloud {
     fn requests_sent(&self) -> Option<u64> {
@@ -153,11 +255,10 @@ impl Cas for Cloud {
             }
             Ok::<_, Error>((metadata, body))
         };
-        match tokio::time::timeout(limit, read).await {
-            Err(_) => Err(late(limit)),
-            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Ok(Err(error)) => Err(refused(&error)),
-            Ok(Ok((metadata, body))) => match self.version(&metadata) {
+        match self.ask(limit, read).await {
+            Err(fault) if fault.is_not_found() => Ok(None),
+            Err(fault) => Err(self.refused(&fault)),
+            Ok((metadata, body)) => match self.version(&metadata) {
                 Some(version) => Ok(Some(Object { body, version })),
                 None => Err(CasError::Refused { why: "it names no version of what it gives".to_owned() }),
             },
@@ -185,29 +286,36 @@ impl Cas for Cloud {
     }
 
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError> {
-        let list = self.operator.list_with(folder).recursive(true);
-        let entries = match tokio::time::timeout(limit, list).await {
-            Err(_) => return Err(late(limit)),
-            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Ok(Err(error)) => return Err(refused(&error)),
-            Ok(Ok(entries)) => entries,
-        };
+        let list = async { self.operator.list_with(folder).recursive(true).await };
+        let entries = self.ask(limit, list).await.map_err(|fault| self.not_listed(&fault))?;
         let files = entries.into_iter().filter(|entry| entry.metadata().mode().is_file());
         Ok(files.map(|entry| entry.path().to_owned()).collect())
     }
 
-    async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError> {
-        match tokio::time::timeout(limit, self.operator.delete(name)).await {
-            Err(_) => Err(late(limit)),
-            Ok(Err(error)) => Err(refused(&error)),
-            Ok(Ok(())) => Ok(()),
+    async fn reach(&self, limit: Duration) -> Result<(), CasError> {
+        let list = async {
+            let mut lister = self.operator.lister_with("").limit(1).await?;
+            // The first page is enough.
+            next(&mut lister).await.transpose()
+        };
+        match self.ask(limit, list).await {
+            Err(fault) if fault.is_not_found() || fault.is_no_bucket() => {
+                Err(self.no_bucket(&fault.to_string()))
+            }
+            // Any other fault, as a permission to list that is missing, says nothing about the bucket.
+            _ => Ok(()),
         }
+    }
+
+    async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError> {
+        self.ask(limit, self.operator.delete(name))
+            .await
+            .map_err(|fault| self.refused(&fault))
     }
 }
 
-/// The next part of a body.
-async fn next(stream: &mut opendal::BufferStream) -> Option<Result<opendal::Buffer, Error>> {
-    use futures_core::Stream as _;
+/// The next item of a stream.
+async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *stream).poll_next(context)).await
 }
 
@@ -220,7 +328,12 @@ struct Counted {
 impl HttpTransport for Counted {
     async fn fetch(&self, request: http::Request<Buffer>) -> Result<http::Response<HttpBody>, Error> {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        self.transport.fetch(request).await
+        let note = |status| STATUS.try_with(|last| last.store(status, Ordering::Relaxed));
+        // An operation may take more than one request: what counts is the answer to the last.
+        let _ = note(0);
+        let answer = self.transport.fetch(request).await?;
+        let _ = note(answer.status().as_u16());
+        Ok(answer)
     }
 }
 

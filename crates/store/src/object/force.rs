@@ -7,7 +7,7 @@ use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
 use super::cas::Written;
-use super::change::{Before, Doubt, Next, Spot, Start};
+use super::change::{Before, Doubt, Next, Spot, Start, pause};
 use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::{Seen, over_after_ms};
@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::lease::{Advanced, RevokeRequest, RevokedLease, Which};
 
 /// How often another advance may come first.
-const ROUNDS_MAX: usize = 16;
+const ROUNDS_MAX: u32 = 16;
 
 impl Inner {
     pub(super) async fn revoke(
@@ -111,7 +111,7 @@ impl Inner {
             limit: fencehold_core::limits::TOKEN_MAX,
         })?;
         // New keys first: one that is made while the others are lifted starts above the floor.
-        self.raise_floor(before, lifted).await?;
+        self.raise_floor(before, lifted, doubt).await?;
         let mut advanced = Advanced {
             keys: all.len() as u64,
             ended: 0,
@@ -131,24 +131,44 @@ impl Inner {
         Ok(advanced)
     }
 
-    async fn raise_floor(&self, mut before: Option<Seen<Floor>>, floor: Token) -> Result<(), StoreError> {
-        for _ in 0..ROUNDS_MAX {
+    async fn raise_floor(
+        &self,
+        mut before: Option<Seen<Floor>>,
+        floor: Token,
+        doubt: &Doubt,
+    ) -> Result<(), StoreError> {
+        let mut last_why = "another advance came first each time".to_owned();
+        for round in 0..ROUNDS_MAX {
             let raised = Floor::new(floor, self.longest_ttl_ms(), self.nonces.next());
             let bytes = raised.encode();
+            doubt.begin();
             let written = match &before {
                 Some(before) => self.cas.swap(name::FLOOR, &before.version, bytes, LIMIT).await,
                 None => self.cas.create(name::FLOOR, bytes, LIMIT).await,
             };
-            if let Written::Won(_) = written.map_err(|error| error.into_store_error(&self.place))? {
-                self.look_at_floor(LIMIT).await?;
-                return Ok(());
+            match written {
+                Ok(Written::Won(_)) => {
+                    self.look_at_floor(LIMIT).await?;
+                    return Ok(());
+                }
+                Ok(Written::Lost) => doubt.dispel(),
+                Ok(Written::Unknown { why }) => {
+                    doubt.note(name::FLOOR, &why);
+                    last_why = why;
+                }
+                Err(error) => {
+                    doubt.dispel();
+                    return Err(error.into_store_error(&self.place));
+                }
             }
+            pause(round).await;
             before = self.look_at_floor(LIMIT).await?;
             if before.as_ref().is_some_and(|seen| seen.body.token >= floor) {
                 return Ok(());
             }
         }
-        Err(StoreError::Unavailable { why: "others advance this store too".to_owned() })
+        let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::FLOOR);
+        Err(StoreError::Unavailable { why })
     }
 }
 

@@ -44,6 +44,11 @@ pub trait Gate: fmt::Debug + Send + Sync {
     /// Called before a request is sent; it is sent when the future ends.
     fn before(&self, request: &Request) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
+    /// A status that answers the request with an empty body, without its being sent.
+    fn instead(&self, _: &Request) -> Option<u16> {
+        None
+    }
+
     /// Called when the answer is there: the request was carried out, or refused, with this status.
     fn after(&self, request: &Request, status: u16) -> Pin<Box<dyn Future<Output = Fate> + Send + '_>>;
 }
@@ -84,6 +89,10 @@ impl Guarded {
             query,
             body,
         };
+        if let Some(status) = self.gate.instead(&seen) {
+            let answer = http::Response::builder().status(status).body(HttpBody::new(Empty, Some(0)));
+            return answer.map_err(|_| Error::new(ErrorKind::Unexpected, "no such status"));
+        }
         self.gate.before(&seen).await;
         let answer = self.transport.fetch(request).await?;
         match self.gate.after(&seen, answer.status().as_u16()).await {

@@ -10,7 +10,7 @@ use fencehold_core::{Key, Token};
 use super::body::{Body, Floor};
 use super::cas::{Cas, Version};
 use super::name;
-use super::observe::{Observations, Seen, closed, closed_in_ms};
+use super::observe::{Observations, Seen, closed_in_ms};
 use super::{ObjectOptions, Seed};
 use crate::capability::Capabilities;
 use crate::clock::Clock;
@@ -94,13 +94,16 @@ impl Inner {
         StoreError::Unusable { place: self.place.clone(), why: format!("{what} cannot be read: {problem}") }
     }
 
-    /// The floor that `store advance` has left for keys without a record; refused while it keeps them closed.
-    pub(super) async fn floor_of_new_keys(&self, limit: Duration) -> Result<Token, StoreError> {
-        let Some(seen) = self.look_at_floor(limit).await? else { return Ok(Token::NONE) };
-        match closed_in_ms(seen.base_ms, seen.body.closed_ms, self.clock.now()) {
-            Some(ms) => Err(closed(ms)),
-            None => Ok(seen.body.token),
-        }
+    /// The floor that `store advance` has left for keys without a record; while it keeps them closed, for how long.
+    pub(super) async fn floor_of_new_keys(&self, limit: Duration) -> Result<Result<Token, u64>, StoreError> {
+        let Some(seen) = self.look_at_floor(limit).await? else { return Ok(Ok(Token::NONE)) };
+        let closed_ms = closed_in_ms(seen.base_ms, seen.body.closed_ms, self.clock.now());
+        Ok(closed_ms.map_or(Ok(seen.body.token), Err))
+    }
+
+    /// An error if the bucket is known to be missing.
+    pub(super) async fn reach(&self, limit: Duration) -> Result<(), StoreError> {
+        self.cas.reach(limit).await.map_err(|error| error.into_store_error(&self.place))
     }
 
     /// Reads the floor, and remembers since when it is what it is.

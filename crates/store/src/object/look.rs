@@ -24,6 +24,9 @@ impl Inner {
     ) -> Result<Option<LeaseView>, StoreError> {
         let seen = self.look(&name::of(namespace, key)?, LIMIT).await?;
         let record = self.record_of(key, seen.as_ref())?;
+        if seen.is_none() {
+            self.reach(LIMIT).await?;
+        }
         Ok(seen.map(|seen| self.view(&seen, &record)))
     }
 

@@ -168,13 +168,15 @@ impl ObjectStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.run_or(call, act, None).await
+        self.run_or(call, 0, act, None).await
     }
 
-    /// The same; what was done for a caller that has gone is undone by `undo`.
+    /// The same; it may wait for so long on top of that, and what was done for a caller that has gone is undone by
+    /// `undo`.
     async fn run_or<T, F>(
         &self,
         call: &Call,
+        wait_ms: u64,
         act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F,
         undo: Option<Undo<T>>,
     ) -> Result<T, StoreError>
@@ -188,7 +190,7 @@ impl ObjectStore {
         let doubt = Arc::new(Doubt::default());
         let mut act = Box::pin(act(Arc::clone(&self.inner), Arc::clone(&doubt)));
         let inner = Arc::clone(&self.inner);
-        let patience_ms = call.patience_ms;
+        let patience_ms = call.patience_ms.saturating_add(wait_ms);
         let limited = async move {
             let patience = Duration::from_millis(patience_ms).saturating_add(GRACE);
             let answered = tokio::time::timeout(patience, &mut act).await;
@@ -199,7 +201,15 @@ impl ObjectStore {
                 }
                 Ok(answer) => (answer, None),
                 Err(_) if doubt.is_there() => {
-                    let why = format!("no answer came from {} within {patience_ms} ms", inner.place);
+                    let why = match doubt.last_why() {
+                        Some(why) => {
+                            format!(
+                                "{} kept answering for {patience_ms} ms; its last answer: {why}",
+                                inner.place
+                            )
+                        }
+                        None => format!("no answer came from {} within {patience_ms} ms", inner.place),
+                    };
                     (Err(StoreError::Unknown { why }), Some(act))
                 }
                 Err(_) => {
@@ -242,9 +252,13 @@ impl LeaseStore for ObjectStore {
     /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
         let (namespace, hold) = (call.namespace.clone(), request.hold);
+        // For a key that is closed and opens soon. No longer: who waits must see what becomes of the key meanwhile.
+        let wait_ms = request.wait_ms.min(call.patience_ms);
         let act = {
             let namespace = namespace.clone();
-            |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.acquire(&namespace, request, &doubt).await }
+            move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+                inner.acquire(&namespace, request, wait_ms, &doubt).await
+            }
         };
         let undo: Undo<Acquired> = Box::new(move |inner, Acquired { key, grant, .. }| {
             Box::pin(async move {
@@ -259,7 +273,7 @@ impl LeaseStore for ObjectStore {
                 }
             })
         });
-        self.run_or(call, act, Some(undo)).await
+        self.run_or(call, wait_ms, act, Some(undo)).await
     }
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {

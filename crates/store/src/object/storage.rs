@@ -89,6 +89,11 @@ impl Cas for Storage {
         list.unwrap_or_else(|| Err(broken_off()))
     }
 
+    async fn reach(&self, limit: Duration) -> Result<(), CasError> {
+        let reached = self.run(|cloud| async move { cloud.reach(limit).await }).await;
+        reached.unwrap_or_else(|| Err(broken_off()))
+    }
+
     async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError> {
         let name = name.to_owned();
         let removed = self.run(|cloud| async move { cloud.remove(&name, limit).await }).await;

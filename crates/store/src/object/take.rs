@@ -23,6 +23,7 @@ impl Inner {
         &self,
         namespace: &Namespace,
         mut request: AcquireRequest,
+        wait_ms: u64,
         doubt: &Doubt,
     ) -> Result<Acquired, StoreError> {
         ttl::check(request.ttl_ms, self.options.ttl_ms_min)?;
@@ -33,7 +34,8 @@ impl Inner {
         }
         let mut soonest: Option<(Key, Refusal)> = None;
         for (nth, key) in request.keys.iter().enumerate() {
-            let spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), doubt)?;
+            let mut spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), doubt)?;
+            spot.open_by_ms = entered_ms.saturating_add(wait_ms);
             let changed = self.take(&spot, &request, nth == 0).await?;
             match changed.reply {
                 Ok(Outcome::Granted(mut grant)) => {

@@ -96,6 +96,9 @@ fn answer(method: &str, target: &str, body: Vec<u8>, address: SocketAddr, bucket
     let condition = query.get("ifGenerationMatch").and_then(|text| text.parse().ok());
     let upload = query.get("upload_id").and_then(|id| id.parse::<u64>().ok());
     let name = query.get("name").cloned().unwrap_or_default();
+    if !path.contains("/b/leases/o") {
+        return Answer::refusal(404, "notFound");
+    }
     if path.starts_with("/upload/") {
         return match (method, query.get("uploadType").map(String::as_str), upload) {
             ("POST", Some("media"), _) => bucket.write(&name, condition, body),

@@ -8,6 +8,7 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
 
+mod answers;
 mod arena;
 mod clocks;
 mod counts;

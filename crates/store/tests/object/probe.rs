@@ -69,6 +69,6 @@ fn a_bucket_that_is_not_there_is_unusable_for_that_reason() {
     place.bucket = "no-such-bucket".to_owned();
     let opened = ObjectStore::open(&place, Arc::new(ManualClock::new()), Seed::draw().unwrap());
     let text = opened.map(drop).unwrap_err().to_string();
-    assert!(text.contains("no-such-bucket") && text.contains("NoSuchBucket"), "{text}");
+    assert!(text.contains("no bucket no-such-bucket") && text.contains("NoSuchBucket"), "{text}");
     assert!(!text.contains("conditions"), "{text}");
 }

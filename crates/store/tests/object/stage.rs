@@ -128,6 +128,8 @@ pub struct TestGate {
     writes: Mutex<VecDeque<Plan>>,
     deletes: Mutex<VecDeque<Plan>>,
     fates: Mutex<Vec<(Vec<u8>, Fate)>>,
+    /// How every read, and every request that belongs to a write, is answered without being sent.
+    instead: Mutex<[Option<u16>; 2]>,
     seen: Mutex<Vec<Request>>,
 }
 
@@ -180,6 +182,11 @@ impl TestGate {
         writes.push_back(Plan::Lose(fate));
     }
 
+    /// Answers every read, and every request that belongs to a write, with this status from now on.
+    pub fn answer(&self, reads: Option<u16>, writes: Option<u16>) {
+        *self.instead.lock().unwrap() = [reads, writes];
+    }
+
     /// Every request so far, and from now on none.
     pub fn take(&self) -> Vec<Request> {
         std::mem::take(&mut self.seen.lock().unwrap())
@@ -210,6 +217,14 @@ impl Gate for TestGate {
                 Some(Plan::Pass) | None => {}
             }
         })
+    }
+
+    fn instead(&self, request: &Request) -> Option<u16> {
+        let status = self.instead.lock().unwrap()[usize::from(request.method != "GET")];
+        if status.is_some() {
+            self.seen.lock().unwrap().push(request.clone());
+        }
+        status
     }
 
     fn after(&self, request: &Request, _: u16) -> Pin<Box<dyn Future<Output = Fate> + Send + '_>> {

@@ -87,6 +87,9 @@ pub const LABEL_NAME_BYTES_MAX: usize = 64;
 pub const LABEL_VALUE_BYTES_MAX: usize = 256;
 /// How many effects one job may record.
 pub const EFFECTS_PER_JOB_MAX: usize = 1_000;
+/// How many bytes the values and the undo payloads of one job's effects may have together: every attempt is handed all of
+/// them.
+pub const EFFECTS_BYTES_MAX: usize = 16 << 20;
 /// How many ended attempts a job remembers.
 pub const TRAIL_MAX: usize = 16;
 

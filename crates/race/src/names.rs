@@ -6,7 +6,7 @@ use fencehold_core::job::{JobId, Queue};
 use crate::world::World;
 
 /// When the jobs of races were made, by their ids: an ordinary moment.
-const JOB_ID_MS: u64 = 1_763_000_000_000;
+pub(crate) const JOB_ID_MS: u64 = 1_763_000_000_000;
 
 pub(crate) struct Names {
     pub(crate) key: Key,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Namespace};
 use fencehold_store::Call;
 use fencehold_store::arena::{Arena, Power};
@@ -16,7 +17,7 @@ use crate::job::naive::NaiveJobs;
 use crate::job::ours::OurJobs;
 use crate::job::till::Till;
 use crate::naive::Naive;
-use crate::names::Names;
+use crate::names::{JOB_ID_MS, Names};
 use crate::ours::Ours;
 use crate::protocol::{Lease, Protocol};
 use crate::shelf::Shelf;
@@ -240,6 +241,15 @@ impl Stage {
 
     pub(crate) fn fresh_hold(&self) -> HoldId {
         fresh_hold(self.seed, &self.holds)
+    }
+
+    /// The id of a job that no other stage has.
+    pub(crate) fn fresh_job(&self) -> JobId {
+        let nth = self.holds.fetch_add(1, Ordering::Relaxed);
+        let mut bits = [0; 10];
+        bits[..8].copy_from_slice(&self.seed);
+        bits[8..].copy_from_slice(&nth.to_le_bytes()[..2]);
+        JobId::from_random(JOB_ID_MS + 1, bits)
     }
 
     /// How often a state that must come is looked for.

@@ -41,6 +41,7 @@ mod r33_cancel_against_complete;
 mod r34_other_tenants_hold;
 mod r36_collected_key;
 mod r40_cancel_in_the_middle;
+mod r45_answer_too_large;
 
 use std::fmt;
 
@@ -114,6 +115,7 @@ pub const RACES: &[Race] = &[
     r34_other_tenants_hold::RACE,
     r36_collected_key::RACE,
     r40_cancel_in_the_middle::RACE,
+    r45_answer_too_large::RACE,
 ];
 
 /// The race of this number, in upper or lower case.

@@ -79,6 +79,7 @@ impl Summary {
         let others = [
             "message lost",
             "message doubled",
+            "answer not read",
             "message late",
             "sent again",
             "taken for lost",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencehold_core::Stamp;
+use fencehold_core::{Stamp, Token};
 use hashbrown::{HashMap, HashSet};
 
 use super::ask::Answer;
@@ -296,8 +296,14 @@ impl<K: Keep> Work<K> {
         let mut delivered = HashSet::new();
         // All are read before the first one goes: whoever it wakes has company, and one call of the scheduler wakes many.
         let mut said = Vec::with_capacity(answers.len());
-        for Answered { ticket, result, granted } in answers {
-            said.push((ticket, self.callers.remove(&ticket), self.said(now, result)?, granted));
+        let mut left_out = Vec::new();
+        for Answered { ticket, result, mut granted } in answers {
+            let (result, no_room) = self.said(now, result)?;
+            if let Some(Granted::Jobs(given)) = granted.as_mut().filter(|_| !no_room.is_empty()) {
+                let no_room: HashSet<_> = no_room.into_iter().collect();
+                left_out.extend(given.extract_if(.., |(_, by)| no_room.contains(&by.token)));
+            }
+            said.push((ticket, self.callers.remove(&ticket), result, granted));
         }
         for (ticket, caller, result, granted) in said {
             let own = caller.as_ref().is_some_and(|caller| caller.own);
@@ -319,15 +325,24 @@ impl<K: Keep> Work<K> {
             Granted::Lease { hash, .. } | Granted::Again(hash) => !delivered.contains(hash.as_bytes()),
             Granted::Jobs(given) => given.iter().all(|(_, by)| !delivered.contains(by.hash.as_bytes())),
         });
+        // The same claim may have been told of them by another answer.
+        left_out.retain(|(_, by)| !delivered.contains(by.hash.as_bytes()));
+        if !left_out.is_empty() {
+            abandoned.push(Granted::Jobs(left_out));
+        }
         Ok(abandoned)
     }
 
-    /// What an answer says, read from the archive where it stands there.
-    fn said(&mut self, now: Stamp, reply: state::Reply) -> Result<Result<Answer, StoreError>, KeepError> {
+    /// What an answer says, read from the archive where it stands there; and the tokens of jobs that it has no room for.
+    fn said(
+        &mut self,
+        now: Stamp,
+        reply: state::Reply,
+    ) -> Result<(Result<Answer, StoreError>, Vec<Token>), KeepError> {
         match reply {
-            state::Reply::Said(result) => Ok(result),
+            state::Reply::Said(result) => Ok((result, Vec::new())),
             state::Reply::ToRead(look) => match self.engine.read(now, look, self.keep.archive()) {
-                Ok(answer) => Ok(Ok(Answer::Job(answer))),
+                Ok((answer, left_out)) => Ok((Ok(Answer::Job(answer)), left_out)),
                 Err(why) => Err(KeepError::Failed(why)),
             },
         }

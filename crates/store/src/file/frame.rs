@@ -13,8 +13,12 @@ use crate::error::StoreError;
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
 pub(super) const PROTOCOL: u32 = 5;
 
-/// The longest frame. A full batch of the longest names fits, and a full page of the longest answers.
+/// The longest frame. Every request fits that passed its check; an answer that does not is sent in several.
 const FRAME_BYTES_MAX: usize = 32 << 20;
+/// In a frame's length: the next frame goes on with the same message.
+const GOES_ON: u32 = 1 << 31;
+/// The longest message that is put together from frames: only a peer that is not ours sends a longer one.
+const MESSAGE_BYTES_MAX: usize = if cfg!(test) { 96 << 20 } else { 1 << 30 };
 
 /// From a process that uses the store to the one that owns it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,6 +66,27 @@ pub(super) fn put<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Result<(
     Ok(())
 }
 
+/// Appends an answer to a buffer: in several frames where one is too short.
+pub(super) fn put_answer(answer: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
+    match put(answer, buffer) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+        put => return put,
+    }
+    let message = postcard::to_extend(answer, Vec::new()).map_err(io::Error::other)?;
+    if message.len() > MESSAGE_BYTES_MAX {
+        let why = format!("it has {} bytes; the limit is {MESSAGE_BYTES_MAX}", message.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let mut parts = message.chunks(FRAME_BYTES_MAX).peekable();
+    while let Some(part) = parts.next() {
+        let goes_on = if parts.peek().is_some() { GOES_ON } else { 0 };
+        let length = u32::try_from(part.len()).unwrap_or(u32::MAX) | goes_on;
+        buffer.extend_from_slice(&length.to_le_bytes());
+        buffer.extend_from_slice(part);
+    }
+    Ok(())
+}
+
 /// A frame in its bytes.
 pub(super) fn bytes_of<T: Serialize>(frame: &T) -> io::Result<Vec<u8>> {
     let mut buffer = Vec::new();
@@ -75,11 +100,13 @@ pub(super) struct Frames<R> {
     buffer: Vec<u8>,
     /// Where the next frame starts.
     at: usize,
+    /// The frames so far of a message that goes on.
+    parts: Vec<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Frames<R> {
     pub(super) fn new(reader: R) -> Self {
-        Frames { reader, buffer: Vec::with_capacity(64 << 10), at: 0 }
+        Frames { reader, buffer: Vec::with_capacity(64 << 10), at: 0, parts: Vec::new() }
     }
 
     /// The next frame; `None` at the end of the stream. Cancelling it loses nothing.
@@ -98,16 +125,28 @@ impl<R: AsyncRead + Unpin> Frames<R> {
 
     fn parse<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-        let rest = &self.buffer[self.at..];
-        let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*length) as usize;
-        if length > FRAME_BYTES_MAX {
-            return Err(invalid(format!("a frame of {length} bytes")));
+        loop {
+            let rest = &self.buffer[self.at..];
+            let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+            let length = u32::from_le_bytes(*length);
+            let (length, goes_on) = ((length & !GOES_ON) as usize, length & GOES_ON != 0);
+            if length > FRAME_BYTES_MAX || self.parts.len() + length > MESSAGE_BYTES_MAX {
+                return Err(invalid(format!("a frame of {length} bytes")));
+            }
+            let Some(body) = rest.get(..length) else { return Ok(None) };
+            self.at += 4 + length;
+            if goes_on || !self.parts.is_empty() {
+                self.parts.extend_from_slice(body);
+            }
+            if goes_on {
+                continue;
+            }
+            let parts = std::mem::take(&mut self.parts);
+            let message = if parts.is_empty() { body } else { &parts };
+            return postcard::from_bytes(message)
+                .map(Some)
+                .map_err(|error| invalid(error.to_string()));
         }
-        let Some(body) = rest.get(..length) else { return Ok(None) };
-        let frame = postcard::from_bytes(body).map_err(|error| invalid(error.to_string()))?;
-        self.at += 4 + length;
-        Ok(Some(frame))
     }
 }
 
@@ -124,5 +163,30 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(error.to_string().contains("the limit of one frame is 33554432"), "{error}");
         assert_eq!(buffer, before);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_longer_than_a_frame_arrives_whole_and_in_its_place() {
+        let long = "0123456789abcdef".repeat(FRAME_BYTES_MAX / 10);
+        let answer = |id, why: &str| {
+            let result = Box::new(Err(StoreError::Unavailable { why: why.to_owned() }));
+            FromOwner::Answer { id, result }
+        };
+        let mut buffer = Vec::new();
+        for frame in [answer(1, "short"), answer(2, &long), FromOwner::Pong, answer(3, &long)] {
+            put_answer(&frame, &mut buffer).unwrap();
+        }
+        let mut frames = Frames::new(buffer.as_slice());
+        for expected in [Some((1, "short")), Some((2, long.as_str())), None, Some((3, long.as_str()))] {
+            match (frames.next().await.unwrap(), expected) {
+                (Some(FromOwner::Answer { id, result }), Some((nth, said))) => {
+                    let Err(StoreError::Unavailable { why }) = *result else { panic!("another answer") };
+                    assert!(id == nth && why == said, "the answer {id} has {} bytes", why.len());
+                }
+                (Some(FromOwner::Pong), None) => {}
+                (other, _) => panic!("{:.100}", format!("{other:?}")),
+            }
+        }
+        assert!(frames.next::<FromOwner>().await.unwrap().is_none());
     }
 }

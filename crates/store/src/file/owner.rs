@@ -233,9 +233,10 @@ async fn send_out(
     Ok(())
 }
 
-/// An answer that fits no frame is replaced by word of that: the connection, and everybody else on it, lives on.
+/// An answer that cannot be sent is replaced by an error that says so: the connection, with all other answers on it,
+/// stays.
 fn put_or_say_so(frame: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
-    match (frame::put(frame, buffer), frame) {
+    match (frame::put_answer(frame, buffer), frame) {
         (Err(error), FromOwner::Answer { id, .. }) if error.kind() == io::ErrorKind::InvalidData => {
             let why = format!("the answer cannot be sent: {error}");
             let result = Box::new(Err(StoreError::Unknown { why }));
@@ -251,13 +252,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_long_is_answered_all_the_same() {
-        let too_long = Err(StoreError::Unavailable { why: "x".repeat(64 << 20) });
+        let too_long = Err(StoreError::Unavailable { why: "x".repeat(100 << 20) });
         let mut buffer = Vec::new();
         put_or_say_so(&FromOwner::Answer { id: 7, result: Box::new(too_long) }, &mut buffer).unwrap();
         let Ok(FromOwner::Answer { id: 7, result }) = postcard::from_bytes(&buffer[4..]) else {
             panic!("not an answer to the same question: {buffer:?}");
         };
         let Err(StoreError::Unknown { why }) = *result else { panic!("{result:?}") };
-        assert!(why.contains("the limit of one frame"), "{why}");
+        assert!(why.contains("cannot be sent: it has 104857"), "{why}");
     }
 }

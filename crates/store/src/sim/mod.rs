@@ -204,7 +204,8 @@ impl Machine {
                 Said::ToRead(look) if unreadable.is_none() => {
                     let claims = look.claims();
                     match self.engine.read(now, look, self.keeps.archive()) {
-                        Ok(answer) => Ok(answer.into()),
+                        // Jobs are claimed one at a time here, and one always has room.
+                        Ok((answer, _)) => Ok(answer.into()),
                         Err(why) => {
                             unreadable = Some(why);
                             Ok(claims.map_or(Reply::Other, Reply::ClaimedUnread))

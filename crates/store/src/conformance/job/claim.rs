@@ -5,15 +5,16 @@ use std::sync::Mutex;
 
 use fencehold_core::Token;
 use fencehold_core::job::{JobId, State, Terms};
-use fencehold_core::limits::{JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
+use fencehold_core::ledger::UndoWith;
+use fencehold_core::limits::{CHECKPOINT_BYTES_MAX, EFFECTS_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 
-use super::ground::{Work, completed, jobs_of, label, queue, terms, works};
+use super::ground::{Work, completed, effect, jobs_of, kind, label, queue, terms, works};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::Ground;
 use crate::error::StoreError;
-use crate::job::{ClaimRequest, NewJob, Report};
+use crate::job::{ClaimRequest, LedgerAct, LedgerAnswer, NewJob, Report, Word};
 
 fn ids(works: &[Work]) -> Vec<JobId> {
     works.iter().map(|work| work.job.id).collect()
@@ -233,6 +234,75 @@ pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Ground) -
         claimed.extend(ids(&works));
     }
     assert_eq!(claimed, put);
+    Ok(())
+}
+
+/// R45: what a claim carries is more than payloads. Jobs with much more than fits into one answer are handed out a few at a
+/// time; none is lost on the way, and none counts as crashed.
+pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Ground) -> Verdict {
+    const JOBS: usize = 40;
+    let put = g.put_many("q", JOBS);
+    let works = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "A") });
+    assert_eq!(works.len(), JOBS);
+    for work in &works {
+        g.say(work, Word::Checkpoint { bytes: vec![7; CHECKPOINT_BYTES_MAX] })
+            .expect("a live claim");
+        record_with_undo(g, work, "charge", PAYLOAD_BYTES_MAX).expect("a live claim");
+        g.say(work, Word::HandBack).expect("a live claim");
+    }
+    let mut claimed = Vec::new();
+    while claimed.len() < JOBS {
+        let works = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "B") });
+        assert!(!works.is_empty(), "at least one goes through");
+        for work in &works {
+            assert_eq!(work.job.checkpoint.as_ref().map(Vec::len), Some(CHECKPOINT_BYTES_MAX));
+            assert_eq!((work.job.effects.len(), work.job.crashes), (1, 0));
+        }
+        claimed.extend(ids(&works));
+    }
+    assert_eq!(claimed, put);
+    Ok(())
+}
+
+fn record_with_undo(
+    g: &Ground,
+    work: &Work,
+    name: &str,
+    bytes: usize,
+) -> Result<LedgerAnswer, fencehold_core::job::Refusal> {
+    let payload = format!("\"{}\"", "x".repeat(bytes - 2)).into();
+    let undo = UndoWith { kind: kind("undo"), queue: None, payload };
+    let act = LedgerAct::Record { effect: effect(name), value: "1".into(), undo: Some(undo) };
+    g.write_ledger(work, act)
+}
+
+/// A job with as much of everything as can be stored: more is refused when it is to be stored, not when it is read.
+pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Ground) -> Verdict {
+    let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
+    let id = g.put_with(NewJob { payload: payload.clone(), terms: terms(), ..g.job_for("q") });
+    let work = g.work("q", "A");
+    g.say(&work, Word::Checkpoint { bytes: vec![7; CHECKPOINT_BYTES_MAX] })
+        .expect("a live claim");
+    let mut effects = 0;
+    let refusal = loop {
+        match record_with_undo(g, &work, &format!("effect {effects}"), PAYLOAD_BYTES_MAX) {
+            Ok(_) => effects += 1,
+            Err(refusal) => break refusal,
+        }
+    };
+    let text = refusal.to_string();
+    assert!(text.contains("bytes of this job's effects") && text.contains("16777216"), "{text}");
+    assert_eq!(effects, EFFECTS_BYTES_MAX / PAYLOAD_BYTES_MAX - 1);
+    g.record(&work, "effect 0", "2")
+        .expect("the first record stands, also where there is no room");
+    g.record(&work, "small", "1").expect("what still has room");
+    g.say(&work, Word::HandBack).expect("a live claim");
+    let work = g.work("q", "B");
+    assert_eq!((work.job.id, work.job.effects.len(), work.job.crashes), (id, effects + 1, 0));
+    g.say(&work, Word::Complete { result: Some(payload.clone()) })
+        .expect("a live claim");
+    let detail = g.detail(id);
+    assert_eq!((detail.result, detail.effects.len()), (Some(payload), effects + 1));
     Ok(())
 }
 

@@ -71,6 +71,8 @@ macro_rules! job_cases {
                 a_repetition_that_is_not_read_takes_no_claim_away
                 the_same_claim_many_times_at_once_takes_its_jobs_once
                 a_claim_of_large_jobs_is_cut_short_and_never_refused
+                jobs_that_carry_much_are_claimed_a_few_at_a_time
+                the_largest_job_that_can_be_stored_can_be_claimed_and_read
                 the_largest_batches_go_through
                 one_job_goes_to_one_of_many
                 many_jobs_pass_through_many_hands_each_once

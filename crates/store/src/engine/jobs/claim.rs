@@ -8,15 +8,12 @@ use fencehold_core::{HoldHash, Owner, Stamp, Task};
 use hashbrown::HashMap;
 
 use super::archive::Archive;
-use super::look::{Look, Picked};
+use super::look::{CLAIM_BYTES_MAX, Look, Picked};
 use super::past::Holder;
 use crate::engine::state::{Answered, Engine, Granted};
 use crate::engine::waiters::Ticket;
 use crate::error::StoreError;
 use crate::job::{ClaimRequest, QueueMode};
-
-/// How many bytes of bodies one claim hands over, at most, beyond its first job.
-const BYTES_PER_CLAIM_MAX: u64 = 8 << 20;
 
 /// A claim that waits.
 #[derive(Debug)]
@@ -207,16 +204,16 @@ impl Engine {
             Command::Claim { hash: claimer.hash, owner: claimer.owner.clone(), ttl_ms: claimer.ttl_ms };
         let mut jobs: Vec<Picked> = Vec::new();
         let mut given: Vec<(u32, By)> = Vec::new();
-        let mut bytes = 0_u64;
-        while jobs.len() < claimer.limit && bytes < BYTES_PER_CLAIM_MAX {
+        let mut bytes = 0;
+        while jobs.len() < claimer.limit && bytes < CLAIM_BYTES_MAX {
             let offering = claimer.queues.iter().copied();
             let offering = offering.filter(|(number, _)| self.jobs.queues.at(*number).offers());
             let Some(number) = self.jobs.turns.next(offering) else { break };
             let Some((_, at)) = self.jobs.queues.at(number).ready.first().map(|(p, at)| (p, *at)) else {
                 break;
             };
-            let size = self.jobs.table.at(at).map_or(0, |slot| u64::from(slot.bytes));
-            if !jobs.is_empty() && bytes + size > BYTES_PER_CLAIM_MAX {
+            let size = self.carried_bytes(at, archive);
+            if !jobs.is_empty() && bytes + size > CLAIM_BYTES_MAX {
                 break;
             }
             bytes += size;

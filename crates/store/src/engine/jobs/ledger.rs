@@ -4,7 +4,9 @@ use fencehold_core::job::{Command, EffectName, JobId, Refusal, State, Terms, Und
 use fencehold_core::ledger::{
     Begun, Effect, EffectState, Outcome, UndoWith, begin, next_to_undo, record, stands_undone,
 };
-use fencehold_core::limits::{EFFECT_VALUE_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX};
+use fencehold_core::limits::{
+    EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX,
+};
 use fencehold_core::{Fact, Stamp};
 
 use super::archive::{Archive, JobChange};
@@ -71,6 +73,9 @@ impl Engine {
                 self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Outcome }, archive)?;
                 let found = self.effect(at, &effect, archive);
                 let nth = self.next_nth(at, found.as_ref())?;
+                if found.as_ref().is_none_or(is_open) {
+                    self.check_room(at, value.len() + undo.as_ref().map_or(0, |undo| undo.payload.len()))?;
+                }
                 let outcome = Outcome { name: effect, value, undo: undo.map(Box::new) };
                 match record(found.as_ref(), &outcome, speaker.token, nth, now.wall_ms) {
                     Ok(effect) => {
@@ -114,6 +119,23 @@ impl Engine {
             .get(&at)
             .and_then(|effects| effects.iter().map(|effect| effect.nth).max());
         Ok(highest.map_or(0, |nth| nth.saturating_add(1)))
+    }
+
+    /// Whether a job's effects may have so many bytes more: each attempt is handed all of them.
+    fn check_room(&self, at: u32, bytes: usize) -> Result<(), Refusal> {
+        let effects = self.jobs.ledgers.get(&at).map_or(&[][..], Vec::as_slice);
+        let known: usize = effects
+            .iter()
+            .map(|effect| {
+                let undo = effect.undo.as_ref().map_or(0, |undo| undo.payload.len());
+                effect.value.as_ref().map_or(0, |value| value.len()) + undo
+            })
+            .sum();
+        if known + bytes > EFFECTS_BYTES_MAX {
+            let what = "bytes of this job's effects".to_owned();
+            return Err(Refusal::Full { what, limit: EFFECTS_BYTES_MAX as u64 });
+        }
+        Ok(())
     }
 
     fn keep_effect(&mut self, at: u32, effect: Effect, archive: &mut dyn Archive) {

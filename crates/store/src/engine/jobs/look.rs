@@ -15,7 +15,14 @@ use crate::job::{
 
 /// How many rows one page looks at, so that listing a million jobs never holds up a renewal for long.
 const LOOK_AT_MAX: usize = 1_000;
-/// How many bytes of JSON one answer about a job carries of what is stored as bytes.
+/// How many findings make a page full, whatever its limit: one job can have a thousand.
+const FINDINGS_MAX: usize = 10_000;
+/// How many bytes the jobs of one claim have, at most, beyond the first one.
+pub(super) const CLAIM_BYTES_MAX: usize = 8 << 20;
+/// What a job or an effect takes up in an answer, apart from what can be long.
+const JOB_BYTES: usize = 256;
+const EFFECT_BYTES: usize = 96;
+/// What stands for text that is not UTF-8.
 const NOT_UTF8: &str = "null";
 
 /// What is still to be read.
@@ -73,16 +80,17 @@ impl Engine {
         })
     }
 
-    /// Reads what is still to be read for an answer.
-    pub(crate) fn read(&self, now: Stamp, look: Look, archive: &mut dyn Archive) -> Read<JobAnswer> {
-        Ok(match look {
+    /// Reads what is still to be read for an answer. The tokens are those of claimed jobs for which it has no room.
+    pub(crate) fn read(
+        &self,
+        now: Stamp,
+        look: Look,
+        archive: &mut dyn Archive,
+    ) -> Read<(JobAnswer, Vec<Token>)> {
+        let answer = match look {
             Look::Claimed { jobs, waited_ms, resumed } => {
-                let jobs: Result<Vec<_>, _> = jobs.into_iter().map(|job| claimed(job, archive)).collect();
-                JobAnswer::Claimed(Claimed {
-                    jobs: jobs?.into_iter().flatten().collect(),
-                    waited_ms,
-                    resumed,
-                })
+                let (jobs, left_out) = those_with_room(jobs, archive)?;
+                return Ok((JobAnswer::Claimed(Claimed { jobs, waited_ms, resumed }), left_out));
             }
             Look::Began { job, resumed } => {
                 let id = job.id;
@@ -105,7 +113,29 @@ impl Engine {
             Look::Findings { space, request } => {
                 JobAnswer::Findings(self.findings(now, space, &request, archive)?)
             }
-        })
+        };
+        Ok((answer, Vec::new()))
+    }
+
+    /// About how many bytes an answer has to carry for this job.
+    pub(super) fn carried_bytes(&mut self, at: u32, archive: &mut dyn Archive) -> usize {
+        let Some(slot) = self.jobs.table.at(at) else { return 0 };
+        let (arrival, notes, body) = (slot.arrival, slot.record.notes, slot.bytes as usize);
+        let mut bytes = JOB_BYTES + body;
+        if notes.checkpoint {
+            let read = self.archived(archive.note(arrival, Note::Checkpoint)).flatten();
+            bytes += read.map_or(0, |checkpoint| checkpoint.len());
+        }
+        if notes.effects > 0 {
+            bytes += match self.jobs.ledgers.get(&at) {
+                Some(effects) => effects.iter().map(effect_bytes).sum::<usize>(),
+                None => {
+                    let read = self.archived(archive.effects(arrival)).unwrap_or_default();
+                    read.iter().map(effect_bytes).sum()
+                }
+            };
+        }
+        bytes
     }
 
     fn detail(
@@ -241,6 +271,10 @@ impl Engine {
                     undo_job: effect.undo_job,
                 });
             }
+            if page.findings.len() >= FINDINGS_MAX {
+                page.next = Some(arrival + 1);
+                return Ok(page);
+            }
         }
         Ok(page)
     }
@@ -265,6 +299,44 @@ fn finding(job: &JobView, effect: &Effect) -> Option<FindingKind> {
         }
         _ => None,
     }
+}
+
+/// What the claimed jobs carry, as far as one answer has room for it: the first one always. What is left out goes back.
+fn those_with_room(picked: Vec<Picked>, archive: &mut dyn Archive) -> Read<(Vec<ClaimedJob>, Vec<Token>)> {
+    let mut jobs = Vec::with_capacity(picked.len());
+    let mut bytes = 0;
+    let mut picked = picked.into_iter();
+    while let Some(next) = picked.next() {
+        let token = next.token;
+        let Some(job) = claimed(next, archive)? else { continue };
+        bytes += job_bytes(&job);
+        if !jobs.is_empty() && bytes > CLAIM_BYTES_MAX {
+            let left_out = std::iter::once(token).chain(picked.map(|job| job.token));
+            return Ok((jobs, left_out.collect()));
+        }
+        jobs.push(job);
+    }
+    Ok((jobs, Vec::new()))
+}
+
+/// How many bytes a job has in an answer: what can be long about it, and enough for the rest.
+fn job_bytes(job: &ClaimedJob) -> usize {
+    let ClaimedJob { queue, kind, payload, labels, trace, checkpoint, effects, undo_of, .. } = job;
+    let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    let undo_of = undo_of.as_ref().map_or(0, |of| of.effect.as_str().len());
+    let names = queue.as_str().len() + kind.as_str().len() + trace.as_ref().map_or(0, |trace| trace.len());
+    let effects: usize = effects.iter().map(effect_bytes).sum();
+    JOB_BYTES + payload.len() + checkpoint.as_ref().map_or(0, Vec::len) + labels + names + undo_of + effects
+}
+
+/// How many bytes an effect has in an answer.
+pub(super) fn effect_bytes(effect: &Effect) -> usize {
+    let undo = effect.undo.as_ref().map_or(0, |undo| {
+        undo.payload.len()
+            + undo.kind.as_str().len()
+            + undo.queue.as_ref().map_or(0, |queue| queue.as_str().len())
+    });
+    EFFECT_BYTES + effect.name.as_str().len() + effect.value.as_ref().map_or(0, |value| value.len()) + undo
 }
 
 fn claimed(job: Picked, archive: &mut dyn Archive) -> Read<Option<ClaimedJob>> {
@@ -364,4 +436,74 @@ fn is_about(body: &Body, filter: &JobFilter) -> bool {
             .payload_contains
             .as_ref()
             .is_none_or(|text| body.payload.contains(text.as_str()))
+}
+
+#[cfg(all(test, feature = "file"))]
+mod tests {
+    use fencehold_core::job::{EffectName, Kind, Queue};
+    use fencehold_core::ledger::UndoWith;
+    use fencehold_core::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, TRACE_BYTES_MAX};
+
+    use super::*;
+    use crate::job::UndoOf;
+
+    fn text(bytes: usize) -> Box<str> {
+        "x".repeat(bytes).into()
+    }
+
+    /// What is measured is never less than what travels, whatever a job is made of.
+    #[test]
+    fn a_job_is_measured_as_it_travels() {
+        let name = |bytes| EffectName::new(text(bytes)).unwrap();
+        let effect = |nth| Effect {
+            name: name(128),
+            nth,
+            token: Token::new(fencehold_core::limits::TOKEN_MAX),
+            at_wall_ms: u64::MAX,
+            state: EffectState::Done,
+            value: Some(text(64 << 10)),
+            undo: Some(Box::new(UndoWith {
+                kind: Kind::new(text(128)).unwrap(),
+                queue: Queue::new(text(128)).ok(),
+                payload: text(1 << 20),
+            })),
+            undo_job: Some(JobId::from_random(1, [1; 10])),
+        };
+        let small = ClaimedJob {
+            id: JobId::from_random(1, [1; 10]),
+            queue: Queue::new("q").unwrap(),
+            kind: Kind::new("k").unwrap(),
+            payload: "1".into(),
+            token: Token::new(fencehold_core::limits::TOKEN_MAX),
+            attempt: u32::MAX,
+            remaining_ms: u64::MAX,
+            terms: Terms::default(),
+            failures: u16::MAX,
+            crashes: u16::MAX,
+            labels: Vec::new(),
+            trace: None,
+            checkpoint: None,
+            effects: Vec::new(),
+            undo_of: None,
+        };
+        let large = ClaimedJob {
+            queue: Queue::new(text(128)).unwrap(),
+            kind: Kind::new(text(128)).unwrap(),
+            payload: text(1 << 20),
+            labels: vec![(text(LABEL_NAME_BYTES_MAX), text(LABEL_VALUE_BYTES_MAX)); LABELS_MAX],
+            trace: Some(text(TRACE_BYTES_MAX)),
+            checkpoint: Some(vec![7; 256 << 10]),
+            effects: (0..3).map(effect).collect(),
+            undo_of: Some(UndoOf { job: JobId::from_random(1, [1; 10]), effect: name(128) }),
+            ..small.clone()
+        };
+        let mut effects = small.clone();
+        effects.effects = (0..1_000)
+            .map(|nth| Effect { value: None, undo: None, ..effect(nth) })
+            .collect();
+        for job in [small, large, effects] {
+            let (measured, travels) = (job_bytes(&job), postcard::to_allocvec(&job).unwrap().len());
+            assert!(travels <= measured && measured < travels + travels / 2 + 512, "{travels}, {measured}");
+        }
+    }
 }

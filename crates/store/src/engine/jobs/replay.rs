@@ -145,7 +145,7 @@ impl Replay {
             Some(Reply::Said(Err(error))) => Err(error),
             Some(Reply::ToRead(look)) => {
                 let read = self.engine.read(self.now, look, &mut self.archive);
-                read.map_err(|why| StoreError::Unavailable { why })
+                read.map(|(answer, _)| answer).map_err(|why| StoreError::Unavailable { why })
             }
             Some(Reply::Said(Ok(_))) | None => Err(crate::asking::misfit()),
         }

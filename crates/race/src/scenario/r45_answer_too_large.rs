@@ -1,0 +1,133 @@
+//! R45, answer too large: Jobs that carry more than one answer has room for are claimed together.
+
+use fencehold_core::Owner;
+use fencehold_core::job::{EffectName, JobId, Kind, Queue};
+use fencehold_core::ledger::UndoWith;
+use fencehold_core::limits::PAYLOAD_BYTES_MAX;
+use fencehold_store::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobStore, LedgerAct, LedgerEntry, NewJob, Report,
+    Word,
+};
+use fencehold_store::{Call, LeaseStore, StoreError};
+
+use super::Race;
+use crate::stage::{Played, Stage, Stop};
+
+/// With a megabyte each: more than one message between processes has room for.
+const JOBS: usize = 34;
+
+pub(super) const RACE: Race = Race {
+    id: "R45",
+    name: "answer too large",
+    promise: "P10 Nothing to clean",
+    schedule: "Jobs whose effects exceed one answer are given back, then claimed together",
+    must_hold: "fewer are claimed at a time, each can be read, and none counts as crashed",
+    naive: None,
+    script,
+};
+
+fn script(stage: &Stage) -> Played {
+    let ours = stage.ours()?;
+    let (a, b) = (ours.arena.store(), ours.arena.other());
+    if a.jobs().is_none() {
+        return Err(Stop::NotApplicable("it keeps no jobs".to_owned()));
+    }
+    let large = Large::new(stage, ours.call.clone())?;
+    let played = large.play(stage, &*a, &*b);
+    // Nothing stays behind in a store that others use.
+    let _ = stage.drive(large.remove(&*a));
+    played
+}
+
+struct Large {
+    call: Call,
+    queue: Queue,
+    ids: Vec<JobId>,
+}
+
+impl Large {
+    fn new(stage: &Stage, call: Call) -> Result<Self, Stop> {
+        let queue = Queue::new(format!("large-{}", stage.fresh_job().to_string().to_lowercase()));
+        let queue = queue.map_err(|bad| Stop::Broken(format!("broken: a queue has a name, but: {bad}")))?;
+        Ok(Large { call, queue, ids: (0..JOBS).map(|_| stage.fresh_job()).collect() })
+    }
+
+    fn play(&self, stage: &Stage, a: &dyn LeaseStore, b: &dyn LeaseStore) -> Played {
+        stage
+            .trace
+            .note("A", format!("records a megabyte in each of {JOBS} jobs, and gives them back"));
+        let filled = stage.drive(self.fill(stage, a));
+        stage.must(filled.is_ok(), &format!("jobs can be filled, but: {filled:?}"))?;
+        let mut done = 0;
+        while done < JOBS {
+            let hold = stage.fresh_hold();
+            let claimed = stage.drive(jobs(b).claim(&self.call, self.request("B", hold, stage.ttl_ms())));
+            let claimed = claimed.map(|claimed| claimed.jobs);
+            let failed = claimed.as_ref().err().map(ToString::to_string);
+            stage.must(failed.is_none(), &format!("a claim is answered, but: {failed:?}"))?;
+            let claimed = claimed.unwrap_or_default();
+            stage
+                .trace
+                .note("B", format!("claims all that there are, and gets {}", claimed.len()));
+            stage.must(!claimed.is_empty(), "a job that is ready is handed out")?;
+            let whole = claimed.iter().all(|job| job.effects.len() == 1 && job.crashes == 0);
+            stage.must(whole, "each carries all that was stored, and none counts as crashed")?;
+            done += claimed.len();
+            let completed = claimed.iter().map(|job| Report {
+                attempt: AttemptRef { job: job.id, hold, token: job.token },
+                word: Word::Complete { result: None },
+            });
+            let reported = stage.drive(jobs(b).report(&self.call, completed.collect()));
+            let reported = reported.is_ok_and(|answers| answers.iter().all(Result::is_ok));
+            stage.must(reported, "whoever has a job can complete it")?;
+        }
+        Ok(())
+    }
+
+    async fn fill(&self, stage: &Stage, store: &dyn LeaseStore) -> Result<(), StoreError> {
+        let jobs = jobs(store);
+        let kind = Kind::new("work")?;
+        let new = self
+            .ids
+            .iter()
+            .map(|id| NewJob::new(*id, self.queue.clone(), kind.clone(), "{}"));
+        jobs.enqueue(&self.call, new.collect()).await?;
+        let hold = stage.fresh_hold();
+        let claimed = jobs.claim(&self.call, self.request("A", hold, stage.ttl_ms())).await?.jobs;
+        for job in claimed {
+            let attempt = AttemptRef { job: job.id, hold, token: job.token };
+            let payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
+            let undo = Some(UndoWith { kind: kind.clone(), queue: None, payload });
+            let act = LedgerAct::Record { effect: EffectName::new("charge")?, value: "1".into(), undo };
+            jobs.ledger(&self.call, vec![LedgerEntry { attempt: attempt.clone(), act }])
+                .await?;
+            jobs.report(&self.call, vec![Report { attempt, word: Word::HandBack }]).await?;
+        }
+        Ok(())
+    }
+
+    fn request(&self, owner: &str, hold: fencehold_core::HoldId, ttl_ms: u64) -> ClaimRequest {
+        ClaimRequest {
+            queues: vec![(self.queue.clone(), 1)],
+            limit: JOBS,
+            hold,
+            owner: Owner::new(owner).expect("a short name"),
+            ttl_ms,
+            wait_ms: 0,
+            waited_before_ms: 0,
+        }
+    }
+
+    async fn remove(&self, store: &dyn LeaseStore) -> Result<(), StoreError> {
+        let (on, action) = (ActOn::Jobs(self.ids.clone()), Action::Delete { force: true });
+        let by = Owner::new("race")?;
+        jobs(store)
+            .act(&self.call, ActRequest { on, action, by, dry_run: false })
+            .await?;
+        Ok(())
+    }
+}
+
+fn jobs(store: &dyn LeaseStore) -> &dyn JobStore {
+    store.jobs().expect("a store that keeps jobs")
+}

@@ -3,6 +3,7 @@
 
 #[path = "../../store/tests/postgres/cluster.rs"]
 mod cluster;
+mod support;
 
 use std::process::{Command, Output};
 
@@ -72,4 +73,60 @@ fn a_database_is_a_store_like_any_other() {
     assert!(newer.contains("version 9999 of") && newer.contains("update this one"), "{newer}");
     let other = fencehold("memory:", &["store", "migrate"]);
     assert_eq!(other.status.code(), Some(2));
+}
+
+/// R43: the time for which the database's clock was set forward is no time that the claim stood in line.
+#[test]
+fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
+    let cluster = Cluster::start(Durable::No);
+    let store = cluster.url_text("fencehold");
+    said(&fencehold(&store, &["store", "migrate"]));
+    let admin = cluster.admin();
+    admin.run(
+        "CREATE TABLE fencehold.test_ahead (ms bigint NOT NULL);
+         INSERT INTO fencehold.test_ahead VALUES (0);
+         CREATE OR REPLACE FUNCTION fencehold.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
+         'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint + (SELECT ms FROM fencehold.test_ahead)';",
+    );
+    let room = support::Room::new();
+    // Two at a time: the second place takes the job if the first one's claim runs out under it.
+    let command = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done";
+    let mut work = room.start(&[
+        "--store",
+        &store,
+        "work",
+        "--queue",
+        "q",
+        "--ttl",
+        "2s",
+        "--concurrency",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        command,
+    ]);
+    let queue = || {
+        let said = said(&fencehold(&store, &["queue", "ls", "-o", "json"]));
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()
+    };
+    support::eventually("standing in line", || queue().to_string().contains("\"claimers\":1"));
+    admin.run("UPDATE fencehold.test_ahead SET ms = 45000");
+    let enqueued = fencehold(&store, &["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"]);
+    let id = said(&enqueued).trim().to_owned();
+    let job = || {
+        let said = said(&fencehold(&store, &["job", "get", &id, "-o", "json"]));
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()
+    };
+    support::eventually("a run", || !room.lines("begun").is_empty());
+    // Past its first term, by the database's own reckoning: only a renewal brings it there.
+    support::eventually("a ttl after its claim", || {
+        room.lines("begun").len() > 1
+            || job()["runner"]["age_ms"].as_u64().is_some_and(|age_ms| age_ms > 6_000)
+    });
+    std::fs::write(room.path("end"), "").unwrap();
+    support::eventually("its end", || job()["state"] == "completed");
+    work.send(rustix::process::Signal::TERM);
+    work.finish();
+    assert_eq!(room.lines("begun").len(), 1, "one run, and no second one beside it");
 }

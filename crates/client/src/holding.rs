@@ -9,35 +9,13 @@ use std::sync::Arc;
 
 use fencehold_core::job::JobId;
 use fencehold_core::lease::{How, Renewal};
-use fencehold_core::{HoldId, Key, Owner, Task, Token, ttl};
+use fencehold_core::ttl::{Deadlines, Term};
+use fencehold_core::{HoldId, Key, Owner, Task, Token};
 use fencehold_store::clock::Clock;
 
 use crate::board::Board;
 use crate::error::{Error, LostReason};
 use crate::watch::{Snapshot, State, YieldNotice};
-
-/// A term that the store has promised, counted from the moment before the answered request left, plus the time that
-/// the request stood in line. The store measured that time by its own clock, which may have been set meanwhile: a term
-/// never begins later than its answer came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Term {
-    pub(crate) from_ms: u64,
-    pub(crate) remaining_ms: u64,
-}
-
-impl Term {
-    pub(crate) fn new(sent_ms: u64, waited_ms: u64, answered_ms: u64, remaining_ms: u64) -> Self {
-        Term { from_ms: sent_ms.saturating_add(waited_ms).min(answered_ms), remaining_ms }
-    }
-
-    pub(crate) fn deadline_ms(self) -> u64 {
-        self.from_ms.saturating_add(self.remaining_ms)
-    }
-
-    pub(crate) fn lost_at_ms(self) -> u64 {
-        self.from_ms.saturating_add(ttl::lost_after_ms(self.remaining_ms))
-    }
-}
 
 /// What a renewal brought.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +62,7 @@ pub(crate) struct Holding {
 #[derive(Debug)]
 struct Standing {
     snapshot: Snapshot,
+    deadlines: Deadlines,
     /// The last answer gave less than a ttl: an end is set for this lease.
     cut_short: bool,
     /// What the last renewal came back with, if it failed.
@@ -95,6 +74,7 @@ struct Standing {
 impl Holding {
     pub(crate) fn new(serial: u64, granted: Granted, clock: Arc<dyn Clock>) -> Self {
         let Granted { held, token, owner, task, term, .. } = &granted;
+        let deadlines = Deadlines::new(*term);
         let span = match held {
             Held::Key(key) => {
                 let task = task.as_ref().map(tracing::field::display);
@@ -105,12 +85,13 @@ impl Holding {
         let standing = Standing {
             snapshot: Snapshot {
                 state: State::Held,
-                deadline_ms: term.deadline_ms(),
-                lost_at_ms: term.lost_at_ms(),
+                deadline_ms: deadlines.deadline_ms(),
+                lost_at_ms: deadlines.lost_at_ms(),
                 notice: None,
                 lost: None,
             },
-            cut_short: term.remaining_ms < granted.ttl_ms,
+            deadlines,
+            cut_short: term.remaining_ms() < granted.ttl_ms,
             failure: None,
             called_off_ms: None,
         };
@@ -131,7 +112,7 @@ impl Holding {
 
     /// For how long it has been held.
     pub(crate) fn age_ms(&self) -> u64 {
-        self.now_ms().saturating_sub(self.granted.term.from_ms)
+        self.now_ms().saturating_sub(self.granted.term.from_ms())
     }
 
     /// How it stands now.
@@ -190,10 +171,6 @@ impl Holding {
             priority: notice.priority,
             yield_at_ms: sent_ms.saturating_add(renewal.yield_in_ms.unwrap_or(0)),
         });
-        // Where an end is set, every renewal brings a shorter term, and a tenth of it ever less time to stop in. The
-        // first tenth stays.
-        let tenth_ms = self.granted.ttl_ms - ttl::lost_after_ms(self.granted.ttl_ms);
-        let lost_at_ms = term.lost_at_ms().min(term.deadline_ms().saturating_sub(tenth_ms));
         let (renewed, recovered, asked) = self.board.update(|standing| {
             let snapshot = &mut standing.snapshot;
             if snapshot.state == State::Lost {
@@ -202,9 +179,9 @@ impl Holding {
             let slack_ms = snapshot.lost_at_ms.saturating_sub(now_ms);
             let recovered = snapshot.state == State::Draining;
             let asked = notice.is_some() && snapshot.notice.is_none();
-            // What the store has acknowledged stays acknowledged: a shorter term takes nothing away.
-            snapshot.deadline_ms = snapshot.deadline_ms.max(term.deadline_ms());
-            snapshot.lost_at_ms = snapshot.lost_at_ms.max(lost_at_ms);
+            standing.deadlines.renew(term, self.granted.ttl_ms);
+            snapshot.deadline_ms = standing.deadlines.deadline_ms();
+            snapshot.lost_at_ms = standing.deadlines.lost_at_ms();
             snapshot.state = State::Held;
             snapshot.notice = notice;
             standing.cut_short = renewal.remaining_ms < self.granted.ttl_ms;
@@ -316,19 +293,5 @@ impl fmt::Debug for Holding {
             .field("state", &snapshot.state)
             .field("deadline_ms", &snapshot.deadline_ms)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Term;
-
-    #[test]
-    fn a_term_never_begins_after_its_answer() {
-        let ordinary = Term::new(1_000, 500, 1_600, 30_000);
-        assert_eq!(ordinary.from_ms, 1_500);
-        // R20: the store's clock was set ten minutes forward while the request stood in line.
-        let stepped = Term::new(1_000, 600_500, 1_600, 30_000);
-        assert_eq!((stepped.from_ms, stepped.deadline_ms()), (1_600, 31_600));
     }
 }

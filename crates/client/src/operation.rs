@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fencehold_core::job::{JobId, State, UniqueKey};
 use fencehold_core::ledger::OnDoubt;
+use fencehold_core::ttl::Term;
 use fencehold_core::{Owner, Token};
 use fencehold_store::job::{BeginRequest, Begun as Found, ClaimedJob, Report, Word};
 use serde::Serialize;
@@ -17,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::bell::lock;
 use crate::connect::Fencehold;
 use crate::error::{Error, LostReason};
-use crate::holding::{Granted, Held, Term};
+use crate::holding::{Granted, Held};
 use crate::job::{Job, Voice, last_try_ms};
 use crate::json;
 use crate::lease::TTL_DEFAULT;

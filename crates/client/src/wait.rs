@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_core::limits::{HOLD_AGE_MS_MAX, WAIT_MS_MAX};
+use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Task, Token};
 use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 
 use crate::error::Error;
-use crate::holding::{Granted, Held, Term};
+use crate::holding::{Granted, Held};
 use crate::hub::Hub;
 use crate::random::hold_id;
 use crate::renewal::{free_unseen_grant, give_back};

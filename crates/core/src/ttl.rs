@@ -1,5 +1,5 @@
-//! How a ttl is spent: when to renew, when to stop, when to end what runs under it. All relative, all whole
-//! milliseconds; randomness is an argument.
+//! How a ttl is spent: when to renew, when to stop, when to end what runs under it. All whole milliseconds; the time and
+//! randomness are arguments. Every holder, in the library and in the command line, gets its deadlines from here.
 
 use crate::error::BadInput;
 use crate::limits::{MAX_AGE_MS_MAX, TTL_MS_MAX};
@@ -43,9 +43,105 @@ pub fn lost_after_ms(remaining_ms: u64) -> u64 {
     remaining_ms - remaining_ms / 10
 }
 
+/// One term that a store has granted, on its holder's own clock. It counts from the moment before the answered request
+/// left, plus the time that the request stood in line. The store measured that time by its own clock, which may have
+/// been set meanwhile: a term never begins later than its answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    from_ms: u64,
+    remaining_ms: u64,
+}
+
+impl Term {
+    /// The term of an answer. `sent_ms` and `answered_ms` are on the holder's clock, `waited_ms` and `remaining_ms` are
+    /// what the store said.
+    pub fn new(sent_ms: u64, waited_ms: u64, answered_ms: u64, remaining_ms: u64) -> Self {
+        Term { from_ms: sent_ms.saturating_add(waited_ms).min(answered_ms), remaining_ms }
+    }
+
+    /// When it began.
+    pub fn from_ms(self) -> u64 {
+        self.from_ms
+    }
+
+    /// How long it lasts.
+    pub fn remaining_ms(self) -> u64 {
+        self.remaining_ms
+    }
+
+    /// When it ends.
+    pub fn deadline_ms(self) -> u64 {
+        self.from_ms.saturating_add(self.remaining_ms)
+    }
+
+    /// When its holder takes it for lost.
+    pub fn lost_at_ms(self) -> u64 {
+        self.from_ms.saturating_add(lost_after_ms(self.remaining_ms))
+    }
+
+    /// When to renew it. `random` is any 64 random bits.
+    pub fn renew_at_ms(self, random: u64) -> u64 {
+        self.from_ms.saturating_add(renew_after_ms(self.remaining_ms, random))
+    }
+}
+
+/// How long a holder may rely on its lease or claim, over all renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    deadline_ms: u64,
+    lost_at_ms: u64,
+}
+
+impl Deadlines {
+    /// Those of the grant.
+    pub fn new(term: Term) -> Self {
+        Deadlines { deadline_ms: term.deadline_ms(), lost_at_ms: term.lost_at_ms() }
+    }
+
+    /// A renewal of a lease of `ttl_ms` came through. What the store has acknowledged stays acknowledged: a shorter term
+    /// takes nothing away.
+    pub fn renew(&mut self, term: Term, ttl_ms: u64) {
+        // Where an end is set, every renewal brings a shorter term, and a tenth of it ever less time to stop in. The
+        // first tenth stays.
+        let tenth_ms = ttl_ms - lost_after_ms(ttl_ms);
+        let lost_at_ms = term.lost_at_ms().min(term.deadline_ms().saturating_sub(tenth_ms));
+        self.deadline_ms = self.deadline_ms.max(term.deadline_ms());
+        self.lost_at_ms = self.lost_at_ms.max(lost_at_ms);
+    }
+
+    /// When it ends at the latest unless it is renewed.
+    pub fn deadline_ms(self) -> u64 {
+        self.deadline_ms
+    }
+
+    /// When its holder takes it for lost unless it is renewed.
+    pub fn lost_at_ms(self) -> u64 {
+        self.lost_at_ms
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_term_never_begins_after_its_answer() {
+        let ordinary = Term::new(1_000, 500, 1_600, 30_000);
+        assert_eq!(ordinary.from_ms(), 1_500);
+        // R20, R43: the store's clock was set ten minutes forward while the request stood in line.
+        let stepped = Term::new(1_000, 600_500, 1_600, 30_000);
+        assert_eq!((stepped.from_ms(), stepped.deadline_ms()), (1_600, 31_600));
+    }
+
+    #[test]
+    fn a_renewal_takes_away_nothing_that_was_acknowledged_and_keeps_the_first_tenth() {
+        let mut deadlines = Deadlines::new(Term::new(0, 0, 0, 30_000));
+        assert_eq!((deadlines.deadline_ms(), deadlines.lost_at_ms()), (30_000, 27_000));
+        deadlines.renew(Term::new(10_000, 0, 10_000, 5_000), 30_000);
+        assert_eq!((deadlines.deadline_ms(), deadlines.lost_at_ms()), (30_000, 27_000));
+        deadlines.renew(Term::new(26_000, 0, 26_000, 8_000), 30_000);
+        assert_eq!((deadlines.deadline_ms(), deadlines.lost_at_ms()), (34_000, 31_000), "3 s, not 0.8 s");
+    }
 
     #[test]
     fn a_renewal_comes_at_a_third_give_or_take_15_percent() {

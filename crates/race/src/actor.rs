@@ -178,7 +178,7 @@ impl Actor<'_> {
         }
     }
 
-    fn starts<T: Send + 'static>(
+    pub(crate) fn starts<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
         held: Option<Held>,

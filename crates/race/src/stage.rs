@@ -157,6 +157,13 @@ impl Stage {
         Ok(())
     }
 
+    /// The store's clock is set forward: time passes for it alone. Only with [`Power::MovesTime`].
+    pub(crate) fn steps_forward(&self, ms: u64) {
+        self.moves_time(ms);
+        self.trace
+            .note("clock", format!("the store's clock is set forward by {}", seconds(ms)));
+    }
+
     /// Moves store time. Only with [`Power::MovesTime`].
     pub(crate) fn moves_time(&self, ms: u64) {
         match &self.cast {

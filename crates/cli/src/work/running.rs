@@ -1,6 +1,7 @@
 //! A claim whose command runs, and what its command was told.
 
 use fencehold_core::job::{Kind, Refusal};
+use fencehold_core::ttl::Deadlines;
 use fencehold_store::job::AttemptRef;
 use tokio::sync::watch;
 
@@ -15,8 +16,7 @@ pub(super) struct Running {
     pub(super) nth: u32,
     pub(super) began_ms: u64,
     pub(super) tell: watch::Sender<Tenure>,
-    /// When the command must be gone.
-    pub(super) kill_at_ms: u64,
+    pub(super) deadlines: Deadlines,
     pub(super) renew_at_ms: u64,
     /// Why the command was told to end.
     pub(super) told: Option<Told>,
@@ -32,11 +32,16 @@ pub(super) enum Told {
 }
 
 impl Running {
+    /// When the command must be gone.
+    pub(super) fn kill_at_ms(&self) -> u64 {
+        self.deadlines.lost_at_ms()
+    }
+
     /// Tells the command to end, once.
     pub(super) fn end(&mut self, why: Told) {
         if self.told.is_none() {
             self.told = Some(why);
-            self.tell.send_replace(Tenure::Unwanted { kill_at_ms: self.kill_at_ms });
+            self.tell.send_replace(Tenure::Unwanted { kill_at_ms: self.kill_at_ms() });
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fencehold_core::limits::BATCH_MAX;
 use fencehold_core::retry::full_jitter_ms;
-use fencehold_core::ttl::renew_after_ms;
+use fencehold_core::ttl::Term;
 
-use crate::holding::{Holding, Renewed, Term};
+use crate::holding::{Holding, Renewed};
 
 /// After a failed renewal the first pause is up to this part of the ttl,
 const BACKOFF_PART: u64 = 60;
@@ -49,10 +49,7 @@ impl Window {
     /// A third into the term, give or take 15 %. Who is due takes along everybody in the same handle who may: one call
     /// for many, while handles stay spread apart.
     fn after(term: Term, random: u64) -> Self {
-        Window {
-            may_ms: term.from_ms.saturating_add(renew_after_ms(term.remaining_ms, 0)),
-            must_ms: term.from_ms.saturating_add(renew_after_ms(term.remaining_ms, random)),
-        }
+        Window { may_ms: term.renew_at_ms(0), must_ms: term.renew_at_ms(random) }
     }
 }
 

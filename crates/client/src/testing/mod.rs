@@ -34,6 +34,7 @@ use std::sync::Arc;
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
 use fencehold_core::lease::Renewal;
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
+use fencehold_core::ttl::Term;
 use fencehold_core::{BadInput, HoldId, Owner, Token};
 use fencehold_store::clock::{Clock, ManualClock};
 use fencehold_store::job::ClaimedJob;
@@ -41,7 +42,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::LostReason;
-use crate::holding::{Granted, Held, Holding, Term};
+use crate::holding::{Granted, Held, Holding};
 use crate::job::{IntoOutcome, Job, JobError, Voice};
 use crate::json;
 use crate::watch::YieldNotice;

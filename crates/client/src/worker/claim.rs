@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, WAIT_MS_MAX};
+use fencehold_core::ttl::Term;
 use fencehold_store::StoreError;
 use fencehold_store::job::{AttemptRef, ClaimRequest, Claimed};
 
@@ -14,7 +15,7 @@ use super::Terms;
 use super::floor::{Floor, Ready};
 use crate::bell::lock;
 use crate::error::Error;
-use crate::holding::{Granted, Held, Term};
+use crate::holding::{Granted, Held};
 use crate::hub::Hub;
 use crate::random::hold_id;
 use crate::renewal::{Handle, hand_back};

@@ -23,6 +23,20 @@ pub(crate) struct ClaimWish {
     pub(crate) hold: HoldId,
     pub(crate) owner: Owner,
     pub(crate) ttl_ms: u64,
+    /// How long to stand in line.
+    pub(crate) wait_ms: u64,
+}
+
+/// What a claim was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GrantedClaim {
+    pub(crate) hold: HoldId,
+    pub(crate) owner: Owner,
+    pub(crate) token: u64,
+    /// How long it stood in line, by the store's clock.
+    pub(crate) waited_ms: u64,
+    /// How long it lasts.
+    pub(crate) remaining_ms: u64,
 }
 
 /// A claim as its worker knows it.
@@ -86,8 +100,7 @@ impl JobAct {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobTold {
     Claimed {
-        token: u64,
-        owner: String,
+        claim: GrantedClaim,
     },
     /// There is no job that is ready.
     Nothing,
@@ -163,6 +176,10 @@ pub(crate) trait JobProtocol: Send + Sync {
     /// Puts the job into its queue.
     async fn put(&self, terms: Terms) -> Result<(), String>;
     async fn perform(&self, who: &str, act: &JobAct) -> JobTold;
+    /// How many stand in line for the job.
+    async fn in_line(&self) -> usize;
+    /// For how long a worker relies on a claim that it was told of in the moment in which it asked, by its own clock.
+    fn relies_for_ms(&self, claim: &GrantedClaim) -> u64;
     /// The idempotency key under which an effect reaches the till. `None`: there is none.
     fn idempotency_key(&self, effect: &str) -> Option<String>;
     /// Undoes the next effect that is to be undone, and says which.

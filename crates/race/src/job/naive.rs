@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fencehold_core::job::{State, Terms};
+use fencehold_core::ttl;
 use fencehold_store::clock::{Clock, ManualClock};
+use futures_channel::oneshot;
 
-use super::{JobAct, JobProtocol, JobTold, Seen};
+use super::{ClaimWish, GrantedClaim, JobAct, JobProtocol, JobTold, Seen};
 use crate::gate::Gate;
 use crate::trace::Trace;
 
@@ -34,12 +36,15 @@ pub(crate) struct NaiveJobs {
     gate: Arc<Gate>,
     trace: Arc<Trace>,
     row: Mutex<Row>,
+    /// Those who stand in line until there is a job.
+    line: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 impl NaiveJobs {
     pub(crate) fn new(clock: ManualClock, gate: Arc<Gate>, trace: Arc<Trace>) -> Self {
         let row = Row {
-            state: State::Queued,
+            // Not there yet.
+            state: State::Scheduled,
             worker: None,
             deadline_ms: 0,
             ttl_ms: 0,
@@ -49,11 +54,35 @@ impl NaiveJobs {
             effects: Vec::new(),
             undone: Vec::new(),
         };
-        NaiveJobs { clock, gate, trace, row: Mutex::new(row) }
+        NaiveJobs { clock, gate, trace, row: Mutex::new(row), line: Mutex::default() }
     }
 
     fn row(&self) -> MutexGuard<'_, Row> {
         self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self) -> MutexGuard<'_, Vec<oneshot::Sender<()>>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stands in line until there is a job, and gives for how long.
+    async fn wait(&self) -> u64 {
+        let since_ms = self.now_ms();
+        let (sender, receiver) = oneshot::channel();
+        self.line().push(sender);
+        let _ = receiver.await;
+        self.now_ms() - since_ms
+    }
+
+    fn claimed(wish: &ClaimWish, row: &Row) -> JobTold {
+        let claim = GrantedClaim {
+            hold: wish.hold,
+            owner: wish.owner.clone(),
+            token: row.claims,
+            waited_ms: 0,
+            remaining_ms: row.ttl_ms,
+        };
+        JobTold::Claimed { claim }
     }
 
     fn now_ms(&self) -> u64 {
@@ -65,7 +94,7 @@ impl NaiveJobs {
         let mine = |owner: &str| read.worker.as_deref() == Some(owner);
         match act {
             JobAct::Claim(wish) if mine(wish.owner.as_str()) && read.state == State::Running => {
-                Err(JobTold::Claimed { token: read.claims, owner: wish.owner.to_string() })
+                Err(Self::claimed(wish, read))
             }
             JobAct::Claim(_) => {
                 let dead = read.state == State::Running && read.deadline_ms <= self.now_ms();
@@ -98,7 +127,7 @@ impl NaiveJobs {
                 row.state = State::Running;
                 row.worker = Some(wish.owner.to_string());
                 (row.deadline_ms, row.ttl_ms) = (now_ms + wish.ttl_ms, wish.ttl_ms);
-                JobTold::Claimed { token: row.claims, owner: wish.owner.to_string() }
+                Self::claimed(wish, &row)
             }
             JobAct::Renew(_) => {
                 *row = Row { deadline_ms: now_ms + read.ttl_ms, ..read.clone() };
@@ -136,10 +165,25 @@ impl NaiveJobs {
 #[async_trait]
 impl JobProtocol for NaiveJobs {
     async fn put(&self, _: Terms) -> Result<(), String> {
+        self.row().state = State::Queued;
+        for waiting in self.line().drain(..) {
+            let _ = waiting.send(());
+        }
         Ok(())
     }
 
+    async fn in_line(&self) -> usize {
+        self.line().len()
+    }
+
+    /// From the moment of asking, plus whatever time the store says that it stood in line.
+    fn relies_for_ms(&self, claim: &GrantedClaim) -> u64 {
+        claim.waited_ms + ttl::lost_after_ms(claim.remaining_ms)
+    }
+
     async fn perform(&self, who: &str, act: &JobAct) -> JobTold {
+        let waits = matches!(act, JobAct::Claim(wish) if wish.wait_ms > 0);
+        let stood_ms = if waits { self.wait().await } else { 0 };
         let read = self.row().clone();
         if let Err(told) = self.decide(act, &read) {
             return told;
@@ -147,7 +191,12 @@ impl JobProtocol for NaiveJobs {
         let carried = self
             .gate
             .carry(&self.trace, who, act.message(), || ready(self.write(act, &read)));
-        carried.await.unwrap_or(JobTold::Unheard)
+        match carried.await {
+            Some(JobTold::Claimed { claim }) => {
+                JobTold::Claimed { claim: GrantedClaim { waited_ms: stood_ms, ..claim } }
+            }
+            told => told.unwrap_or(JobTold::Unheard),
+        }
     }
 
     fn idempotency_key(&self, _: &str) -> Option<String> {

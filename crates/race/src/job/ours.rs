@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, Refusal, Reported, Terms};
 use fencehold_core::ledger::{EffectState, UndoWith, idempotency_key};
+use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Owner, Token};
 use fencehold_store::arena::Arena;
 use fencehold_store::job::{
@@ -13,7 +14,7 @@ use fencehold_store::job::{
 };
 use fencehold_store::{Call, LeaseStore, StoreError};
 
-use super::{JobAct, JobProtocol, JobTold, Seen, Work};
+use super::{GrantedClaim, JobAct, JobProtocol, JobTold, Seen, Work};
 use crate::gate::Gate;
 use crate::ours::LOOK;
 use crate::trace::Trace;
@@ -47,10 +48,22 @@ impl OurJobs {
         let Some(jobs) = store.jobs() else { return JobTold::Other("the store keeps no jobs".to_owned()) };
         let told = match act {
             JobAct::Claim(wish) => {
-                let request = claim(&self.queue, wish.hold, wish.owner.clone(), wish.ttl_ms);
+                let request = ClaimRequest {
+                    wait_ms: wish.wait_ms,
+                    ..claim(&self.queue, wish.hold, wish.owner.clone(), wish.ttl_ms)
+                };
                 jobs.claim(&self.call, request).await.map(|claimed| match claimed.jobs.first() {
                     None => JobTold::Nothing,
-                    Some(job) => JobTold::Claimed { token: job.token.get(), owner: wish.owner.to_string() },
+                    Some(job) => {
+                        let claim = GrantedClaim {
+                            hold: wish.hold,
+                            owner: wish.owner.clone(),
+                            token: job.token.get(),
+                            waited_ms: claimed.waited_ms,
+                            remaining_ms: job.remaining_ms,
+                        };
+                        JobTold::Claimed { claim }
+                    }
                 })
             }
             JobAct::Renew(work) => self.renew(jobs, work).await,
@@ -141,6 +154,18 @@ impl JobProtocol for OurJobs {
             .gate
             .carry_as(&self.trace, who, act.message(), shown, || self.deliver(who, act));
         carried.await.unwrap_or(JobTold::Unheard)
+    }
+
+    async fn in_line(&self) -> usize {
+        let store = self.arena.other();
+        let Some(jobs) = store.jobs() else { return 0 };
+        let queues = jobs.queues(&self.call).await.unwrap_or_default();
+        let queue = queues.into_iter().find(|view| view.queue == self.queue);
+        queue.map_or(0, |view| usize::try_from(view.claimers).unwrap_or(usize::MAX))
+    }
+
+    fn relies_for_ms(&self, claim: &GrantedClaim) -> u64 {
+        Term::new(0, claim.waited_ms, 0, claim.remaining_ms).lost_at_ms()
     }
 
     fn idempotency_key(&self, name: &str) -> Option<String> {

@@ -15,7 +15,8 @@ pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobAct, told: &J
         trace.event(who, says, "stale_write_blocked", fields);
     };
     match told {
-        JobTold::Claimed { token, owner } => {
+        JobTold::Claimed { claim } => {
+            let (token, owner) = (claim.token, claim.owner.as_str());
             let fields = fields!(key: key, token: token, owner: owner);
             trace.event(who, format!("has it: token {token}"), "lease_acquired", fields);
             trace.event(who, "sets to work", "execution_started", fields!(key: key, token: token));

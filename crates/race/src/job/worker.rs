@@ -21,10 +21,16 @@ impl Stage {
         self.has_a_job_on(Terms::default())
     }
 
-    pub(crate) fn has_a_job_on(&self, terms: Terms) -> Played {
+    /// Goes on only where the store keeps jobs.
+    pub(crate) fn keeps_jobs(&self) -> Played {
         if self.ours().is_ok() && self.arena.store().jobs().is_none() {
             return Err(Stop::NotApplicable("it keeps no jobs".to_owned()));
         }
+        Ok(())
+    }
+
+    pub(crate) fn has_a_job_on(&self, terms: Terms) -> Played {
+        self.keeps_jobs()?;
         let put = self.drive(self.jobs.put(terms));
         self.must(put.is_ok(), &format!("a job can be enqueued, but: {put:?}"))?;
         self.trace
@@ -99,14 +105,19 @@ impl Worker<'_> {
 
     /// The terms of an ordinary claim: a fresh hold id, the arena's ttl.
     pub(crate) fn wish(&self) -> ClaimWish {
-        ClaimWish { hold: self.stage.fresh_hold(), owner: self.owner(), ttl_ms: self.stage.ttl_ms() }
+        ClaimWish {
+            hold: self.stage.fresh_hold(),
+            owner: self.owner(),
+            ttl_ms: self.stage.ttl_ms(),
+            wait_ms: 0,
+        }
     }
 
     /// Asks for the job, which may not be ready.
     pub(crate) fn asks(&self, wish: &ClaimWish) -> Result<Option<Work>, Stop> {
         match self.does(JobAct::Claim(wish.clone())) {
-            JobTold::Claimed { token, .. } => {
-                Ok(Some(Work { hold: wish.hold, owner: wish.owner.clone(), token }))
+            JobTold::Claimed { claim } => {
+                Ok(Some(Work { hold: wish.hold, owner: wish.owner.clone(), token: claim.token }))
             }
             JobTold::Nothing | JobTold::Unheard => Ok(None),
             told => Err(Stop::Broken(format!(
@@ -114,6 +125,24 @@ impl Worker<'_> {
                 self.actor.name
             ))),
         }
+    }
+
+    /// Stands in line for a job, and returns when it can be seen there.
+    pub(crate) fn waits(&self) -> Result<UnderWay<JobTold>, Stop> {
+        let (stage, who) = (self.stage, self.actor.name);
+        let act = JobAct::Claim(ClaimWish { wait_ms: stage.ttl_ms() * 20, ..self.wish() });
+        let (jobs, trace, key) = (Arc::clone(&stage.jobs), Arc::clone(&stage.trace), stage.key.clone());
+        trace.note(who, "stands in line for a job");
+        let under_way = self.actor.starts(
+            async move {
+                let told = jobs.perform(who, &act).await;
+                record(&trace, &key, who, &act, &told);
+                told
+            },
+            None,
+        );
+        stage.comes("one who waits stands in line", || stage.drive(stage.jobs.in_line()) > 0)?;
+        Ok(under_way)
     }
 
     /// Claims the job, which must be ready.

@@ -42,6 +42,7 @@ mod r34_other_tenants_hold;
 mod r36_collected_key;
 mod r40_cancel_in_the_middle;
 mod r45_answer_too_large;
+mod r43_clock_forward_while_a_claim_waits;
 
 use std::fmt;
 
@@ -116,6 +117,7 @@ pub const RACES: &[Race] = &[
     r36_collected_key::RACE,
     r40_cancel_in_the_middle::RACE,
     r45_answer_too_large::RACE,
+    r43_clock_forward_while_a_claim_waits::RACE,
 ];
 
 /// The race of this number, in upper or lower case.

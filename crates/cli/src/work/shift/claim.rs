@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_core::{HoldId, ttl};
+use fencehold_core::HoldId;
+use fencehold_core::ttl::{Deadlines, Term};
 use fencehold_store::StoreError;
 use fencehold_store::job::{AttemptRef, ClaimRequest, Claimed, ClaimedJob, Word};
 use tokio::sync::watch;
@@ -46,7 +47,7 @@ impl Shift {
                 };
                 // The same hold id gets the jobs that it has, if it has any: it is asked until that is known.
                 if !matches!(answer, Err(StoreError::Unknown { .. })) {
-                    return News::Claimed { hold, sent_ms, answer };
+                    return News::Claimed { hold, sent_ms, answered_ms: boot_ms(), answer };
                 }
                 tokio::time::sleep(Duration::from_millis(AGAIN_MS)).await;
             }
@@ -54,7 +55,13 @@ impl Shift {
         self.claiming = Some(self.tasks.spawn(claiming));
     }
 
-    pub(super) fn claimed(&mut self, hold: HoldId, sent_ms: u64, answer: Result<Claimed, StoreError>) {
+    pub(super) fn claimed(
+        &mut self,
+        hold: HoldId,
+        sent_ms: u64,
+        answered_ms: u64,
+        answer: Result<Claimed, StoreError>,
+    ) {
         self.claiming = None;
         let claimed = match answer {
             Ok(claimed) => claimed,
@@ -72,15 +79,16 @@ impl Shift {
         self.claims.went_well();
         self.dry = self.plan.until_empty && claimed.jobs.is_empty();
         for job in claimed.jobs {
-            let term_began_ms = sent_ms.saturating_add(claimed.waited_ms);
-            self.begin(job, hold, term_began_ms);
+            let term = Term::new(sent_ms, claimed.waited_ms, answered_ms, job.remaining_ms);
+            self.begin(job, hold, term);
         }
     }
 
-    fn begin(&mut self, job: ClaimedJob, hold: HoldId, term_began_ms: u64) {
+    fn begin(&mut self, job: ClaimedJob, hold: HoldId, term: Term) {
         let now_ms = boot_ms();
         let attempt = AttemptRef { job: job.id, hold, token: job.token };
-        let kill_at_ms = term_began_ms.saturating_add(ttl::lost_after_ms(job.remaining_ms));
+        let deadlines = Deadlines::new(term);
+        let kill_at_ms = deadlines.lost_at_ms();
         let (tell, tenure) = watch::channel(Tenure::Until { kill_at_ms });
         let running = Running {
             attempt,
@@ -88,8 +96,8 @@ impl Shift {
             nth: job.attempt,
             began_ms: now_ms,
             tell,
-            kill_at_ms,
-            renew_at_ms: term_began_ms + ttl::renew_after_ms(job.remaining_ms, random()),
+            deadlines,
+            renew_at_ms: term.renew_at_ms(random()),
             told: None,
         };
         // One that came when the shift was over, or too late to begin, is somebody else's.

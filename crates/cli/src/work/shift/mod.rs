@@ -57,8 +57,8 @@ pub(crate) struct Shift {
 
 /// What a task of this shift brings.
 enum News {
-    Claimed { hold: HoldId, sent_ms: u64, answer: Result<Claimed, StoreError> },
-    Renewed { tokens: Vec<Token>, sent_ms: u64, answer: Result<RenewedJobs, StoreError> },
+    Claimed { hold: HoldId, sent_ms: u64, answered_ms: u64, answer: Result<Claimed, StoreError> },
+    Renewed { tokens: Vec<Token>, sent_ms: u64, answered_ms: u64, answer: Result<RenewedJobs, StoreError> },
     Reported { words: Vec<Handed>, answer: Result<Vec<Result<Reported, Refusal>>, StoreError> },
     Ended { token: Token, ran: Result<Ran, Failure> },
 }
@@ -175,8 +175,12 @@ impl Shift {
 
     fn hear(&mut self, news: Result<News, JoinError>) {
         match news {
-            Ok(News::Claimed { hold, sent_ms, answer }) => self.claimed(hold, sent_ms, answer),
-            Ok(News::Renewed { tokens, sent_ms, answer }) => self.renewed(&tokens, sent_ms, answer),
+            Ok(News::Claimed { hold, sent_ms, answered_ms, answer }) => {
+                self.claimed(hold, sent_ms, answered_ms, answer);
+            }
+            Ok(News::Renewed { tokens, sent_ms, answered_ms, answer }) => {
+                self.renewed(&tokens, sent_ms, answered_ms, answer);
+            }
             Ok(News::Reported { words, answer }) => self.reported(words, answer),
             Ok(News::Ended { token, ran }) => self.ended(token, ran),
             // A claim that was called off gives back what it was handed meanwhile.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fencehold_core::{Token, ttl};
+use fencehold_core::Token;
+use fencehold_core::ttl::Term;
 use fencehold_store::StoreError;
 use fencehold_store::job::{AttemptRef, RenewedJobs};
 
@@ -26,7 +27,7 @@ impl Shift {
                 Ok(jobs) => jobs.renew_claims(&call, attempts).await,
                 Err(error) => Err(error),
             };
-            News::Renewed { tokens, sent_ms, answer }
+            News::Renewed { tokens, sent_ms, answered_ms: boot_ms(), answer }
         });
     }
 
@@ -34,6 +35,7 @@ impl Shift {
         &mut self,
         tokens: &[Token],
         sent_ms: u64,
+        answered_ms: u64,
         answer: Result<RenewedJobs, StoreError>,
     ) {
         self.renewing = false;
@@ -46,17 +48,16 @@ impl Shift {
                 return;
             }
         };
-        let term_began_ms = sent_ms.saturating_add(renewed.waited_ms);
+        let (waited_ms, ttl_ms) = (renewed.waited_ms, self.plan.ttl_ms);
         for (token, answer) in tokens.iter().zip(renewed.answers) {
             let Some(running) = self.running.get_mut(token) else { continue };
             match answer {
                 Ok(renewal) => {
-                    running.kill_at_ms =
-                        term_began_ms.saturating_add(ttl::lost_after_ms(renewal.remaining_ms));
-                    running.renew_at_ms =
-                        term_began_ms.saturating_add(ttl::renew_after_ms(renewal.remaining_ms, random()));
+                    let term = Term::new(sent_ms, waited_ms, answered_ms, renewal.remaining_ms);
+                    running.deadlines.renew(term, ttl_ms);
+                    running.renew_at_ms = term.renew_at_ms(random());
                     if running.told.is_none() {
-                        running.tell.send_replace(Tenure::Until { kill_at_ms: running.kill_at_ms });
+                        running.tell.send_replace(Tenure::Until { kill_at_ms: running.kill_at_ms() });
                     }
                     if renewal.cancel_requested {
                         running.end(Told::Cancelled);

@@ -1,4 +1,4 @@
-//! Durations as people write them: `500ms`, `90s`, `1h30m`. How they are rounded for a screen is not decided here.
+//! Durations as people write them: `500ms`, `90s`, `1.5s`, `1h30m`. How they are rounded for a screen is not decided here.
 
 use std::fmt::Write as _;
 
@@ -22,6 +22,14 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let (number, after) = rest.split_at(digits);
+        // What comes after a point: `1.5s`.
+        let decimals = after
+            .strip_prefix('.')
+            .map_or(0, |after| after.bytes().take_while(u8::is_ascii_digit).count());
+        let (decimals, after) = match decimals {
+            0 => ("", after),
+            count => (&after[1..=count], &after[1 + count..]),
+        };
         let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (unit, next) = after.split_at(letters);
         if number.is_empty() {
@@ -39,13 +47,29 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
             });
         };
         let number: u64 = number.parse().map_err(|_| too_long())?;
+        let part_ms = decimal_ms(decimals, *unit_ms).ok_or_else(|| {
+            format!("{number}.{decimals}{unit} is no whole number of milliseconds; {example}")
+        })?;
         total_ms = number
             .checked_mul(*unit_ms)
+            .and_then(|ms| ms.checked_add(part_ms))
             .and_then(|ms| total_ms.checked_add(ms))
             .ok_or_else(too_long)?;
         rest = next;
     }
     Ok(total_ms)
+}
+
+/// The milliseconds of what stands after a point. `None`: they are not whole.
+fn decimal_ms(decimals: &str, unit_ms: u64) -> Option<u64> {
+    let decimals = decimals.trim_end_matches('0');
+    let (mut part, mut one) = (0_u64, 1_u64);
+    for digit in decimals.bytes() {
+        part = part.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        one = one.checked_mul(10)?;
+    }
+    let scaled = part.checked_mul(unit_ms)?;
+    (scaled % one == 0).then(|| scaled / one)
 }
 
 /// How long something lasts that was chosen by people: exact, so that 30 s reads `30s` and not `30.0s`.
@@ -77,6 +101,11 @@ mod tests {
             ("1d2h3m4s5ms", 93_784_005),
             ("0s", 0),
             (" 7s ", 7_000),
+            ("6.0s", 6_000),
+            ("1.5s", 1_500),
+            ("0.25h", 900_000),
+            ("1h1.5m", 3_690_000),
+            ("1.000ms", 1),
         ] {
             assert_eq!(parse_ms(text), Ok(ms), "{text}");
         }
@@ -92,7 +121,12 @@ mod tests {
             ("5x", "\"x\" is no unit"),
             ("5s2m", "longest first"),
             ("5s5s", "longest first"),
-            ("1.5s", "needs a unit"),
+            ("1.5", "needs a unit"),
+            ("1.s", "needs a unit"),
+            (".5s", "not a duration"),
+            ("1.5.5s", "needs a unit"),
+            ("1.5ms", "no whole number of milliseconds"),
+            ("1.00000000000000000000000001s", "no whole number of milliseconds"),
             ("5s!", "not a duration"),
             ("٣s", "not a duration"),
             ("99999999999999999999s", "too long"),

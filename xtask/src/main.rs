@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use stage::{
     ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FORMAT, LONG, PACKAGE, PEERS,
     PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND,
-    SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK,
+    SECURITY, SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK,
 };
 
 struct Command {
@@ -65,6 +65,11 @@ const COMMANDS: &[Command] = &[
         name: "peers",
         about: "our benchmarks beside redis-server, beanstalkd, etcd-server and other queues on PostgreSQL",
         stages: &[PEERS, PEERS_HTTP, PEERS_POSTGRES],
+    },
+    Command {
+        name: "security",
+        about: "writes the tables of docs/security.md anew, by what users, roles and tokens may do",
+        stages: &[SERVERS, SECURITY],
     },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];
@@ -112,11 +117,11 @@ fn help() -> String {
     let line = |command: &Command| {
         let names: Vec<_> = command.stages.iter().map(|stage| stage.name).collect();
         let stages = if names.len() > 1 { format!(": {}", names.join(", ")) } else { String::new() };
-        format!("  {:<8}{}{stages}", command.name, command.about)
+        format!("  {:<10}{}{stages}", command.name, command.about)
     };
     let mut lines = vec!["cargo xtask COMMAND [STAGE...]".to_owned(), String::new()];
     lines.extend(COMMANDS.iter().map(line));
-    lines.push("  help    this list".to_owned());
+    lines.push("  help      this list".to_owned());
     lines.push(String::new());
     lines.push("Stages named after a command run alone: `cargo xtask test format docs`.\n".to_owned());
     lines.join("\n")

@@ -20,6 +20,7 @@ mod proof;
 mod races;
 mod rustdoc;
 mod same_second;
+mod security;
 mod servers;
 mod shipped;
 mod tests;
@@ -57,6 +58,7 @@ pub(crate) const PROOF_LARGE: Stage = Stage { name: "proof-large", run: proof::r
 pub(crate) const RACES: Stage = Stage { name: "races", run: races::run };
 pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
 pub(crate) const SAME_SECOND: Stage = Stage { name: "same-second", run: same_second::run };
+pub(crate) const SECURITY: Stage = Stage { name: "security", run: security::run };
 pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
 pub(crate) const SHIPPED: Stage = Stage { name: "shipped", run: shipped::run };
 pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };

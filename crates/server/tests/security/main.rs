@@ -5,6 +5,9 @@
 mod gate;
 mod limits;
 mod open;
+mod matrix;
+#[path = "../../../store/tests/support/page.rs"]
+mod page;
 mod rights;
 mod stage;
 mod storm;

@@ -12,7 +12,7 @@ use crate::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, wa
 const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
 
 /// A request of every operation that is as it should be.
-fn sample(name: &str) -> Value {
+pub(crate) fn sample(name: &str) -> Value {
     let attempt = json!({ "job": JOB, "hold": hold(1), "token": 1 });
     match name {
         "acquire_lease" => acquire("k", 1, 30_000),
@@ -59,7 +59,7 @@ fn allowed(name: &str, scope: Scope) -> bool {
         }
 }
 
-fn path(path: &str) -> String {
+pub(crate) fn path(path: &str) -> String {
     let query = if path == "/v1/lease" { "?key=k" } else { "" };
     format!("{}{query}", path.replace("{job}", JOB))
 }

@@ -1,6 +1,6 @@
 //! A server on a socket of its own, with tokens, and a client that sends exactly what it is told to.
 
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -147,6 +147,15 @@ impl Stage {
         let mut stream = self.connect();
         write!(stream, "GET {path} HTTP/1.1\r\nconnection: close\r\n{head}\r\n").unwrap();
         hear(stream)
+    }
+
+    /// The status of an answer that need not have an end.
+    pub(crate) fn first_status(&self, headers: &str, path: &str) -> u16 {
+        let mut stream = self.connect();
+        send(&mut stream, headers, "GET", path, None);
+        let mut line = String::new();
+        let _ = BufReader::new(stream).read_line(&mut line);
+        line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
     /// Takes a key.

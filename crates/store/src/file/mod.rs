@@ -13,6 +13,8 @@ mod frame;
 mod fuzz;
 mod gate;
 mod job;
+#[cfg(feature = "gates")]
+mod knock;
 mod link;
 mod load;
 #[cfg(feature = "sim")]
@@ -56,6 +58,8 @@ use crate::retention::KeepFinished;
 
 #[cfg(feature = "sim")]
 pub(crate) use self::job::rebase as rebase_job;
+#[cfg(feature = "gates")]
+pub use self::knock::{Knocked, knock, questions};
 #[cfg(feature = "sim")]
 pub(crate) use self::load::{Trust, rebase};
 #[cfg(feature = "sim")]

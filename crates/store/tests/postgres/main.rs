@@ -26,11 +26,14 @@ mod jobs;
 mod lost_answer;
 mod marks;
 mod newcomers;
+#[path = "../support/page.rs"]
+mod page;
 mod pages;
 mod pooler;
 mod python;
 mod queue_modes;
 mod restored;
+mod rights;
 mod run_out;
 mod schema;
 mod secure;

@@ -1,0 +1,65 @@
+//! Who may ask what over HTTP, seen by tokens of every scope: every operation of the API is asked by each. What was seen
+//! stands in `docs/security.md`.
+
+use fencehold_api::{ALL, Method};
+use fencehold_server::access::Scope;
+
+use crate::page;
+use crate::rights::{path, sample};
+use crate::stage::Stage;
+
+/// What is served beside the operations.
+const PAGES: [&str; 5] = ["/livez", "/readyz", "/v1/openapi.json", "/metrics", "/v1/events/stream"];
+
+#[test]
+fn the_matrix_of_http_is_what_was_seen() {
+    let stage = Stage::new();
+    let mut columns = vec!["no token".to_owned()];
+    let mut callers = vec![String::new()];
+    for scope in Scope::ALL {
+        columns.push(format!("`{scope}`"));
+        callers.push(stage.token(Some("team"), &[scope]).headers());
+    }
+    columns.push("`admin` of another namespace".to_owned());
+    let other = stage.token(Some("other"), &[Scope::Admin]).headers();
+    callers.push(other.replace("fencehold-namespace: other", "fencehold-namespace: team"));
+    columns.push("`admin` of every namespace".to_owned());
+    let operator = stage.token(None, &[Scope::Admin]).headers();
+    callers.push(format!("{operator}fencehold-namespace: team\r\n"));
+
+    let cell = |headers: &String, method: &str, path: &str, body: Option<&serde_json::Value>| {
+        // A stream has no end: its first line is enough.
+        let status = if path == "/v1/events/stream" {
+            stage.first_status(headers, path)
+        } else {
+            stage.ask_with(headers, method, path, body).status
+        };
+        match status {
+            401 => "401",
+            403 => "–",
+            200..=299 | 404 | 409 => "yes",
+            other => panic!("{method} {path}: {other}"),
+        }
+        .to_owned()
+    };
+    let mut rows = Vec::new();
+    for spec in ALL {
+        let (method, body) = match spec.method {
+            Method::Get => ("GET", None),
+            Method::Post => ("POST", Some(sample(spec.name))),
+        };
+        let cells = callers
+            .iter()
+            .map(|headers| cell(headers, method, &path(spec.path), body.as_ref()));
+        rows.push((format!("`{}`", spec.name), cells.collect()));
+        // An advance closes the store for as long as the longest ttl.
+        stage.clock.pass(3_600_000);
+    }
+    for page in PAGES {
+        rows.push((
+            format!("`{page}`"),
+            callers.iter().map(|headers| cell(headers, "GET", page, None)).collect(),
+        ));
+    }
+    page::check("http", "operation", &columns, &rows);
+}

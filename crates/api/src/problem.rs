@@ -86,8 +86,8 @@ kinds! {
     NotNow = "urn:fencehold:not-now" 409 "As the job stands, this cannot be done";
     /// Somebody works on it.
     Running = "urn:fencehold:running" 409 "Somebody works on the job";
-    /// The unique key or the id is taken by a job with another payload.
-    Conflict = "urn:fencehold:conflict" 409 "A job with another payload came first";
+    /// The unique key or the id is taken by a job that is not the same, or the job was completed otherwise.
+    Conflict = "urn:fencehold:conflict" 409 "Something else came first under the same name";
     /// The queue takes no new jobs.
     Draining = "urn:fencehold:draining" 409 "The queue takes no new jobs";
     /// Events after this cursor are gone.

@@ -38,11 +38,8 @@ impl Failure {
                     "Cancel it first (`fencehold job cancel`), or delete it with --force, which is recorded.",
                 )
             }
-            Refusal::Conflict { what, first } => {
-                let said = format!("the {what} is taken by job {first}, which has another payload");
-                Failure::new(Exit::Usage, said)
-                    .with_next(format!("`fencehold job get {first}` shows what came first."))
-            }
+            Refusal::Conflict { first, .. } => Failure::new(Exit::Usage, refusal.to_string())
+                .with_next(format!("`fencehold job get {first}` shows what came first.")),
             Refusal::Draining { queue } => {
                 Failure::new(Exit::Held, format!("queue {queue} is being drained and takes no new jobs"))
                     .with_next(format!("`fencehold queue resume {queue}` opens it again."))
@@ -75,7 +72,10 @@ mod tests {
             (Refusal::OtherJob { token, job: None }, Exit::Usage),
             (Refusal::WrongHold { token }, Exit::Usage),
             (Refusal::StoreRewound { shown: token, current: Token::new(1) }, Exit::Unusable),
-            (Refusal::Conflict { what: "unique key".to_owned(), first: id }, Exit::Usage),
+            (
+                Refusal::Conflict { what: "unique key".to_owned(), first: id, differs: "payload".to_owned() },
+                Exit::Usage,
+            ),
             (Refusal::Draining { queue: Queue::default() }, Exit::Held),
             (Refusal::Full { what: "jobs".to_owned(), limit: 1 }, Exit::Unavailable),
             (Refusal::Running { owner: Owner::new("a").unwrap(), token, expires_in_ms: 1 }, Exit::Held),

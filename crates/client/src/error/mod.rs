@@ -177,6 +177,8 @@ pub enum Error {
         what: String,
         /// The job that came first.
         first: JobId,
+        /// What is not the same about it: its queue, kind or payload.
+        differs: String,
     },
     /// The queue is being drained and takes no new jobs.
     Draining {
@@ -257,7 +259,7 @@ impl Error {
             | job::Refusal::StoreRewound { shown: token, .. } => {
                 Error::lost(&Held::Job(job), token, LostReason::from_job_refusal(&refusal))
             }
-            job::Refusal::Conflict { what, first } => Error::Conflict { what, first },
+            job::Refusal::Conflict { what, first, differs } => Error::Conflict { what, first, differs },
             job::Refusal::Draining { queue } => Error::Draining { queue },
             job::Refusal::Full { what, limit } => Error::Full { what, limit },
             refusal => Error::JobRefused { job, refusal },

@@ -93,9 +93,9 @@ impl fmt::Display for Error {
                 "job {job} is still {state} after {}; wait for longer, or see `fencehold explain {job}`",
                 Shown(*waited)
             ),
-            Error::Conflict { what, first } => write!(
+            Error::Conflict { what, first, differs } => write!(
                 f,
-                "the {what} was used before, by job {first}, for something else; the same key means the same work"
+                "the {what} was used before, by job {first}, which has another {differs}; the same key means the same work"
             ),
             Error::Draining { queue } => write!(
                 f,

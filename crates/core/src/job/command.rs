@@ -271,13 +271,15 @@ pub enum Refusal {
         /// The running job's priority.
         held: i16,
     },
-    /// The unique key, or the id, is taken by a job with another payload.
-    #[error("the {what} is taken by job {first}, which has another payload")]
+    /// The unique key, or the id, is taken by a job that is not the same; or the job was completed otherwise.
+    #[error("{}", conflict(what, first, differs))]
     Conflict {
-        /// Which of the two.
+        /// What came first under the same name: a unique key, an id, a completion.
         what: String,
         /// The job that came first.
         first: JobId,
+        /// What is not the same about it: its queue, kind, payload or result.
+        differs: String,
     },
     /// The queue takes no new jobs.
     #[error("queue {queue} is being drained and takes no new jobs; `queue resume` opens it again")]
@@ -323,4 +325,11 @@ fn over_how(how: Ended) -> &'static str {
 
 fn other_job(job: Option<JobId>) -> String {
     job.map(|job| format!("; it is job {job}'s")).unwrap_or_default()
+}
+
+fn conflict(what: &str, first: &JobId, differs: &str) -> String {
+    if what == "completion" {
+        return format!("job {first} was completed with another {differs}; the first completion stands");
+    }
+    format!("the {what} is taken by job {first}, which has another {differs}")
 }

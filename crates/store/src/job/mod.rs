@@ -5,7 +5,8 @@
 //! ones nothing.
 //!
 //! Sending the same request again is always safe: the same id makes one job, the same hold id gets the jobs that it has,
-//! the same word about an attempt gets the same answer.
+//! the same word about an attempt gets the same answer while that attempt is the job's last one. Once another has begun, a
+//! repeated failure, snooze or hand-back is `Stale`, which says how the attempt ended. Another word is refused.
 
 mod desk;
 mod view;

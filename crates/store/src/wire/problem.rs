@@ -149,7 +149,10 @@ impl Across<Problem> for job::Refusal {
             }
             R::StillLive { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
             R::NotHigher { held } => problem.priority = Some(held),
-            R::Conflict { what, first } => (problem.what, problem.job) = (Some(what), Some(first)),
+            R::Conflict { what, first, differs } => {
+                (problem.what, problem.job) = (Some(what), Some(first));
+                problem.why = Some(differs);
+            }
             R::Draining { queue } => problem.queue = Some(queue),
             R::Full { what, limit } => full(&mut problem, what, limit),
             _ => {}
@@ -182,7 +185,11 @@ fn job_refusal(problem: &Problem) -> Option<job::Refusal> {
         }
         Kind::StillLive => R::StillLive { remaining_ms: expires_in_ms? },
         Kind::NotHigher => R::NotHigher { held: problem.priority? },
-        Kind::Conflict => R::Conflict { what: what?, first: problem.job? },
+        Kind::Conflict => R::Conflict {
+            what: what?,
+            first: problem.job?,
+            differs: why.unwrap_or_else(|| "payload".to_owned()),
+        },
         Kind::Draining => R::Draining { queue: problem.queue.clone()? },
         Kind::Full => R::Full { what: what?, limit: problem.limit? },
         Kind::TokensExhausted => R::TokensExhausted,
@@ -341,7 +348,7 @@ mod tests {
             R::Running { owner, token: token(4), expires_in_ms: 70 },
             R::StillLive { remaining_ms: 9 },
             R::NotHigher { held: 3 },
-            R::Conflict { what: "unique key".to_owned(), first: id },
+            R::Conflict { what: "unique key".to_owned(), first: id, differs: "kind".to_owned() },
             R::Draining { queue: Queue::new("emails").unwrap() },
             R::Full { what: "jobs".to_owned(), limit: 5 },
             R::TokensExhausted,

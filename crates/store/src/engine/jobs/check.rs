@@ -193,7 +193,7 @@ pub(super) fn check_json(field: &'static str, text: &str, bytes_max: usize) -> R
 }
 
 /// Whether JSON is nested too deeply. The parser above does not nest, and so does not notice.
-fn is_too_deep(json: &str) -> bool {
+pub(super) fn is_too_deep(json: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0, false, false);
     for byte in json.bytes() {
         match byte {

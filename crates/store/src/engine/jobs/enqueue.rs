@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencehold_core::job::{JobId, Record, Refusal, State, UniqueKey};
+use fencehold_core::job::{JobId, Kind, Queue, Record, Refusal, State, UniqueKey};
 use fencehold_core::limits::{JOBS_MAX, QUEUES_MAX};
 use fencehold_core::{Fact, Stamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
 use super::archive::{About, Archive, Body, JobChange, KeptJob, KeptUnique};
+use super::canonical::{canonical, same_json};
 use super::check::check_job;
 use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
@@ -22,6 +23,7 @@ const WINDOW_STEP_MS: u64 = 60_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     pub(super) job: JobId,
+    /// What the request that took it is recognised by.
     pub(super) payload: [u8; 16],
     pub(super) until_wall_ms: u64,
 }
@@ -90,6 +92,26 @@ pub(crate) fn digest(text: &str) -> [u8; 16] {
     short
 }
 
+/// What a request is recognised by: the same queue, kind and payload, however that was written.
+pub(super) fn identity(queue: &Queue, kind: &Kind, payload: &str) -> [u8; 16] {
+    digest(&format!("{queue}\n{kind}\n{}", canonical(payload)))
+}
+
+/// What is not the same about the job that came first, if anything.
+fn difference(first: &Body, queue: &Queue, kind: &Kind, payload: &str) -> Option<&'static str> {
+    if first.queue != *queue {
+        Some("queue")
+    } else if first.kind != *kind {
+        Some("kind")
+    } else {
+        (!same_json(&first.payload, payload)).then_some("payload")
+    }
+}
+
+fn conflict(what: &str, first: JobId, differs: &str) -> Refusal {
+    Refusal::Conflict { what: what.to_owned(), first, differs: differs.to_owned() }
+}
+
 /// What a unique key is recognised by. Keys of operations are apart from those of jobs.
 pub(crate) fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
     digest(&format!("{kind}:{key}"))
@@ -116,9 +138,8 @@ impl Engine {
     ) -> Result<Enqueued, Refusal> {
         let run_at_wall_ms = check_job(&job, now)?;
         if let Some(found) = self.job_with_id(space, job.id, archive)? {
-            let same = found.payload == job.payload && found.kind == job.kind && found.queue == job.queue;
-            if !same {
-                return Err(Refusal::Conflict { what: "id".to_owned(), first: job.id });
+            if let Some(differs) = difference(&found, &job.queue, &job.kind, &job.payload) {
+                return Err(conflict("id", job.id, differs));
             }
             return Ok(Enqueued { id: job.id, existed: true });
         }
@@ -126,12 +147,13 @@ impl Engine {
             .unique
             .as_ref()
             .map(|unique| (unique_digest("job", &unique.key), unique.window_ms));
-        let payload = if unique.is_some() { digest(&job.payload) } else { [0; 16] };
+        let payload = if unique.is_some() { identity(&job.queue, &job.kind, &job.payload) } else { [0; 16] };
         if let Some((key, _)) = unique
             && let Some(taken) = self.taken_by(now, space, key, archive)
         {
-            if taken.payload != payload {
-                return Err(Refusal::Conflict { what: "unique key".to_owned(), first: taken.job });
+            let same = (&job.queue, &job.kind, &*job.payload, payload);
+            if let Some(differs) = self.differs_from_first(space, taken, same, archive) {
+                return Err(conflict("unique key", taken.job, differs));
             }
             return Ok(Enqueued { id: taken.job, existed: true });
         }
@@ -153,6 +175,26 @@ impl Engine {
         let id = job.id;
         self.add_job(now, space, job, run_at_wall_ms, None);
         Ok(Enqueued { id, existed: false })
+    }
+
+    /// What is not the same about the request that took a key first, if anything. What a request is recognised by comes with
+    /// it; stores of earlier versions kept that of the payload's text alone, so the first job itself is looked at.
+    pub(super) fn differs_from_first(
+        &mut self,
+        space: u32,
+        taken: Taken,
+        (queue, kind, payload, identity): (&Queue, &Kind, &str, [u8; 16]),
+        archive: &mut dyn Archive,
+    ) -> Option<&'static str> {
+        if taken.payload == identity {
+            return None;
+        }
+        let at = self.find_job(space, taken.job, archive).ok();
+        let arrival = at.and_then(|at| self.jobs.table.at(at)).map(|slot| slot.arrival);
+        match arrival.and_then(|arrival| self.body(arrival, archive)) {
+            Some(first) => difference(&first, queue, kind, payload),
+            None => (taken.payload != digest(payload)).then_some("payload"),
+        }
     }
 
     pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: Taken) {

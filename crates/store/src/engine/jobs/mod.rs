@@ -10,6 +10,7 @@ mod act;
 mod archive;
 mod ask;
 mod batch;
+mod canonical;
 mod check;
 mod claim;
 mod enqueue;

@@ -6,7 +6,7 @@ use fencehold_core::{BadInput, Stamp};
 
 use super::JobAnswer;
 use super::archive::Archive;
-use super::enqueue::{Taken, digest, unique_digest};
+use super::enqueue::{Taken, identity, unique_digest};
 use super::look::Look;
 use crate::engine::Answer;
 use crate::engine::state::{Answered, Engine, Granted};
@@ -26,9 +26,12 @@ impl Engine {
             return self.answer(ticket, Err(closed));
         }
         let key = unique_digest("operation", &request.key);
-        let payload = digest(&request.payload);
-        match self.taken_by(now, space, key, archive) {
-            Some(taken) if taken.payload != payload => {
+        let Ok(kind) = Kind::new("operation") else { return };
+        let payload = identity(&Queue::operations(), &kind, &request.payload);
+        let taken = self.taken_by(now, space, key, archive);
+        let same = (&Queue::operations(), &kind, &*request.payload, payload);
+        match taken {
+            Some(taken) if self.differs_from_first(space, taken, same, archive).is_some() => {
                 self.answer_begun(ticket, Begun::Conflict { job: taken.job });
             }
             Some(taken) => match self.find_job(space, taken.job, archive) {

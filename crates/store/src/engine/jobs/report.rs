@@ -6,6 +6,7 @@ use fencehold_core::Stamp;
 use fencehold_core::job::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
 
 use super::archive::{Archive, JobChange, Note};
+use super::canonical::same_json;
 use super::check::check_word;
 use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
@@ -97,8 +98,16 @@ impl Engine {
             .table
             .at(at)
             .map_or(fencehold_core::job::State::Completed, |slot| slot.record.state);
-        // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands.
+        // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands. One that
+        // says something else is told so.
         let first = before != Some(state) || matches!(outcome, Outcome::MayWrite);
+        if !first
+            && matches!(command, Command::Complete(_))
+            && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
+        {
+            let (what, differs) = ("completion".to_owned(), "result".to_owned());
+            return Err(Refusal::Conflict { what, first: report.attempt.job, differs });
+        }
         if let Some((what, bytes)) = note.filter(|_| first) {
             self.keep_note(at, what, bytes);
         }
@@ -108,6 +117,29 @@ impl Engine {
         // As it stands at this moment: that its time has come may not have been noticed yet.
         let stands = self.jobs.table.at(at).map_or(state, |slot| slot.record.state_at(now));
         Ok(Reported { state: stands, again_in_ms: None, late: false })
+    }
+
+    /// Whether a completed job has another result than this one.
+    fn has_another_result(&mut self, at: u32, said: Option<&[u8]>, archive: &mut dyn Archive) -> bool {
+        let Some(slot) = self.jobs.table.at(at) else { return false };
+        let arrival = slot.arrival;
+        if !slot.record.notes.result {
+            return said.is_some();
+        }
+        let of_this_batch = self.jobs.batch.others.iter().rev().find_map(|change| match change {
+            JobChange::Note { arrival: of, what: Note::Result, bytes } if *of == arrival => {
+                Some(Arc::clone(bytes))
+            }
+            _ => None,
+        });
+        let kept = match of_this_batch {
+            Some(kept) => Some(kept),
+            None => self.archived(archive.note(arrival, Note::Result)).flatten(),
+        };
+        // Where the result was not brought along, nothing can be said against it.
+        let Some(kept) = kept else { return false };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        said.is_none_or(|said| !same_json(&text(said), &text(&kept)))
     }
 
     pub(super) fn keep_note(&mut self, at: u32, what: Note, bytes: Arc<[u8]>) {

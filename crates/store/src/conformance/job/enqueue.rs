@@ -2,7 +2,7 @@
 
 use fencehold_core::job::{Refusal, State};
 
-use super::ground::{fresh_id, kind, label, terms, unique};
+use super::ground::{fresh_id, kind, label, queue, terms, unique};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
@@ -85,6 +85,55 @@ pub(super) fn a_unique_key_with_another_payload_is_a_conflict_that_names_the_fir
         other => panic!("{other:?}"),
     }
     assert_eq!(g.count("q", State::Queued), 1);
+    Ok(())
+}
+
+/// The same request is the same queue, kind and payload; a conflict says which of them is not the same.
+pub(super) fn a_conflict_says_what_differs(g: &Ground) -> Verdict {
+    let by_key = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
+    let by_id = g.job_for("q");
+    for first in [by_key, by_id] {
+        let id = g.put_with(first.clone());
+        // Under a unique key the id is another one, without one it is the same.
+        let fresh = || if first.unique.is_some() { fresh_id().0 } else { id };
+        let again = NewJob { id: fresh(), ..first.clone() };
+        assert_eq!(g.enqueue(again), Ok(Enqueued { id, existed: true }));
+        let others = [
+            ("queue", NewJob { id: fresh(), queue: queue("r"), ..first.clone() }),
+            ("kind", NewJob { id: fresh(), kind: kind("other"), ..first.clone() }),
+            ("payload", NewJob { id: fresh(), payload: "7".into(), ..first.clone() }),
+        ];
+        for (differs, other) in others {
+            match g.enqueue(other) {
+                Err(refusal @ Refusal::Conflict { .. }) => {
+                    let text = refusal.to_string();
+                    let says = text.contains(&format!("another {differs}")) && text.contains(&id.to_string());
+                    assert!(says, "{differs}: {text}");
+                }
+                other => panic!("{differs}: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(
+        (g.count("q", State::Queued), g.queue_view("r").is_none_or(|view| view.counts.queued == 0)),
+        (2, true)
+    );
+    Ok(())
+}
+
+/// The order of members and white space say nothing: the same payload, written otherwise, is the same request.
+pub(super) fn how_a_payload_was_written_does_not_matter(g: &Ground) -> Verdict {
+    let payload = "{\"to\":\"bob\",\"lines\":[{\"a\":1,\"b\":2}]}";
+    let otherwise = "{ \"lines\": [ {\"b\": 2, \"a\": 1} ], \"to\": \"b\\u006fb\" }";
+    let by_key = NewJob { payload: payload.into(), unique: unique("k", WINDOW_MS), ..g.job_for("q") };
+    let id = g.put_with(by_key.clone());
+    let again = NewJob { id: fresh_id().0, payload: otherwise.into(), ..by_key };
+    assert_eq!(g.enqueue(again), Ok(Enqueued { id, existed: true }));
+    let by_id = NewJob { payload: payload.into(), ..g.job_for("q") };
+    let id = g.put_with(by_id.clone());
+    let again = NewJob { payload: otherwise.into(), ..by_id };
+    assert_eq!(g.enqueue(again), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.detail(id).payload.as_ref(), payload, "the first one is kept as it was written");
     Ok(())
 }
 

@@ -48,6 +48,8 @@ macro_rules! job_cases {
                 an_id_that_is_taken_by_another_payload_is_a_conflict
                 the_same_unique_key_makes_one_job
                 a_unique_key_with_another_payload_is_a_conflict_that_names_the_first_job
+                a_conflict_says_what_differs
+                how_a_payload_was_written_does_not_matter
                 a_unique_key_is_free_again_after_its_window
                 a_unique_key_is_taken_while_its_job_lives
                 a_job_that_goes_on_has_its_unique_key_again
@@ -105,6 +107,7 @@ macro_rules! job_cases {
                 a_completed_job_keeps_its_result
                 the_same_completion_twice_gets_the_same_answer
                 the_same_completion_twice_in_one_call_happens_once
+                another_completion_is_a_conflict_that_says_so
                 a_failure_after_a_completion_changes_nothing
                 a_completion_after_a_failure_is_refused
                 a_failed_job_is_tried_again_until_its_attempts_are_used_up
@@ -176,6 +179,7 @@ macro_rules! job_cases {
                 the_same_beginning_again_has_the_same_operation
                 a_repetition_that_is_not_read_takes_no_operation_away
                 a_key_with_another_payload_is_a_conflict
+                an_operation_is_the_same_however_its_payload_was_written
                 an_operation_that_failed_for_good_says_so
                 an_operation_whose_holder_died_is_new_again
                 an_operation_whose_holder_died_is_indeterminate_where_its_policy_says_so

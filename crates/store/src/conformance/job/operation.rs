@@ -93,6 +93,18 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) 
     Ok(())
 }
 
+/// The order of members and white space say nothing.
+pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Ground) -> Verdict {
+    let of = |payload: &str| BeginRequest { payload: payload.into(), ..request(g, "pay-7", "A") };
+    let work = begin_new(g, &of("{\"amount\":7,\"to\":\"bob\"}"));
+    match begin(g, &of(" {\"to\": \"bob\", \"amount\": 7}")) {
+        Begun::InProgress { job, .. } => assert_eq!(job, work.job.id),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(begin(g, &of("{\"amount\":8,\"to\":\"bob\"}")), Begun::Conflict { job: work.job.id });
+    Ok(())
+}
+
 /// The same key for something else is a conflict.
 pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));

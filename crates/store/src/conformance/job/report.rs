@@ -4,7 +4,7 @@ use fencehold_core::job::{Ended, Refusal, Reported, State};
 use fencehold_core::limits::ERROR_BYTES_KEPT;
 use fencehold_core::{Fact, Token};
 
-use super::ground::{RETRY_MS, assert_over, completed, failed, fresh_id, terms};
+use super::ground::{RETRY_MS, Work, assert_over, completed, failed, fresh_id, terms};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, fresh_hold};
@@ -50,6 +50,44 @@ pub(super) fn the_same_completion_twice_in_one_call_happens_once(g: &Ground) -> 
     assert!(answers[0].is_ok());
     assert_eq!(answers[0], answers[1]);
     assert_eq!(g.count("q", State::Completed), 1);
+    Ok(())
+}
+
+/// R15: a completion with another result is refused, and the first one stands. How the JSON was written does not matter.
+pub(super) fn another_completion_is_a_conflict_that_says_so(g: &Ground) -> Verdict {
+    let say =
+        |work: &Work, result: Option<&str>| g.say(work, Word::Complete { result: result.map(Into::into) });
+    let is_told = |answer: Result<Reported, Refusal>, work: &Work| match answer {
+        Err(refusal @ Refusal::Conflict { .. }) => {
+            let text = refusal.to_string();
+            assert!(text.contains("another result") && text.contains(&work.job.id.to_string()), "{text}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let work = g.new_work("q", "A");
+    let first = say(&work, Some("{\"sent\":true,\"to\":[1,2]}"));
+    assert!(first.is_ok());
+    assert_eq!(say(&work, Some(" {\"to\": [1, 2], \"sent\": true}")), first, "the same result");
+    for other in [Some("7"), Some("{\"sent\":true,\"to\":[2,1]}"), Some("null"), None] {
+        is_told(say(&work, other), &work);
+    }
+    let detail = g.detail(work.job.id);
+    assert_eq!(detail.result.as_deref(), Some("{\"sent\":true,\"to\":[1,2]}"));
+    assert_eq!((detail.job.state, detail.attempts.len()), (State::Completed, 1));
+
+    let without = g.new_work("q", "A");
+    let first = say(&without, None);
+    assert!(first.is_ok());
+    assert_eq!(say(&without, None), first);
+    is_told(say(&without, Some("1")), &without);
+
+    let together = g.new_work("q", "A");
+    let word = |result: &str| Word::Complete { result: Some(result.into()) };
+    let report = |result| Report { attempt: together.attempt(), word: word(result) };
+    let mut answers = g.report_all(vec![report("1"), report("2"), report("1")]);
+    assert_eq!(answers[0], answers[2]);
+    is_told(answers.swap_remove(1), &together);
+    assert_eq!(g.detail(together.job.id).result.as_deref(), Some("1"));
     Ok(())
 }
 

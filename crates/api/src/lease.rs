@@ -335,6 +335,9 @@ wire! {
         pub last_event: u64,
         /// Rows that could not be read and were set aside.
         pub set_aside: u64,
+        /// Parts of the maintenance that fail at present, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub maintenance: Vec<String>,
     }
 }
 

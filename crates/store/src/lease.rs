@@ -64,6 +64,11 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     /// Who serves, and how much there is.
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError>;
 
+    /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
+    async fn answers(&self, _call: &Call) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.
     async fn close(&self);
 
@@ -366,4 +371,7 @@ pub struct StoreStatus {
     pub last_event: u64,
     /// Rows that could not be read and were set aside.
     pub set_aside: u64,
+    /// Parts of the maintenance that fail at present, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maintenance: Vec<String>,
 }

@@ -63,7 +63,7 @@ pub use lease::{
 };
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
-pub use postgres_url::{CompletedJobs, PostgresTls, PostgresUrl};
+pub use postgres_url::{CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl};
 pub use prefixes::Prefixes;
 pub use remote_url::RemoteUrl;
 pub use retention::KeepFinished;

@@ -17,10 +17,11 @@ const SCHEMA_BYTES_MAX: usize = 48;
 /// How many connections one handle opens at most unless the URL says otherwise.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_MAX: usize = 1_000;
-const OPTIONS: &str = "schema, connections, completed, keep_finished, host, sslmode and sslrootcert";
+const OPTIONS: &str =
+    "schema, owner, migrate, connections, completed, keep_finished, host, sslmode and sslrootcert";
 const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stands for verify-ca too";
 
-/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&connections=N&completed=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
+/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&owner=ROLE&migrate=…&connections=N&completed=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +36,10 @@ pub struct PostgresUrl {
     pub(crate) password: Option<String>,
     /// The schema that everything lives in. Two schemas are two stores.
     pub schema: String,
+    /// The role that owns the schema, where that is not the user, a superuser or the owner of the database.
+    pub owner: Option<String>,
+    /// When a schema that is older than this program is brought up to date.
+    pub migrate: MigrateSchema,
     /// How many connections a handle opens at most, beside one to listen on.
     pub connections: usize,
     /// What becomes of jobs that this handle completes.
@@ -45,6 +50,17 @@ pub struct PostgresUrl {
     pub tls: PostgresTls,
     /// The authority that signed the server's certificate, in PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
+}
+
+/// When a schema that is older than the program is brought up to date. One that is not there is always made on first use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MigrateSchema {
+    /// `asked`, the default: by `fencehold store migrate`.
+    #[default]
+    Asked,
+    /// `auto`: by the first program that connects.
+    Auto,
 }
 
 /// What becomes of jobs that were completed.
@@ -109,6 +125,8 @@ impl PostgresUrl {
             user,
             password,
             schema: SCHEMA.to_owned(),
+            owner: None,
+            migrate: MigrateSchema::default(),
             connections: CONNECTIONS,
             completed: CompletedJobs::default(),
             keep_finished: KeepFinished::default(),
@@ -156,6 +174,17 @@ impl PostgresUrl {
                         "has a schema that is not 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and '_', a letter first"
                     ));
                 }
+                "owner" => match unescaped(value).filter(|name| !name.is_empty() && name.len() <= 63) {
+                    Some(name) => self.owner = Some(name),
+                    None => return bad("has an option owner that is not the name of a role".to_owned()),
+                },
+                "migrate" => {
+                    self.migrate = match value {
+                        "asked" => MigrateSchema::Asked,
+                        "auto" => MigrateSchema::Auto,
+                        _ => return bad("has an option migrate that is not asked or auto".to_owned()),
+                    }
+                }
                 "connections" => match value.parse() {
                     Ok(connections) if (1..=CONNECTIONS_MAX).contains(&connections) => {
                         self.connections = connections;
@@ -199,6 +228,11 @@ impl PostgresUrl {
         }
         Ok(directory)
     }
+}
+
+/// A name as it stands in SQL, also where it is a word of the language.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn server(text: &str) -> Option<(String, u16)> {
@@ -266,6 +300,15 @@ mod tests {
         assert_eq!(parsed("postgres://h/app?completed=kept").completed, CompletedJobs::Kept);
         assert_eq!(parsed("postgres://h/app?completed=dropped").completed, CompletedJobs::Dropped);
         assert!(error("postgres://h/app?completed=never").contains("kept or dropped"));
+    }
+
+    #[test]
+    fn a_schema_is_migrated_when_asked_unless_the_url_says_auto() {
+        assert_eq!(parsed("postgres://h/app").migrate, MigrateSchema::Asked);
+        let url = parsed("postgres://h/app?migrate=auto&owner=app%40home");
+        assert_eq!((url.migrate, url.owner.as_deref()), (MigrateSchema::Auto, Some("app@home")));
+        assert!(error("postgres://h/app?migrate=never").contains("asked or auto"));
+        assert!(error("postgres://h/app?owner=").contains("not the name of a role"));
     }
 
     #[test]

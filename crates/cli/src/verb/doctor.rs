@@ -296,6 +296,9 @@ async fn about_store(findings: &mut Findings, store: &Store, began_ms: u64) {
             format!("{} could not be read and were set aside; see `fencehold events`", status.set_aside);
         findings.add("rows", Verdict::Odd, says);
     }
+    for failing in &status.maintenance {
+        findings.add("maintenance", Verdict::Wrong, failing);
+    }
     match round_trip(store).await {
         Ok(says) => findings.add("round trip", Verdict::Fine, says),
         // Two doctors may look at once, and not every store lets the second one wait.

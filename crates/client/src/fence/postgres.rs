@@ -50,7 +50,7 @@ pub async fn postgres_in(
     let token = i64::try_from(pass.token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX);
     let fenced = transaction
         .query_typed(
-            &format!("SELECT {schema}.fence($1, $2, $3)"),
+            &format!("SELECT \"{schema}\".fence($1, $2, $3)"),
             &[(&pass.key.as_str(), Type::TEXT), (&token, Type::INT8), (&pass.namespace.as_str(), Type::TEXT)],
         )
         .await;

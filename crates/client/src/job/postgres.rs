@@ -129,9 +129,10 @@ impl Job {
 }
 
 /// The schema, as it can stand in a statement.
-fn named(schema: &str) -> Result<&str, Error> {
+fn named(schema: &str) -> Result<String, Error> {
     if PostgresUrl::is_schema(schema) {
-        return Ok(schema);
+        // It may be a word of the language.
+        return Ok(format!("\"{schema}\""));
     }
     Err(fencehold_core::BadInput::new("schema", "is not a name that a store's URL can have").into())
 }

@@ -51,6 +51,12 @@ pub(crate) async fn render(server: &Inner) -> String {
         page.gauge("fencehold_leases_held", "Keys with a hold on record.", status.held as f64);
         page.gauge("fencehold_waiters", "Requests in line for a key.", status.waiters as f64);
         page.gauge("fencehold_rows_set_aside", "Kept rows that could not be read.", status.set_aside as f64);
+        let failing = status.maintenance.len() as f64;
+        page.gauge(
+            "fencehold_maintenance_failing",
+            "Parts of the maintenance that fail at present.",
+            failing,
+        );
         page.gauge("fencehold_jobs_live", "Jobs that are not finished.", status.jobs as f64);
         page.gauge("fencehold_jobs_live_max", "How many there may be.", JOBS_MAX as f64);
     }

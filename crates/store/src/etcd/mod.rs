@@ -261,6 +261,10 @@ impl LeaseStore for EtcdStore {
         self.ask(call, async move |core, errand| core.status(errand).await).await
     }
 
+    async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+        self.status(call).await.map(drop)
+    }
+
     async fn close(&self) {
         self.stop();
     }

@@ -63,7 +63,10 @@ impl Core {
     ) {
         let hash = request.hold.hash();
         let mut errand = Errand::new(&self.clock, &self.place, patience_ms, request.wait_ms);
-        let result = self.take(&mut errand, &namespace, &request, &mut reply).await;
+        let result = match self.begin_nothing_outdated() {
+            Ok(()) => self.take(&mut errand, &namespace, &request, &mut reply).await,
+            Err(outdated) => Some(Err(outdated)),
+        };
         let acquired = match result {
             None => return,
             Some(result) => match reply.send(result) {

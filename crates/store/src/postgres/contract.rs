@@ -112,6 +112,10 @@ impl LeaseStore for PostgresStore {
         self.ask(call, async move |core, errand| core.status(errand).await).await
     }
 
+    async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+        self.answer(call).await
+    }
+
     async fn close(&self) {
         self.stop();
     }

@@ -17,15 +17,15 @@ pub(super) enum Fault {
 
 impl Fault {
     /// What became of a statement.
-    pub(super) fn of(error: &tokio_postgres::Error) -> Self {
+    pub(super) fn of(error: &tokio_postgres::Error, schema: &str) -> Self {
         let Some(said) = error.as_db_error() else {
             return Fault::Unclear(whole(error));
         };
-        Fault::said(said.code(), format!("{} (SQLSTATE {})", said.message(), said.code().code()))
+        Fault::said(said.code(), schema, format!("{} (SQLSTATE {})", said.message(), said.code().code()))
     }
 
     /// What an answer of the server says.
-    fn said(code: &SqlState, why: String) -> Self {
+    fn said(code: &SqlState, schema: &str, why: String) -> Self {
         match code {
             &SqlState::LOCK_NOT_AVAILABLE => Fault::Locked(why),
             // Rolled back: another try starts afresh. Or refused before anything began.
@@ -48,18 +48,29 @@ impl Fault {
                 ))
             }
             &SqlState::INSUFFICIENT_PRIVILEGE => Fault::Refused(format!(
-                "{why}; grant this user the role fencehold_worker (or fencehold_admin, for what needs it)"
+                "{why}; grant this user the role {} (or {}, for what needs it); if it has that role, the owner of the schema gives the role \
+                 its rights again with `fencehold store migrate`",
+                role(schema, "worker"),
+                role(schema, "admin")
             )),
             _ => Fault::Refused(why),
         }
     }
 
     /// What became of trying to connect: whatever it was, nothing was done.
-    pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Self {
-        match Fault::of(error) {
+    pub(super) fn of_connecting(error: &tokio_postgres::Error, schema: &str) -> Self {
+        match Fault::of(error, schema) {
             Fault::Unclear(why) | Fault::Locked(why) => Fault::Unreached(why),
             fault => fault,
         }
+    }
+}
+
+/// The name of a role of this schema, as `role_named` has it in the database.
+fn role(schema: &str, rank: &str) -> String {
+    match schema {
+        "fencehold" => format!("fencehold_{rank}"),
+        schema => format!("fencehold_{}_{rank}", schema.get(..46).unwrap_or(schema)),
     }
 }
 
@@ -84,7 +95,7 @@ mod tests {
     /// What may have been done is never said not to have been, and what was rolled back is tried again.
     #[test]
     fn each_sqlstate_says_what_has_become_of_the_statement() {
-        let of = |code: &str| Fault::said(&SqlState::from_code(code), code.to_owned());
+        let of = |code: &str| Fault::said(&SqlState::from_code(code), "fencehold", code.to_owned());
         let unreached =
             ["40001", "40P01", "25006", "57P03", "53300", "57014", "25P03", "57P05", "53200", "53100"];
         for code in unreached {

@@ -65,7 +65,7 @@ impl Listener {
         loop {
             tokio::select! {
                 said = &mut listening, if !ready => {
-                    said.map_err(|error| Fault::of_connecting(&error))?;
+                    said.map_err(|error| Fault::of_connecting(&error, schema))?;
                     ready = true;
                     // What happened before it was listened for.
                     self.wake(EVERYBODY);
@@ -73,7 +73,7 @@ impl Listener {
                 message = poll_fn(|context| connection.poll_message(context)) => match message {
                     Some(Ok(AsyncMessage::Notification(said))) => self.wake(said.payload()),
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return Err(Fault::of_connecting(&error)),
+                    Some(Err(error)) => return Err(Fault::of_connecting(&error, schema)),
                     None => return Err(Fault::Unreached("the server closed the connection".to_owned())),
                 }
             }

@@ -21,6 +21,7 @@ mod migrate;
 mod password;
 mod pool;
 mod tls;
+mod trust;
 mod upkeep;
 mod view;
 
@@ -41,7 +42,7 @@ use self::pool::Pool;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::lease::Call;
-use crate::postgres_url::PostgresUrl;
+use crate::postgres_url::{PostgresUrl, quoted};
 
 const STORE: &str = "postgres:";
 /// How long closing waits for those who are leaving their lines.
@@ -68,6 +69,8 @@ pub struct SchemaVersion {
     pub found: i32,
     /// The newest that this program knows.
     pub known: i32,
+    /// Whether this program can use what was found.
+    pub usable: bool,
 }
 
 impl PostgresStore {
@@ -100,7 +103,10 @@ impl PostgresStore {
         self.ask(call, async |core, errand| {
             loop {
                 match core.version().await {
-                    Ok(found) => return Ok(SchemaVersion { found, known: migrate::newest() }),
+                    Ok((version, _)) => {
+                        let (found, usable) = (version.found, version.is_usable());
+                        return Ok(SchemaVersion { found, known: migrate::newest(), usable });
+                    }
                     Err(fault) => errand.bear(fault).await?,
                 }
             }
@@ -108,7 +114,32 @@ impl PostgresStore {
         .await
     }
 
-    /// Brings the schema up to date. Gives the names of the migrations that were carried out.
+    /// The migrations that the schema lacks, by name, and the statements that [`migrate`](Self::migrate) would carry out.
+    pub async fn missing_migrations(&self, call: &Call) -> Result<(Vec<String>, String), StoreError> {
+        self.ask(call, async |core, errand| {
+            loop {
+                match core.version().await {
+                    Ok((version, there)) => {
+                        let names = migrate::missing(version.found).map(|(_, name, _)| (*name).to_owned());
+                        return Ok((names.collect(), migrate::script(&core.schema, version.found, there)));
+                    }
+                    Err(fault) => errand.bear(fault).await?,
+                }
+            }
+        })
+        .await
+    }
+
+    /// Proves that the database answers, and makes the schema where it is not there.
+    pub(super) async fn answer(&self, call: &Call) -> Result<(), StoreError> {
+        self.ask(call, async |core, errand| {
+            core.run(errand, Repeat::Safe, async |client| client.query_typed("SELECT 1", &[]).await.map(drop))
+                .await
+        })
+        .await
+    }
+
+    /// Brings the schema up to date, and gives its roles their rights. Gives the names of the migrations that were carried out.
     pub async fn migrate(&self, call: &Call) -> Result<Vec<String>, StoreError> {
         self.ask(call, async |core, errand| {
             loop {
@@ -181,6 +212,9 @@ struct Core {
     listener: Rc<Listener>,
     clock: Arc<dyn Clock>,
     schema: String,
+    at: migrate::Place,
+    /// What of the maintenance fails through this handle, and how often it did; none: it is not known yet.
+    maintained: upkeep::Maintained,
     /// The URL, without its password.
     place: String,
     closing: watch::Receiver<bool>,
@@ -204,6 +238,8 @@ impl Core {
             listener: Rc::default(),
             clock,
             schema: url.schema.clone(),
+            at: migrate::Place::new(url),
+            maintained: upkeep::Maintained::default(),
             place: url.to_string(),
             closing,
             party: Cell::new(None),
@@ -216,7 +252,7 @@ impl Core {
 
     /// A statement as it is written for the default schema, for the one that is meant.
     fn sql(&self, statement: &str) -> String {
-        statement.replace("fencehold.", &format!("{}.", self.schema))
+        statement.replace("fencehold.", &format!("{}.", quoted(&self.schema)))
     }
 
     /// How long a statement may wait for locks: nearly all the time that its caller has, so that it can be told by whom
@@ -248,7 +284,7 @@ impl Core {
             }
             Ok(Err(error)) => {
                 // An error of the server leaves the connection as it was; but not one in the middle of a transaction.
-                let fault = Fault::of(&error);
+                let fault = Fault::of(&error, &self.schema);
                 if matches!(fault, Fault::Locked(_)) {
                     lent.give_back();
                 }
@@ -273,16 +309,33 @@ impl Core {
         }
     }
 
-    async fn version(&self) -> Result<i32, Fault> {
+    /// Whether this user may do more than look. Not known before the first connection, and then it has none to maintain anything with.
+    fn works(&self) -> bool {
+        self.pool.seen.get().is_none_or(|seen| seen.works)
+    }
+
+    /// Refuses to begin anything in a schema that a newer program has changed so that this one cannot use it: what is held is renewed and
+    /// finished, as far as the calls for that are still there.
+    fn begin_nothing_outdated(&self) -> Result<(), StoreError> {
+        match self.pool.seen.get().map(|seen| seen.version) {
+            Some(version) if version.is_too_new() => {
+                let why = migrate::too_new(&self.schema, version.found);
+                Err(StoreError::Unusable { place: self.place.clone(), why })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn version(&self) -> Result<(migrate::Version, bool), Fault> {
         let (client, connection) = self.pool.connect().await?;
         let _driving = Driving(tokio::task::spawn_local(connection));
-        migrate::version(&client, &self.schema).await
+        migrate::find(&client, &self.at).await
     }
 
     async fn migrate(&self) -> Result<Vec<&'static str>, Fault> {
         let (mut client, connection) = self.pool.connect().await?;
         let _driving = Driving(tokio::task::spawn_local(connection));
-        migrate::migrate(&mut client, &self.schema).await
+        migrate::migrate(&mut client, &self.at).await
     }
 }
 

@@ -3,7 +3,7 @@
 //! A connection goes back only when what was asked on it was answered. One whose request was given up is closed, so
 //! that nobody waits behind a statement that nobody wants any more.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::tls::{Encrypted, Tls};
 use super::{migrate, password};
 use crate::error::StoreError;
-use crate::postgres_url::{PostgresTls, PostgresUrl};
+use crate::postgres_url::{PostgresTls, PostgresUrl, quoted};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How soon a machine that has vanished is noticed, together with the kernel's own tries.
@@ -27,6 +27,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 pub(super) struct Pool {
     config: Config,
     tls: Tls,
+    place: migrate::Place,
+    /// The schema as it was last seen; none: it was not used yet.
+    pub(super) seen: Cell<Option<migrate::Seen>>,
     schema: String,
     idle: RefCell<Vec<Client>>,
     seats: Arc<Semaphore>,
@@ -60,6 +63,8 @@ impl Pool {
         Ok(Pool {
             config,
             tls: Tls::new(url)?,
+            place: migrate::Place::new(url),
+            seen: Cell::new(None),
             schema: url.schema.clone(),
             idle: RefCell::default(),
             seats: Arc::new(Semaphore::new(url.connections)),
@@ -71,10 +76,10 @@ impl Pool {
         self.config
             .connect(self.tls.clone())
             .await
-            .map_err(|error| Fault::of_connecting(&error))
+            .map_err(|error| Fault::of_connecting(&error, &self.schema))
     }
 
-    /// Lends a connection, made if none is idle. On a new one the schema is looked at, and migrated if it is old.
+    /// Lends a connection, made if none is idle. On a new one the schema is looked at, and made if it is not there.
     pub(super) async fn lend(self: &Rc<Self>) -> Result<Lent, Fault> {
         let closed = |_| Fault::Refused("this store was closed".to_owned());
         let seat = Arc::clone(&self.seats).acquire_owned().await.map_err(closed)?;
@@ -92,14 +97,15 @@ impl Pool {
                 // Whoever asks on it learns of its end.
                 let _ = connection.await;
             });
-            migrate::ensure(&mut client, &self.schema).await?;
-            read_committed(&client).await?;
+            let seen = migrate::ensure(&mut client, &self.place, self.seen.get().is_some()).await?;
+            self.seen.set(Some(seen));
+            read_committed(&client, &self.schema).await?;
             // Another server may have taken over since, and know less than the one before.
-            let timeline = format!("SELECT {}.lease_timeline()", self.schema);
+            let timeline = format!("SELECT {}.lease_timeline()", quoted(&self.schema));
             client
                 .query_typed(&timeline, &[])
                 .await
-                .map_err(|error| Fault::of_connecting(&error))?;
+                .map_err(|error| Fault::of_connecting(&error, &self.schema))?;
             client
         };
         Ok(Lent { pool: Rc::clone(self), client, _seat: seat })
@@ -108,8 +114,8 @@ impl Pool {
 
 /// The calls lock and then look, and must see what whoever they waited for has done: they refuse to run under another isolation level.
 /// Where that is the default, the session has one of its own. Set only there, for behind a pooler others may be given the session.
-async fn read_committed(client: &Client) -> Result<(), Fault> {
-    let fault = |error| Fault::of_connecting(&error);
+async fn read_committed(client: &Client, schema: &str) -> Result<(), Fault> {
+    let fault = |error| Fault::of_connecting(&error, schema);
     let shows = "SELECT current_setting('default_transaction_isolation') = 'read committed'";
     let rows = client.query_typed(shows, &[]).await.map_err(fault)?;
     if rows.first().is_some_and(|row| row.get(0)) {

@@ -1,5 +1,7 @@
 //! What a handle does without being asked: notes what has run out, says that it is alive, and watches the clock.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,6 +20,12 @@ const ALIVE_ROUNDS: u32 = 3;
 /// How far the database's clock may be ahead of this machine's boot clock before it is taken to have jumped.
 const JUMP_MS: i64 = 1_000;
 const PATIENCE_MS: u64 = 5_000;
+
+/// Every how many failures of one part of the maintenance the database is told again.
+const REPORT_EVERY: u64 = 64;
+
+/// How each part of the maintenance went last: how often it failed in a row, and why.
+pub(super) type Maintained = RefCell<HashMap<&'static str, (u64, String)>>;
 
 /// When the database's clock was seen to say what.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +48,62 @@ impl Core {
         for round in 0_u32.. {
             pause(EVERY).await;
             let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
-            if let Err(error) = self.keep_up_once(&mut errand, round).await {
-                tracing::debug!(place = self.place, %error, "the sweep could not be done; it is tried again");
+            let kept_up = self.keep_up_once(&mut errand, round).await;
+            self.maintained("leases", kept_up.as_ref().err()).await;
+        }
+    }
+
+    /// Notes how one part of the maintenance went. What fails is logged when it begins to, and kept in the database, where `doctor`, `store
+    /// status` and the metrics show it.
+    pub(super) async fn maintained(&self, part: &'static str, error: Option<&StoreError>) {
+        // A database that does not answer cannot be told, and those who use it learn of it themselves.
+        let why = match error {
+            None => None,
+            Some(StoreError::Unusable { why, .. }) => Some(why.clone()),
+            Some(error) => {
+                tracing::debug!(place = self.place, part, %error, "maintenance could not be done; it is tried again");
+                return;
             }
+        };
+        if !self.works() {
+            return;
+        }
+        let times = {
+            let mut all = self.maintained.borrow_mut();
+            match (&why, all.get_mut(part)) {
+                (None, Some((0, _))) => return,
+                (None, _) => {
+                    all.insert(part, (0, String::new()));
+                    0
+                }
+                (Some(why), Some((times, last))) if last == why => {
+                    *times += 1;
+                    *times
+                }
+                (Some(why), _) => {
+                    all.insert(part, (1, why.clone()));
+                    tracing::warn!(place = self.place, part, why, "maintenance fails; it is tried again");
+                    1
+                }
+            }
+        };
+        if times % REPORT_EVERY > 1 {
+            return;
+        }
+        let (sql, texts) = match &why {
+            Some(why) => ("SELECT fencehold.maintenance_failed($1, $2)", vec![part, why.as_str()]),
+            None => ("SELECT fencehold.maintenance_worked($1)", vec![part]),
+        };
+        let (sql, mut errand) = (self.sql(sql), Errand::new(&self.clock, &self.place, PATIENCE_MS, 0));
+        let told = self
+            .run(&mut errand, Repeat::Safe, async |client| {
+                let asked: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> =
+                    texts.iter().map(|text| (text as _, Type::TEXT)).collect();
+                client.query_typed(&sql, &asked).await.map(drop)
+            })
+            .await;
+        if let Err(error) = told {
+            tracing::debug!(place = self.place, part, %error, "how the maintenance goes could not be noted");
         }
     }
 
@@ -50,16 +111,20 @@ impl Core {
         // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
         // pooler nobody connects anew for that.
         let now = self.sql(
-            "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration)",
+            "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
+                (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)",
         );
         let before_ms = self.clock.now().store_ms;
-        let (said_ms, version) = self
+        let (said_ms, found, compatible_from) = self
             .run(errand, Repeat::Safe, async |client| {
                 let rows = client.query_typed(&now, &[]).await?;
-                Ok((rows[0].try_get(1)?, rows[0].try_get(2)?))
+                Ok((rows[0].try_get(1)?, rows[0].try_get(2)?, rows[0].try_get(3)?))
             })
             .await?;
-        self.saw_the_version(version);
+        self.saw_the_version(migrate::Version { found, compatible_from });
+        if !self.works() {
+            return Ok(());
+        }
         self.saw_the_clock(errand, before_ms, said_ms).await?;
         if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
             self.say_alive(errand).await?;
@@ -97,11 +162,14 @@ impl Core {
         Ok(party)
     }
 
-    /// A newer program may have brought the schema up to date while this one was connected. Whatever is held through this one goes on, as
-    /// far as its calls are there still; but it says so, once, for it will be refused when it connects anew.
-    fn saw_the_version(&self, found: i32) {
-        if found > migrate::newest() && self.outdated_by.replace(found) != found {
-            let why = migrate::too_new(&self.schema, found);
+    /// A newer program may have brought the schema up to date while this one was connected. Where this one cannot use it any more, it
+    /// begins nothing new, and says so, once.
+    fn saw_the_version(&self, version: migrate::Version) {
+        if let Some(seen) = self.pool.seen.get() {
+            self.pool.seen.set(Some(migrate::Seen { version, ..seen }));
+        }
+        if version.is_too_new() && self.outdated_by.replace(version.found) != version.found {
+            let why = migrate::too_new(&self.schema, version.found);
             tracing::warn!(place = self.place, why, "this program is older than the schema that it uses");
         }
     }

@@ -63,7 +63,10 @@ impl Core {
     }
 
     pub(super) async fn status(&self, errand: &mut Errand) -> Result<StoreStatus, StoreError> {
-        let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs FROM fencehold.lease_status() AS s");
+        let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs,
+                array(SELECT format('%s: failed %s times since %s, last at %s: %s', m.part, m.times, to_timestamp(m.since_ms / 1000),
+                    to_timestamp(m.at_ms / 1000), m.why) FROM fencehold.maintenance_errors() AS m) AS maintenance
+             FROM fencehold.lease_status() AS s");
         let row = self
             .run(errand, Repeat::Safe, async |client| Ok(client.query_typed(&sql, &[]).await?.remove(0)))
             .await?;
@@ -75,6 +78,7 @@ impl Core {
             waiters: count("waiters"),
             jobs: count("jobs"),
             last_event: count("last_event"),
+            maintenance: row.get("maintenance"),
             ..StoreStatus::default()
         })
     }

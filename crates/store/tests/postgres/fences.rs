@@ -199,3 +199,27 @@ fn a_worker_may_call_what_it_needs_and_touch_nothing_else() {
     user.value("SET ROLE fencehold_admin");
     user.value(&calls.revoke("k"));
 }
+
+/// The table of locks is the whole server's: one transaction must not use it up.
+#[test]
+fn one_transaction_has_a_fence_on_twenty_thousand_keys() {
+    let arena = PostgresArena::new();
+    let (schema, calls) = (arena.schema, Calls(arena.schema));
+    let (user, other) = (Session::new(&arena), Session::new(&arena));
+    user.value(&format!(
+        "WITH key AS (
+            INSERT INTO {schema}.lease_key (namespace, key, counter, look_at_ms)
+            SELECT 'default', 'k' || i, 1, 0 FROM generate_series(1, 20000) AS i RETURNING id)
+         INSERT INTO {schema}.lease_ending (key_id, token, hash, owner, how, at_ms) SELECT id, 1, '', 'A', 'expired', 0 FROM key"
+    ));
+    user.value("BEGIN");
+    let fenced =
+        user.value(&format!("SELECT count({schema}.fence('k' || i, 1)) FROM generate_series(1, 20000) AS i"));
+    assert_eq!(fenced, "20000");
+    let locks = format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = {}", user.pid);
+    assert_eq!(other.value(&locks), "1000");
+    let taken = other.run(&calls.acquire("k20000", 2, "B").replace("60000)", "100)"));
+    assert_eq!(refused(taken).0, "55P03", "a key without its mark is as locked as any other");
+    user.value("COMMIT");
+    other.value(&calls.acquire("k20000", 2, "B"));
+}

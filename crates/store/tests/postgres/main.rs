@@ -25,6 +25,7 @@ mod job_races;
 mod jobs;
 mod lost_answer;
 mod marks;
+mod neighbours;
 mod newcomers;
 #[path = "../support/page.rs"]
 mod page;
@@ -34,6 +35,7 @@ mod python;
 mod queue_modes;
 mod restored;
 mod rights;
+mod roles;
 mod run_out;
 mod schema;
 mod secure;

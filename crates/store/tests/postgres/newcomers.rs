@@ -48,13 +48,15 @@ fn one_who_may_only_look_can_look_and_is_refused_the_rest() {
     block_on(owner.acquire(&call(), request(1))).unwrap();
     let reader = format!("reader_of_{schema}");
     let admin = crate::cluster().admin();
-    admin.run(&format!("CREATE ROLE {reader} LOGIN IN ROLE fencehold_reader"));
+    admin.run(&format!("CREATE ROLE {reader} LOGIN IN ROLE fencehold_{schema}_reader"));
     let looking = open(&text.replacen("postgres@", &format!("{reader}@"), 1));
     let seen = block_on(looking.get(&call(), Key::new("k").unwrap())).unwrap().unwrap();
     assert_eq!(seen.holder.unwrap().owner.as_str(), "A");
     assert!(block_on(looking.status(&call())).is_ok());
     match block_on(looking.acquire(&call(), request(2))) {
-        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("fencehold_worker"), "{why}"),
+        Err(StoreError::Unusable { why, .. }) => {
+            assert!(why.contains(&format!("fencehold_{schema}_worker")), "{why}")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -4,15 +4,18 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use fencehold_core::{HoldId, Key, Namespace, Token};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
 use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, EventsRequest, HoldRef, LeaseStore as _, StoreError};
+use fencehold_store::{
+    AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore as _, MigrateSchema, StoreError,
+};
 use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::cluster::fresh_schema;
+use crate::neighbours::make_old;
 use crate::session::LOOKS_MAX;
 
 /// What programs are warned of, in this process.
@@ -113,21 +116,9 @@ fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
 fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
     const OLD: usize = 10;
     let schema = fresh_schema();
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/migrations");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let mut sql = format!(
-        "CREATE SCHEMA {schema}; SET search_path = {schema}, pg_temp;
-         CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL,
-            carried_out_at timestamptz NOT NULL DEFAULT clock_timestamp());"
-    );
-    for (version, file) in (1..=OLD).zip(&files) {
-        sql += &std::fs::read_to_string(file).unwrap();
-        let noted = format!("INSERT INTO migration (version, name) VALUES ({version}, 'old');");
-        sql += &noted;
-    }
     let admin = crate::cluster().admin();
-    admin.run(&sql);
+    let all = make_old(&admin, &schema, OLD);
+    admin.run(&format!("SET search_path = {schema}, pg_temp"));
     let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([0; 16]));
     admin.run(
         "SELECT lease_acquire('default', '{k}', substr(sha256(decode(repeat('00', 16), 'hex')), 1, 16), 0, 'me', NULL, 60000, NULL,
@@ -135,7 +126,7 @@ fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
     );
     let store = open(&schema);
     let carried_out = block_on(store.migrate(&call())).unwrap();
-    assert_eq!(carried_out.len(), files.len() - OLD, "only what was missing: {carried_out:?}");
+    assert_eq!(carried_out.len(), all - OLD, "only what was missing: {carried_out:?}");
     let lease = HoldRef { key, hold, token: Token::new(1) };
     let renewed = block_on(store.renew(&call(), vec![lease])).unwrap().answers.remove(0).unwrap();
     assert_eq!(renewed.token.get(), 1);
@@ -184,4 +175,105 @@ fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema()
         told()
     });
     assert!(told, "it was not told");
+}
+
+#[test]
+fn an_older_schema_is_changed_only_when_that_is_asked_for() {
+    const OLD: usize = 21;
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let all = make_old(&admin, &schema, OLD);
+    let found = || block_on(open(&schema).schema_version(&call())).unwrap().found;
+    match block_on(open(&schema).status(&call())) {
+        Err(StoreError::Unusable { why, .. }) => {
+            assert!(why.contains("store migrate") && why.contains("migrate=auto"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(found(), 21, "using it changed nothing");
+    let (missing, sql) = block_on(open(&schema).missing_migrations(&call())).unwrap();
+    assert_eq!(missing.len(), all - OLD);
+    assert_eq!(found(), 21, "nor did looking");
+    // As a DBA does it by hand.
+    admin.run(&sql);
+    let after = block_on(open(&schema).schema_version(&call())).unwrap();
+    assert!(after.usable && after.found == after.known, "{after:?}");
+    block_on(open(&schema).status(&call())).unwrap();
+    assert!(admin.try_run(&sql).is_err(), "the script is for the version that it was printed for");
+}
+
+#[test]
+fn a_program_that_may_migrates_an_older_schema_on_first_use() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    make_old(&admin, &schema, 21);
+    let mut url = crate::cluster().url(&schema);
+    url.migrate = MigrateSchema::Auto;
+    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    block_on(store.status(&call())).unwrap();
+    let after = block_on(store.schema_version(&call())).unwrap();
+    assert_eq!(after.found, after.known);
+}
+
+#[test]
+fn a_schema_of_a_newer_program_is_used_by_those_that_it_names_as_compatible() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let store = open(&schema);
+    let known = block_on(async {
+        store.migrate(&call()).await?;
+        store.schema_version(&call()).await
+    })
+    .unwrap()
+    .known;
+    admin.run(&format!(
+        "INSERT INTO {schema}.migration (version, name, compatible_from) VALUES (9999, 'of the future', {known})"
+    ));
+    let later = open(&schema);
+    block_on(later.status(&call())).unwrap();
+    assert_eq!(block_on(later.migrate(&call())).unwrap().len(), 0, "it changes nothing there");
+    let version = block_on(later.schema_version(&call())).unwrap();
+    assert!(version.usable && version.found == 9999, "{version:?}");
+    block_on(store.status(&call())).unwrap();
+}
+
+/// R46: a newer program has changed the schema while an older one held something: that is finished, and nothing new is begun.
+#[test]
+fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let store = open(&schema);
+    let request = |key: &str, hold: u8| {
+        let (key, hold) = (Key::new(key).unwrap(), HoldId::from_random([hold; 16]));
+        AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)
+    };
+    let acquired = block_on(store.acquire(&call(), request("k", 1))).unwrap();
+    let held = HoldRef { key: acquired.key, hold: request("k", 1).hold, token: acquired.grant.token };
+    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
+    // It must connect anew.
+    let sessions =
+        format!("application_name = 'fencehold' AND query LIKE '%{schema}%' AND pid <> pg_backend_pid()");
+    admin.end_sessions(&sessions);
+    block_on(store.renew(&call(), vec![held.clone()]))
+        .unwrap()
+        .answers
+        .remove(0)
+        .unwrap();
+    match block_on(store.acquire(&call(), request("l", 2))) {
+        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("update this one"), "{why}"),
+        other => panic!("it began something new: {other:?}"),
+    }
+    block_on(store.release(&call(), vec![held])).unwrap().remove(0).unwrap();
+    match block_on(open(&schema).status(&call())) {
+        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("update this one"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_schema_may_be_called_by_a_word_of_the_language() {
+    let store = open("order");
+    block_on(store.status(&call())).unwrap();
+    block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    let acquired = {
+        let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
+        block_on(store.acquire(&call(), AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)))
+    };
+    assert_eq!(acquired.unwrap().grant.token.get(), 1);
 }

@@ -17,19 +17,24 @@ const EXAMPLES: &str = "\
 Examples:
   fencehold --store postgres://owner@db/app store migrate
   fencehold --store postgres://owner@db/app store migrate --dry-run
+  fencehold --store postgres://owner@db/app store migrate --sql > migrate.sql
 ";
 
 const MORE: &str = "\
-Whoever comes first does this by itself, if the user may: this is for those whose programs run as a user that may not make \
-tables. Safe to run from many machines at once.";
+The first use of a database makes the schema, if the user may. A schema that is older than the program is changed by this command alone, \
+or by programs with migrate=auto in their URL. It also gives the roles of the schema their rights again. Safe to run from many \
+machines at once, and while others use the store.";
 
 /// Make the schema in a PostgreSQL database, or bring it up to date
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// Only say which version is there
+    /// Only say which version is there, and what would be carried out
     #[arg(long)]
     dry_run: bool,
+    /// Only print the statements that would be carried out, as one script for psql
+    #[arg(long, conflicts_with = "dry_run")]
+    sql: bool,
 }
 
 #[derive(Serialize)]
@@ -38,6 +43,7 @@ struct Report {
     found: i32,
     known: i32,
     carried_out: Vec<String>,
+    missing: Vec<String>,
 }
 
 impl Args {
@@ -53,25 +59,37 @@ impl Args {
         let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
         let call = Call::new(context.namespace.clone());
         let migrating = async {
-            let carried_out = if self.dry_run { Vec::new() } else { store.migrate(&call).await? };
-            Ok((carried_out, store.schema_version(&call).await?))
+            let carried_out =
+                if self.dry_run || self.sql { Vec::new() } else { store.migrate(&call).await? };
+            let (missing, sql) = store.missing_migrations(&call).await?;
+            Ok((carried_out, missing, sql, store.schema_version(&call).await?))
         };
         let migrated = migrating.await;
         store.close().await;
-        let (carried_out, version) = migrated.map_err(explain)?;
-        let report =
-            Report { schema: url.schema.clone(), found: version.found, known: version.known, carried_out };
+        let (carried_out, missing, sql, version) = migrated.map_err(explain)?;
+        if self.sql {
+            context.output.text(&sql)?;
+            return Ok(DONE);
+        }
+        let report = Report {
+            schema: url.schema.clone(),
+            found: version.found,
+            known: version.known,
+            carried_out,
+            missing,
+        };
         context.output.one(&report, |palette| {
-            let done = match report.carried_out.as_slice() {
+            let named = |names: &[String]| match names {
                 [] => "nothing".to_owned(),
-                done => done.join(", "),
+                names => names.join(", "),
             };
             facts(
                 palette,
                 [
                     ("schema", report.schema.clone()),
                     ("version", format!("{} of {}", report.found, report.known)),
-                    ("carried out", done),
+                    ("carried out", named(&report.carried_out)),
+                    ("missing", named(&report.missing)),
                 ],
             )
         })?;

@@ -37,10 +37,11 @@ struct Schema {
     name: String,
     found: i32,
     known: i32,
+    usable: bool,
 }
 
 impl Schema {
-    /// As it stands, before whoever uses it brings it up to date.
+    /// As it stands, before it is used.
     async fn found(context: &Context) -> Result<Option<Self>, Failure> {
         let place = context.place()?;
         let StoreUrl::Postgres(url) = &place.url else { return Ok(None) };
@@ -49,11 +50,16 @@ impl Schema {
         let version = store.schema_version(&Call::new(context.namespace.clone())).await;
         store.close().await;
         let version = version.map_err(explain)?;
-        Ok(Some(Schema { name: url.schema.clone(), found: version.found, known: version.known }))
+        Ok(Some(Schema {
+            name: url.schema.clone(),
+            found: version.found,
+            known: version.known,
+            usable: version.usable,
+        }))
     }
 
     fn line(&self) -> (&'static str, String) {
-        let Schema { name, found, known } = self;
+        let Schema { name, found, known, .. } = self;
         ("schema", format!("{name}, version {found} of {known}"))
     }
 
@@ -64,9 +70,9 @@ impl Schema {
             schema: &'a Schema,
         }
         let next = match self.found {
-            0 => "not there yet: `store migrate`, or whoever uses it first, makes it",
+            0 => "not there yet: `store migrate`, or the first use, makes it",
             found if found < self.known => {
-                "older: `store migrate`, or whoever uses it first, brings it up to date"
+                "older than this program: `store migrate` brings it up to date, or the first use with migrate=auto in the URL"
             }
             _ => "newer than this program, which cannot use it: update this one",
         };
@@ -82,8 +88,8 @@ impl Schema {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let schema = Schema::found(context).await?;
-        if let Some(schema) = schema.as_ref().filter(|schema| schema.found != schema.known) {
-            // Whoever uses it would change it: this only looks.
+        if let Some(schema) = schema.as_ref().filter(|schema| !schema.usable) {
+            // Using it could make it: this only looks.
             return schema.show(context);
         }
         let store = context.open()?;
@@ -107,6 +113,7 @@ impl Args {
                     if status.set_aside > 0 {
                         lines.push(("set aside", format!("{} rows that cannot be read", status.set_aside)));
                     }
+                    lines.extend(status.maintenance.iter().map(|failing| ("maintenance", failing.clone())));
                     facts(palette, lines)
                 })
             })

@@ -120,6 +120,7 @@ impl LeaseStore for Desk {
         if !self.caller.is_operator() {
             // These are of all namespaces together, and how much others do is not this caller's business.
             (status.keys, status.held, status.waiters, status.jobs, status.set_aside) = (0, 0, 0, 0, 0);
+            status.maintenance.clear();
         }
         Ok(status)
     }

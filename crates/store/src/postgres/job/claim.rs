@@ -36,6 +36,10 @@ impl Core {
         let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
         let hash = request.hold.hash();
         let hand = |claimed: Claimed| Handed::new(call, orders, hash, claimed);
+        if let Err(outdated) = self.begin_nothing_outdated() {
+            let _ = reply.send(Err(outdated));
+            return;
+        }
         let answer = match self.take_politely(&mut errand, call, request).await {
             Ok(Taken { became: Became::Closed(ms), .. }) => Err(still_closed(ms)),
             Ok(taken) if !taken.jobs.is_empty() || request.wait_ms == 0 => Ok(hand(Claimed {

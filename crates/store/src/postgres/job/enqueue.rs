@@ -24,6 +24,7 @@ impl Core {
         call: &Call,
         jobs: Vec<NewJob>,
     ) -> Result<Answers, StoreError> {
+        self.begin_nothing_outdated()?;
         let jobs: Vec<NewJob> = jobs.into_iter().map(without_nul).collect();
         // Whether a job can be enqueued at all does not depend on the moment.
         let mut answers: Vec<Option<Result<Enqueued, Refusal>>> = jobs

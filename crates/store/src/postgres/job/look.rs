@@ -61,7 +61,10 @@ impl Core {
         if settled(&detail) || wait_ms == 0 {
             return Ok(detail);
         }
-        self.await_end(&mut errand, id, wait_ms).await?;
+        // Who may only look adds no row for this, and looks now and then.
+        if self.works() {
+            self.await_end(&mut errand, id, wait_ms).await?;
+        }
         let mut closing = self.closing.clone();
         loop {
             let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);

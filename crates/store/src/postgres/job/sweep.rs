@@ -60,12 +60,20 @@ enum Swept {
 impl Core {
     /// One step of everything. True: there is more.
     async fn sweep_once(&self) -> Result<bool, StoreError> {
+        if !self.works() {
+            return Ok(false);
+        }
         // What one part cannot do, or takes too long for, keeps nobody from the others.
         let errand = || Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
         let expired = self.expire(&mut errand()).await;
         let more = self.tidy(&mut errand()).await;
         let fired = self.fire_schedules(&mut errand()).await;
-        self.make_room(&mut errand()).await?;
+        let room = self.make_room(&mut errand()).await;
+        self.maintained("expiry", expired.as_ref().err()).await;
+        self.maintained("retention", more.as_ref().err()).await;
+        self.maintained("schedules", fired.as_ref().err()).await;
+        self.maintained("preemption", room.as_ref().err()).await;
+        room?;
         Ok(more? || expired? >= STEP as usize || fired? >= FIRE_MAX as usize)
     }
 

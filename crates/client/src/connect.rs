@@ -49,9 +49,15 @@ pub struct Fencehold {
 }
 
 impl Fencehold {
-    /// Connects to the store that a URL names (`memory:`, `file:DIR`), with everything else as it is by default.
+    /// Connects to the store that a URL names (`memory:`, `file:DIR`), with everything else as it is by default. Returns once the store
+    /// has answered; a database without our schema has it then.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Fencehold::builder().url(url).connect().await
+    }
+
+    /// The same without asking the store anything: what is wrong with it shows in the first call.
+    pub async fn connect_lazy(url: &str) -> Result<Self, Error> {
+        Fencehold::builder().url(url).connect_lazy().await
     }
 
     /// Connects with options.
@@ -269,8 +275,21 @@ impl Connect {
         self
     }
 
-    /// Opens the store and starts the handle's thread.
+    /// Opens the store, has it answer, and starts the handle's thread. A store that does not answer within the
+    /// [`patience`](Self::patience) is an error.
     pub async fn connect(self) -> Result<Fencehold, Error> {
+        let connected = self.connect_lazy().await?;
+        match connected.store().answers(&connected.call()).await {
+            Ok(()) => Ok(connected),
+            Err(error) => {
+                connected.close().await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Opens the store and starts the handle's thread, without asking the store anything: what is wrong with it shows in the first call.
+    pub async fn connect_lazy(self) -> Result<Fencehold, Error> {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let namespace = self.namespace.map_or(Ok(Namespace::default()), Namespace::new)?;
         let owner = self.owner.map_or_else(default_owner, Owner::new)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cluster::{Cluster, Durable};
 use fencehold::fence::{self, FenceError, Pass};
-use fencehold::{Fencehold, Key, Token};
+use fencehold::{Error, Fencehold, Key, Token};
 use tokio_postgres::NoTls;
 
 #[tokio::test]
@@ -50,5 +50,34 @@ async fn a_stale_holder_writes_nothing() {
     assert_eq!(rows.len(), 1);
     second.release().await.unwrap();
     drop(fh);
+    drop(tokio::task::spawn_blocking(move || drop(cluster)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connecting_proves_that_the_database_answers_and_makes_the_schema() {
+    let cluster = tokio::task::spawn_blocking(|| Cluster::start(Durable::No)).await.unwrap();
+    let connect = |url: String| Fencehold::builder().url(url).patience(Duration::from_millis(50));
+    let closed = "postgres://postgres@127.0.0.1:1/postgres".to_owned();
+    match connect(closed.clone()).connect().await {
+        Err(Error::Unavailable { why, .. }) => assert!(why.contains("127.0.0.1:1"), "{why}"),
+        other => panic!("nothing listens there: {other:?}"),
+    }
+    let missing = cluster.url_text_in("nowhere", "fencehold");
+    match connect(missing.clone()).connect().await {
+        Err(error) => assert!(error.to_string().contains("nowhere"), "{error}"),
+        Ok(other) => panic!("there is no such database: {other:?}"),
+    }
+    for url in [closed, missing] {
+        connect(url).connect_lazy().await.expect("it asks nothing").close().await;
+    }
+    let url = cluster.url_text("fencehold");
+    let there = || {
+        let admin = cluster.admin();
+        admin.value("SELECT to_regclass('fencehold.migration') IS NOT NULL")
+    };
+    connect(url.clone()).connect_lazy().await.unwrap().close().await;
+    assert_eq!(tokio::task::block_in_place(there), "f");
+    Fencehold::connect(&url).await.unwrap().close().await;
+    assert_eq!(tokio::task::block_in_place(there), "t");
     drop(tokio::task::spawn_blocking(move || drop(cluster)).await);
 }

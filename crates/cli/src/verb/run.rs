@@ -98,7 +98,8 @@ impl Args {
         let fencehold = Fencehold::builder()
             .store(store.leases.clone())
             .namespace(context.namespace.as_str())
-            .connect()
+            // Its own wait and patience count from the acquisition.
+            .connect_lazy()
             .await
             .map_err(|error| Failure::of_library(error, &store.name))?;
         let lease = tokio::select! {

@@ -75,6 +75,23 @@ impl Context {
         self.open_at(&self.place()?)
     }
 
+    /// Opens the store that was named, also where it has lost what was acknowledged from it.
+    pub(crate) fn open_rewound(&self) -> Result<Store, Failure> {
+        self.output.refuse_env()?;
+        let place = self.place()?;
+        #[cfg(feature = "file")]
+        if let fencehold_store::StoreUrl::File(path, kept) = &place.url {
+            use fencehold_store::file::{FileOptions, FileStore};
+            place.prepare()?;
+            let name = place.url.to_string();
+            let options = FileOptions::default().keep_finished(*kept).accepting_rewound();
+            let leases = FileStore::open_with(path, Arc::new(SystemClock), options)
+                .map_err(|error| Failure::of_store(error, &name))?;
+            return Ok(Store { leases: Arc::new(leases), call: Call::new(self.namespace.clone()), name });
+        }
+        self.open_at(&place)
+    }
+
     /// Opens a store.
     pub(crate) fn open_at(&self, place: &Place) -> Result<Store, Failure> {
         place.prepare()?;

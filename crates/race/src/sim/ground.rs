@@ -96,6 +96,19 @@ impl Ground {
         }
     }
 
+    /// The file system loses what was not synced, and the machine goes on. Says what was lost.
+    pub(super) fn loses_unsynced(&mut self, chance: &mut Chance) -> String {
+        match self {
+            Ground::Log(disk) => {
+                disk.marked = true;
+                format!("{} batches that were not synced are lost", disk.power_cut(chance))
+            }
+            Ground::Sqlite(directory) => {
+                format!("{} sectors that were not synced are lost", directory.loses_unsynced(chance))
+            }
+        }
+    }
+
     /// The power goes: what was not synced is whole, torn or gone. Says what was lost.
     pub(super) fn power_cut(&mut self, chance: &mut Chance) -> String {
         match self {

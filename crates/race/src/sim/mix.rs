@@ -50,6 +50,7 @@ pub(super) enum Fault {
     StorePause,
     PowerCut,
     PowerCutInWrite,
+    UnsyncedLost,
     SyncFails,
     WriteFails,
     DiskFull,
@@ -58,13 +59,14 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Fault; 11] = [
+    pub(super) const ALL: [Fault; 12] = [
         Fault::OwnerCrash,
         Fault::OwnerPause,
         Fault::StoreKill,
         Fault::StorePause,
         Fault::PowerCut,
         Fault::PowerCutInWrite,
+        Fault::UnsyncedLost,
         Fault::SyncFails,
         Fault::WriteFails,
         Fault::DiskFull,
@@ -85,6 +87,7 @@ impl Fault {
             Fault::StorePause => "store paused",
             Fault::PowerCut => "power cut",
             Fault::PowerCutInWrite => "power cut in the middle of a write",
+            Fault::UnsyncedLost => "unsynced writes lost without a reboot",
             Fault::SyncFails => "sync fails",
             Fault::WriteFails => "write fails",
             Fault::DiskFull => "disk full",

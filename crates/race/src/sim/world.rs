@@ -363,7 +363,9 @@ impl World {
         self.tell(|| format!("FAULT: {}", fault.name()));
         // Who is down cannot be struck, and what lies in wait on the disk strikes when it is met, if it ever is.
         let strikes = match fault {
-            Fault::StoreKill | Fault::StorePause | Fault::PowerCut => self.store.serves(),
+            Fault::StoreKill | Fault::StorePause | Fault::PowerCut | Fault::UnsyncedLost => {
+                self.store.serves()
+            }
             fault => !fault.leaves_doubt(),
         };
         if strikes {
@@ -389,6 +391,11 @@ impl World {
                 self.store.accounts.awake_since(awake_ms);
             }
             Fault::PowerCut if self.store.serves() => self.power_goes(),
+            Fault::UnsyncedLost if self.store.serves() => {
+                self.store_stops(Found::SameBoot);
+                let lost = self.store.ground.loses_unsynced(&mut self.chance);
+                self.tell(|| format!("the file system goes down and comes back; {lost}"));
+            }
             Fault::PowerCutInWrite => self.store.ground.meets(Meets::PowerGoes, &mut self.chance),
             Fault::SyncFails => self.store.ground.meets(Meets::SyncFails, &mut self.chance),
             Fault::WriteFails => self.store.ground.meets(Meets::WriteFails, &mut self.chance),
@@ -402,7 +409,7 @@ impl World {
                     owner.paused_until_ms = self.now_ms + QUIET_MS;
                 }
             }
-            Fault::StoreKill | Fault::StorePause | Fault::PowerCut => {}
+            Fault::StoreKill | Fault::StorePause | Fault::PowerCut | Fault::UnsyncedLost => {}
         }
     }
 

@@ -165,7 +165,7 @@ fn stand_in(
 }
 
 /// A row of which not even the name can be read: every token of its namespace, or of all, must be larger from now on.
-fn lift_floors(named: Option<Namespace>, kept: &mut Kept) {
+pub(super) fn lift_floors(named: Option<Namespace>, kept: &mut Kept) {
     let spaces: Vec<Namespace> = if let Some(namespace) = named {
         vec![namespace]
     } else {

@@ -22,6 +22,7 @@ mod owned;
 mod owner;
 mod part;
 mod place;
+mod progress;
 mod rows;
 mod schema;
 mod service;
@@ -79,11 +80,13 @@ pub struct FileOptions {
     /// Wait a little for a batch to fill while it is smaller than the recent ones: one sync then serves more. Off only
     /// to see what it gives.
     pub gather: bool,
+    /// Open a store that has lost what was acknowledged from it. For whoever advances it next.
+    pub accept_rewound: bool,
 }
 
 impl Default for FileOptions {
     fn default() -> Self {
-        FileOptions { keep_finished: KeepFinished::default(), gather: true }
+        FileOptions { keep_finished: KeepFinished::default(), gather: true, accept_rewound: false }
     }
 }
 
@@ -91,6 +94,11 @@ impl FileOptions {
     /// The same, but each batch takes only what waits already.
     pub fn without_gathering(self) -> Self {
         FileOptions { gather: false, ..self }
+    }
+
+    /// The same, but a store that was rewound is opened: its tokens are lifted, and it grants nothing for its longest ttl.
+    pub fn accepting_rewound(self) -> Self {
+        FileOptions { accept_rewound: true, ..self }
     }
 
     /// The same, but finished jobs are kept for this long.
@@ -122,8 +130,10 @@ impl FileStore {
         clock: Arc<dyn Clock>,
         options: FileOptions,
     ) -> Result<Self, StoreError> {
-        let place = Arc::new(Place::open(directory)?);
+        let mut place = Place::open(directory)?;
         place.refuse_lost()?;
+        place.accept_rewound = options.accept_rewound;
+        let place = Arc::new(place);
         let shared = Arc::new(Shared::default());
         let (orders, inbox) = mpsc::unbounded_channel();
         let unavailable = |error: std::io::Error| StoreError::Unavailable {

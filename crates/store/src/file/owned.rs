@@ -25,8 +25,9 @@ impl Owned {
         directory: &Path,
         clock: &dyn Clock,
         write_again: WriteAgain,
+        notes: &Path,
     ) -> Result<(Engine, Owned), StoreError> {
-        let place = Arc::new(Place::open(directory)?.written_again_by(write_again));
+        let place = Arc::new(Place::open(directory)?.simulated(write_again, notes));
         match attempt(&place, clock, None, KeepFinished::default(), drop, &|_| false) {
             Attempt::Became(ownership) => {
                 let Ownership { engine, keep, lock, .. } = *ownership;

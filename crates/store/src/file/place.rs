@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 
 use super::foreign::refuse_foreign;
 use super::gate;
+use super::progress::{Note, Notes, Progress};
 use crate::error::StoreError;
 use crate::locality::network_file_system;
 
@@ -35,6 +36,9 @@ pub(super) struct Place {
     /// Reached through its descriptor: a socket's path may have only 108 bytes.
     directory: OwnedFd,
     write_again: WriteAgain,
+    notes: Notes,
+    /// Whether to open a store that was rewound.
+    pub(super) accept_rewound: bool,
 }
 
 /// Files by what they are, not by name.
@@ -85,7 +89,8 @@ impl Place {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty())
             .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
-        let place = Place { path, directory, write_again };
+        let notes = Notes::in_shared_memory();
+        let place = Place { path, directory, write_again, notes, accept_rewound: false };
         place.refuse_network()?;
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
@@ -174,10 +179,29 @@ impl Place {
         })
     }
 
-    /// The same place on a simulated disk.
+    /// The same place on a simulated disk, with notes in a directory that is not on it.
     #[cfg(feature = "sim")]
-    pub(super) fn written_again_by(self, write_again: WriteAgain) -> Place {
-        Place { write_again, ..self }
+    pub(super) fn simulated(self, write_again: WriteAgain, notes: &Path) -> Place {
+        Place { write_again, notes: Notes::at(notes), ..self }
+    }
+
+    /// The note about a store in this directory, outside its file system. `None`: there is no place for it.
+    pub(super) fn note_about(&self, store: &str) -> Option<Note> {
+        let inode = rustix::fs::fstat(&self.directory).ok()?.st_ino;
+        let note = self.notes.about(store, inode);
+        note.inspect_err(|error| tracing::debug!(%error, "no note of acknowledged batches")).ok()
+    }
+
+    /// The refusal of a database that has lost what was acknowledged from it.
+    pub(super) fn rewound(&self, found: &Progress) -> StoreError {
+        let path = self.path.display();
+        let why = format!(
+            "it ends with batch {}, and a later one was acknowledged from it: its log was removed, or an older copy was put in its place. \
+             Put back what was there; or, if that is lost, run `fencehold --store file:{path} store advance --by NAME --yes`: it ends every \
+             lease and lifts every token above those that were given",
+            found.batch
+        );
+        unusable(&self.database(), &why)
     }
 
     /// Takes from everybody else what they may do with the database and the files that SQLite has beside it, whatever the
@@ -246,13 +270,26 @@ impl Place {
     /// Who stands in the way of a write, for people.
     pub(super) fn blocked_by(&self) -> String {
         let path = self.path.display();
-        match self.last_owner_pid() {
+        match self.writer_pid() {
             Some(pid) => format!(
-                "{path} is in the middle of a write by another process; the last owner is pid {pid}: \
-                 if it is stopped, continue it (kill -CONT {pid}) or end it"
+                "{path} is in the middle of a write by pid {pid}: if it is stopped, continue it (kill -CONT {pid}) or end it"
             ),
             None => format!("{path} is in the middle of a write by another process"),
         }
+    }
+
+    /// The process that has the lock of the disk, or that of SQLite's writer, as the system tells it.
+    fn writer_pid(&self) -> Option<u32> {
+        let inode = |name: &str| fs::metadata(self.path.join(name)).ok().map(|file| file.ino());
+        let locked = [inode(TURNS), inode(&format!("{DATABASE}-shm"))];
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        locks.lines().find_map(|line| {
+            // 1: FLOCK  ADVISORY  WRITE 712 00:1a:4711 0 EOF
+            let mut words = line.split_ascii_whitespace().skip(3);
+            let (kind, pid, file) = (words.next()?, words.next()?, words.next()?);
+            let inode: u64 = file.rsplit(':').next()?.parse().ok()?;
+            (kind == "WRITE" && locked.contains(&Some(inode))).then(|| pid.parse().ok())?
+        })
     }
 
     /// Removes what earlier owners left.

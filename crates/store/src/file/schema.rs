@@ -79,7 +79,7 @@ pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
 pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreError> {
     let fail = |error: rusqlite::Error| sorry(place, &error);
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map_err(fail);
-    match number("PRAGMA user_version")? {
+    let made = match number("PRAGMA user_version")? {
         0 if number("SELECT count(*) FROM sqlite_schema")? > 0 => {
             Err(unusable(&place.database(), "it is somebody else's database; it was left untouched"))
         }
@@ -94,7 +94,8 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
                 format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};");
             connection.execute_batch(&marks).map_err(fail)
         }
-    }
+    };
+    made.and_then(|()| super::progress::make(connection).map_err(fail))
 }
 
 /// What makes each version out of the one before it.

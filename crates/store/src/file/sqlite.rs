@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use super::gate;
 use super::job::Bodies;
 use super::place::{Files, Lost, Place};
+use super::progress::{self, Note, Noted};
 use super::rows;
 use super::schema::is_busy;
 use super::takeover::pause;
@@ -36,6 +37,14 @@ pub(super) struct SqliteKeep {
     epoch: i64,
     /// What is open.
     files: Files,
+    /// The number of the last batch.
+    batch: u64,
+    /// The last batch that was synced before it was acknowledged.
+    synced_batch: u64,
+    /// Whether the database says that batches of this epoch may be acknowledged before they are synced.
+    says_unsynced: bool,
+    /// Says outside the file system how far this owner has come.
+    note: Option<Note>,
     /// Whether commits wait for the disk at the moment.
     syncs: bool,
     /// How long the last commit took, of which nearly all is the disk's.
@@ -46,6 +55,14 @@ pub(super) struct SqliteKeep {
     forgotten_seq: u64,
     buffer: Vec<u8>,
     pub(super) bodies: Bodies,
+}
+
+/// How far an owner has come when it begins.
+pub(super) struct Came {
+    pub(super) epoch: u64,
+    pub(super) batch: u64,
+    pub(super) note: Option<Note>,
+    pub(super) oldest_seq: u64,
 }
 
 /// The disk failed. Nothing is asked of it any more.
@@ -70,9 +87,9 @@ impl SqliteKeep {
         place: Arc<Place>,
         turn: Turn,
         files: Files,
-        epoch: u64,
-        oldest_seq: u64,
+        came: Came,
     ) -> Self {
+        let Came { epoch, batch, note, oldest_seq } = came;
         SqliteKeep {
             connection,
             files,
@@ -80,6 +97,10 @@ impl SqliteKeep {
             turn,
             failure: None,
             epoch: to_sql(epoch),
+            batch,
+            synced_batch: batch,
+            says_unsynced: false,
+            note,
             syncs: true,
             commit_us: None,
             log_pages: 0,
@@ -122,14 +143,43 @@ impl SqliteKeep {
     /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
     pub(super) fn close(mut self) -> Option<Failure> {
         let lost = self.what_is_lost();
+        if self.says_unsynced {
+            // Where this is found, everything before it in the log is there as well. Where it cannot be written, the note stands.
+            let _ = self.in_turn(Self::say_synced);
+        }
         let is_copied = self.copies_all_back(lost);
         if is_copied {
+            self.note.take().map(Note::remove);
             // Nothing is left to sync: SQLite may tidy up after itself.
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }
         let (why, error) = self.failure?;
         let turn = self.turn;
         Some(Failure { why, unnoted: error.map(|error| Unnoted { error, turn }) })
+    }
+
+    /// This owner acknowledges nothing more, and the log is synced as it is copied back.
+    fn say_synced(&mut self) -> rusqlite::Result<Option<()>> {
+        self.set_syncs(false)?;
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        if Self::still_owner(&self.connection, self.epoch)?.is_none() {
+            return Ok(None);
+        }
+        progress::put(&self.connection, self.batch, false)?;
+        self.commit()?;
+        self.says_unsynced = false;
+        self.log_pages = self.log_pages.saturating_add(1);
+        Ok(Some(()))
+    }
+
+    /// Says outside the file system how far this owner has come, before anybody is answered.
+    fn note_batch(&mut self) {
+        let epoch = from_sql(self.epoch);
+        let noted = Noted { epoch, acknowledged: self.batch, synced: self.synced_batch };
+        if self.note.as_mut().is_some_and(|note| note.write(noted).is_err()) {
+            // Without a note, what was not synced counts as lost.
+            self.note.take().map(Note::remove);
+        }
     }
 
     /// What is no longer in its place. The log of a database that was replaced is set aside, in turn: whoever opens the other one
@@ -194,16 +244,26 @@ impl SqliteKeep {
     }
 
     fn try_keep(&mut self, changes: &Changes) -> rusqlite::Result<Option<()>> {
-        self.set_syncs(changes.durable)?;
+        // The first batch that is not to be synced is, so that the database says that others are not.
+        let unsynced = self.says_unsynced || !changes.durable;
+        let synced = changes.durable || !self.says_unsynced;
+        let batch = self.batch + 1;
+        self.set_syncs(synced)?;
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if Self::still_owner(&self.connection, self.epoch)?.is_none() && !seeded!(EpochUncheckedByCommit) {
             return Ok(None);
         }
-        let written = self.write(changes);
+        let written = self
+            .write(changes)
+            .and_then(|()| progress::put(&self.connection, batch, unsynced));
         gate::pass(&self.place, "commit");
         written?;
         gate::fail(&self.place, "commit")?;
         self.commit()?;
+        (self.batch, self.says_unsynced) = (batch, unsynced);
+        if synced {
+            self.synced_batch = batch;
+        }
         gate::pass(&self.place, "kept");
         let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
@@ -278,6 +338,7 @@ impl Keep for SqliteKeep {
 
     fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError> {
         self.in_turn(|keep| keep.try_keep(changes))?;
+        self.note_batch();
         self.bodies.learn(&changes.jobs);
         Ok(())
     }

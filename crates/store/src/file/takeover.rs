@@ -9,18 +9,20 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_core::Stamp;
 use rusqlite::Connection;
 
 use super::boot;
 use super::gate;
-use super::load::{Trust, load};
+use super::load::{Trust, lift_floors, load};
 use super::place::Place;
+use super::progress::{Note, Noted, Progress};
 use super::rows;
 use super::schema::{self, is_busy, sorry};
-use super::sqlite::{SqliteKeep, from_sql, to_sql};
+use super::sqlite::{Came, SqliteKeep, from_sql, to_sql};
 use super::turn::Turn;
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine::{Engine, Kept};
 use crate::error::StoreError;
 use crate::retention::KeepFinished;
 
@@ -112,9 +114,9 @@ fn try_attempt(
     connection.execute_batch("BEGIN IMMEDIATE")?;
     schema::make(place, &connection)?;
     let files = place.files();
-    let sql = "SELECT epoch, boot, owner_pid FROM meta";
-    let (epoch, boot, earlier_pid): (i64, String, i64) =
-        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let sql = "SELECT epoch, boot FROM meta";
+    let (epoch, boot): (i64, String) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let epoch = from_sql(epoch);
     if epoch > 0 && place.is_locked(epoch) && silent != Some(epoch) {
         return Ok(Attempt::OwnerLives(epoch));
@@ -134,7 +136,17 @@ fn try_attempt(
 
     let identity = clock.boot().unwrap_or_else(boot::identity);
     let marked = place.is_marked();
-    let trust = match (boot == identity, marked) {
+    let progress = Progress::read(&connection)?;
+    let noted = place.note_about(&progress.store).as_ref().and_then(Note::read);
+    let rewound = noted.is_some_and(|noted| noted.shows_rewound(epoch, progress.batch));
+    if rewound && !place.accept_rewound {
+        return Err(place.rewound(&progress).into());
+    }
+    // An earlier version keeps no count, and an owner that closed has synced everything.
+    let counted = progress.epoch == epoch;
+    let nothing_lost = counted
+        && (!progress.unsynced || noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch)));
+    let trust = match (boot == identity, marked || !nothing_lost) {
         (false, _) => Trust::NewBoot,
         (true, true) => Trust::Lengthen,
         (true, false) => Trust::Exact,
@@ -150,16 +162,22 @@ fn try_attempt(
     if let Some(ms) = keep_finished.named_ms() {
         rows::put_keep_finished(&connection, ms)?;
     }
-    let kept = load(&connection, clock.now(), trust)?;
+    let mut kept = load(&connection, clock.now(), trust)?;
+    if rewound {
+        lift(&connection, clock.now(), &mut kept)?;
+    }
+    // Under a new name the note of the lost batches is no longer about this store.
+    let begun = progress.begin(&connection, next, rewound)?;
     gate::pass(place, "takeover");
     sync(place, &turn, waits_for, || connection.execute_batch("COMMIT"))?;
     turn.end();
-    let blocked = format!(
-        "{} cannot be read from the start while pid {earlier_pid} is in the middle of it: if it is stopped, \
-         continue it (kill -CONT {earlier_pid}) or end it",
-        place.path().display()
-    );
+    let blocked = format!("{} cannot be copied back: another process writes to it", place.path().display());
     copy_back_all(place, &connection, &turn, &blocked, waits_for)?;
+    let mut note = place.note_about(&begun.store);
+    let first = Noted { epoch: next, acknowledged: begun.batch, synced: begun.batch };
+    if note.as_mut().is_some_and(|note| note.write(first).is_err()) {
+        note = None;
+    }
     if let Err(error) = place.note_kept() {
         // The next owner tries again.
         tracing::warn!(%error, directory = %place.path().display(), "that a store is kept here could not be noted");
@@ -173,7 +191,8 @@ fn try_attempt(
             format!("{}: its files were removed or replaced while it was opened", place.path().display());
         return Err(StoreError::Unavailable { why }.into());
     }
-    let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, next, oldest_seq);
+    let came = Came { epoch: next, batch: begun.batch, note, oldest_seq };
+    let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, came);
     Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))
 }
 
@@ -201,8 +220,18 @@ fn sync<T>(
     Err(error.into())
 }
 
-/// Copies the whole log back before the first answer: what an owner that was killed had written but not synced must
-/// not be built upon before it is on disk. Whoever is in the way is waited for, while this owner still owns.
+/// A store that was rewound has forgotten tokens that it gave, and leases that others may believe in.
+fn lift(connection: &Connection, now: Stamp, kept: &mut Kept) -> rusqlite::Result<()> {
+    lift_floors(None, kept);
+    for (namespace, floor) in &kept.floors {
+        rows::put_floor(connection, namespace, *floor)?;
+    }
+    kept.closed_until_ms = kept.closed_until_ms.max(now.store_ms.saturating_add(kept.longest_ttl_ms));
+    rows::put_closed_until(connection, kept.closed_until_ms)
+}
+
+/// Copies the whole log back before the first answer, so that it begins anew. The log is on the disk already: it was
+/// written once more and synced. So one who reads (a backup) is not waited for; its pages are copied back later.
 fn copy_back_all(
     place: &Place,
     connection: &Connection,
@@ -230,13 +259,12 @@ fn copy_back_all(
                 connection.query_row(copy, [], |row| row.get::<_, i64>(0))
             });
             match copied {
-                Ok(0) => {
+                Ok(_) => {
                     // What it warned of has been heeded, and is on disk. In turn: a later mark is a later owner's.
                     place.unmark()?;
                     turn.end();
                     return Ok(());
                 }
-                Ok(_) => {}
                 Err(Failure::Database(error)) if is_busy(&error) => {}
                 Err(error) => return Err(error),
             }

@@ -56,17 +56,26 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
     let mut part = Part::of(&target).map_err(fail)?;
     place.refuse_served()?;
     place.remove_lost().map_err(fail)?;
+    if target.exists() {
+        // What is beside it belongs to it: after a kill, the log has what was acknowledged last.
+        return Err(fail(io::ErrorKind::AlreadyExists.into()));
+    }
     for beside in ["-wal", "-shm", "-journal"] {
         let mut left = target.clone().into_os_string();
         left.push(beside);
         if Path::new(&left).exists() {
             // It would be taken for part of what is restored.
-            return Err(unusable(Path::new(&left), "it was left there by another database; remove it"));
+            let why = "the database that it belongs to is gone: put that back, or move this file to a safe place first";
+            return Err(unusable(Path::new(&left), why));
         }
     }
     File::open(from)
         .and_then(|mut whole| io::copy(&mut whole, &mut part.file))
         .map_err(fail)?;
+    // What was acknowledged from the store before it says nothing about this one.
+    Connection::open(part.path())
+        .and_then(|connection| super::progress::rename(&connection))
+        .map_err(|error| unusable(&target, &error.to_string()))?;
     part.finish().map_err(fail)
 }
 

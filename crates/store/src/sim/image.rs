@@ -16,6 +16,8 @@ pub enum Found {
     SameBoot,
     /// The disk failed under the owner before.
     FailedDisk,
+    /// The file system may have lost what was not synced; the machine went on.
+    Unsynced,
     /// The machine went down.
     NewBoot,
 }
@@ -76,7 +78,7 @@ impl Image {
     pub(super) fn kept(&self, now: Stamp, found: Found) -> Kept {
         let trust = match found {
             Found::SameBoot => Trust::Exact,
-            Found::FailedDisk => Trust::Lengthen,
+            Found::FailedDisk | Found::Unsynced => Trust::Lengthen,
             Found::NewBoot => Trust::NewBoot,
         };
         let closed_until_ms = match found {

@@ -121,13 +121,15 @@ impl Machine {
     }
 
     /// An engine that goes on from what is kept in a directory, as the new owner of `file:` does. What SQLite does not write itself goes
-    /// to the same disk by `write_again`: it writes what can be read of a file once more, and syncs it.
+    /// to the same disk by `write_again`: it writes what can be read of a file once more, and syncs it. `notes` is a directory that is
+    /// not on that disk, as shared memory is not.
     pub fn open(
         directory: &Path,
         clock: &dyn Clock,
         write_again: fn(&Path) -> std::io::Result<()>,
+        notes: &Path,
     ) -> Result<Self, StoreError> {
-        let (engine, owned) = Owned::take_over(directory, clock, write_again)?;
+        let (engine, owned) = Owned::take_over(directory, clock, write_again, notes)?;
         Ok(Machine { engine, keeps: Keeps::InDirectory(Box::new(owned)) })
     }
 

@@ -43,7 +43,7 @@ impl Args {
             let what = format!("this would end every lease of every namespace in {}", place.url);
             return Err(Failure::new(Exit::Usage, what).with_next("Say --yes if that is meant."));
         }
-        let store = context.open()?;
+        let store = context.open_rewound()?;
         store
             .closing(async |store| {
                 let advanced = store.leases.advance(&store.call, self.by, self.lift).await;

@@ -41,6 +41,11 @@ impl Span {
             return;
         }
         let anew_ms = now_ms + ttl_ms;
+        if found == Found::Unsynced {
+            // Nothing may be shorter; where something was lost, it is longer.
+            self.possible_until_ms = self.possible_until_ms.max(anew_ms);
+            return;
+        }
         let judged_at_ms = if found == Found::NewBoot { stopped_ms } else { now_ms };
         let live = judged_at_ms < self.certain_until_ms;
         let longer = |until_ms: u64| if found == Found::NewBoot { anew_ms } else { anew_ms.max(until_ms) };

@@ -7,6 +7,7 @@
 mod files;
 mod vfs;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ pub(super) struct Directory {
     boot: u64,
     /// The power went since anybody started here.
     booted: bool,
+    /// The file system has lost what was not synced since anybody started here.
+    lost: bool,
+    /// Shared memory: outlives the file system, and no boot.
+    memory: TempDir,
 }
 
 impl Directory {
@@ -38,7 +43,8 @@ impl Directory {
         let room = tempfile::tempdir().expect("a temporary directory");
         let path = std::fs::canonicalize(room.path()).expect("it was just made");
         let files = vfs::mount(&path);
-        Directory { room, files, boot: 0, booted: false }
+        let memory = tempfile::tempdir().expect("a temporary directory");
+        Directory { room, files, boot: 0, booted: false, lost: false, memory }
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -51,15 +57,34 @@ impl Directory {
         let found = match (self.booted, self.is_marked()) {
             (true, _) => Found::NewBoot,
             (false, true) => Found::FailedDisk,
+            (false, false) if self.lost => Found::Unsynced,
             (false, false) => Found::SameBoot,
         };
-        let machine = Machine::open(self.room.path(), &Moment { now, boot: self.boot }, vfs::write_again);
+        let clock = Moment { now, boot: self.boot };
+        let machine = Machine::open(self.room.path(), &clock, vfs::write_again, &self.notes());
         if machine.is_err() {
             self.is_left();
         }
         let machine = machine?;
-        self.booted = false;
+        (self.booted, self.lost) = (false, false);
         Ok((machine, found))
+    }
+
+    fn notes(&self) -> PathBuf {
+        self.memory.path().join("notes")
+    }
+
+    fn forget_notes(&self) {
+        let _ = std::fs::remove_dir_all(self.notes());
+    }
+
+    /// The file system goes down and comes back on the same boot. In some seeds nobody could leave a note either.
+    pub(super) fn loses_unsynced(&mut self, chance: &mut Chance) -> usize {
+        self.lost = true;
+        if chance.per_mille(250) {
+            self.forget_notes();
+        }
+        self.files().power_cut(chance)
     }
 
     /// Whether an owner has left a note that the disk failed under it.
@@ -89,6 +114,7 @@ impl Directory {
     pub(super) fn power_cut(&mut self, chance: &mut Chance) -> usize {
         self.boot += 1;
         self.booted = true;
+        self.forget_notes();
         self.files().power_cut(chance)
     }
 }

@@ -1,0 +1,102 @@
+//! A directory that lost what was written last, without a reboot: its log was removed by hand, or its file system forgot
+//! what was not synced (R44).
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::fs;
+
+use fencehold_store::clock::{Clock as _, SystemClock};
+use rustix::process::Signal;
+use support::{Bystander, Room, said};
+
+const TTL_MS: u64 = 3_600_000;
+
+fn log(room: &Room) -> std::path::PathBuf {
+    room.path("leases/fencehold.db-wal")
+}
+
+/// The owner of the directory is killed.
+fn kill(mut owner: Bystander) {
+    owner.0.send(Signal::KILL);
+    owner.0.child.wait().unwrap();
+}
+
+/// The moment on the machine's own clock.
+fn now_ms() -> u64 {
+    SystemClock.now().store_ms
+}
+
+/// R44: the renewal was acknowledged and not synced, and the file system forgets it.
+#[test]
+fn a_renewal_that_the_file_system_forgot_shortens_no_lease() {
+    let room = Room::new();
+    let owner = Bystander::start(&room);
+    let held = room.fencehold(&["lease", "acquire", "k", "--ttl", "1h", "-o", "json"]).json();
+    let (hold, token) = (held["hold"].as_str().unwrap(), held["token"].as_u64().unwrap().to_string());
+    let renew = || {
+        let sent_ms = now_ms();
+        let mut command = room.command(["lease", "renew", "k", "--token", &token]);
+        let said = said(command.env("FENCEHOLD_HOLD", hold));
+        assert_eq!(said.code, 0, "{said:?}");
+        sent_ms
+    };
+    // The first renewal under an owner is synced: it says that others are not.
+    renew();
+    let synced = fs::read(log(&room)).unwrap();
+    let sent_ms = renew();
+    kill(owner);
+    assert_ne!(fs::read(log(&room)).unwrap(), synced, "the renewal was written");
+    fs::write(log(&room), synced).unwrap();
+    let asked_ms = now_ms();
+    let lease = room.lease("k");
+    let ends_ms = asked_ms + lease["holder"]["remaining_ms"].as_u64().unwrap();
+    assert!(
+        ends_ms >= sent_ms + TTL_MS,
+        "the lease ends {} ms before its holder was promised",
+        sent_ms + TTL_MS - ends_ms
+    );
+}
+
+fn token(room: &Room) -> u64 {
+    let said = room.fencehold(&["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.out.trim().parse().unwrap()
+}
+
+/// The log belongs to the database beside it, and has what was acknowledged last.
+#[test]
+fn a_restore_never_advises_to_remove_a_log_that_is_in_use() {
+    let room = Room::new();
+    assert_eq!(token(&room), 1);
+    let backup = room.path("backup").display().to_string();
+    assert_eq!(room.fencehold(&["store", "backup", &backup]).code, 0);
+    let owner = Bystander::start(&room);
+    assert_eq!(token(&room), 2);
+    kill(owner);
+    let said = room.fencehold(&["store", "restore", &backup, "--by", "me"]);
+    assert_eq!(said.code, 74, "{said:?}");
+    assert!(!said.err.contains("remove"), "{said:?}");
+    assert!(said.err.contains("it exists already, and was left untouched"), "{said:?}");
+    assert_eq!(token(&room), 3, "nothing was lost");
+}
+
+/// The log of an owner that was killed is removed by hand: tokens would be given a second time.
+#[test]
+fn a_store_that_was_rewound_is_refused_until_it_is_advanced() {
+    let room = Room::new();
+    let owner = Bystander::start(&room);
+    let given: Vec<u64> = (0..3).map(|_| token(&room)).collect();
+    kill(owner);
+    fs::remove_file(log(&room)).unwrap();
+    for words in [&["run", "--key", "k", "--", "true"][..], &["store", "status"], &["lease", "ls"]] {
+        let said = room.fencehold(words);
+        assert_eq!(said.code, 74, "{said:?}");
+        assert!(said.err.contains("was acknowledged from it"), "{said:?}");
+        assert!(said.err.contains("store advance --by NAME --yes"), "{said:?}");
+    }
+    assert_eq!(room.fencehold(&["store", "advance", "--by", "me", "--yes"]).code, 0);
+    let newest = room.fencehold(&["lease", "acquire", "k", "--ttl", "1h", "-o", "json"]).json()["token"].as_u64().unwrap();
+    assert!(given.iter().all(|token| *token < newest), "{given:?} were given, and {newest} is next");
+}

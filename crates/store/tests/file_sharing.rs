@@ -252,3 +252,60 @@ fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
     });
     assert_eq!(waiting.unwrap().grant.token.get(), 2);
 }
+
+/// A store as its owner left it when it was killed: everything acknowledged is in the log.
+fn killed() -> Ground {
+    let (ground, left) = (Ground::new(), Ground::new());
+    let store = ground.open();
+    take(&store, "k", 1);
+    for name in ["fencehold.db", "fencehold.db-wal", "disk.lock"] {
+        std::fs::copy(ground.path().join(name), left.path().join(name)).unwrap();
+    }
+    left
+}
+
+fn impatient() -> fencehold_store::Call {
+    call().with_patience_ms(300)
+}
+
+/// A backup reads for as long as it copies.
+#[test]
+fn one_who_reads_keeps_nobody_from_taking_over() {
+    let ground = killed();
+    let reader = rusqlite::Connection::open(ground.database()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
+    let store = ground.open();
+    let granted = block_on(store.acquire(&impatient(), request("other", 2)));
+    assert!(granted.is_ok(), "{granted:?}");
+    assert_eq!(view(&store, "k").token.get(), 1);
+}
+
+#[test]
+fn whoever_is_in_the_way_is_named_and_not_the_last_owner() {
+    let ground = killed();
+    std::fs::write(ground.path().join("owner-1.lock"), "4194301").unwrap();
+    let turns = std::fs::File::open(ground.path().join("disk.lock")).unwrap();
+    turns.lock().unwrap();
+    let store = ground.open();
+    let error = block_on(store.acquire(&impatient(), request("other", 2))).unwrap_err().to_string();
+    assert!(!error.contains("4194301"), "it blames a process that has gone: {error}");
+    assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
+}
+
+/// Between the look at the database and the look at its log, another process makes both.
+#[test]
+fn a_new_directory_can_be_opened_while_another_process_makes_the_store() {
+    let (ground, made) = (Ground::new(), killed());
+    ground.set_gate("look.closed");
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| ground.try_open());
+        ground.await_gate("look");
+        for name in ["fencehold.db", "fencehold.db-wal"] {
+            std::fs::copy(made.path().join(name), ground.path().join(name)).unwrap();
+        }
+        ground.lift_gate("look.closed");
+        let opened = opening.join().unwrap();
+        let store = opened.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(view(&store, "k").token.get(), 1);
+    });
+}

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use super::gate;
 use super::place::unusable;
 use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
 use crate::error::StoreError;
@@ -44,9 +45,14 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
 /// To SQLite a database that is empty or not there is a new one, and it removes the log beside it, with all that was
 /// acknowledged in it.
 fn refuse_lone_log(path: &Path) -> Result<(), StoreError> {
+    gate::pass_in(path.parent().unwrap_or(path), "look");
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        // SQLite fills the database before its log. Where both are filled by now, another process has just made the store.
+        if header_of(path).is_ok_and(|header| !header.is_empty()) {
+            return refuse_foreign(path);
+        }
         return Err(unusable(
             path,
             "it is empty or gone, and the log beside it is not; that was left untouched: put the database that it belongs to back, or move \

@@ -1,15 +1,21 @@
 //! Points at which a test can hold this process or make its disk fail, by files in the folder `gates` of the store's
 //! directory. Not part of a shipped build.
 
+use std::path::Path;
 #[cfg(feature = "gates")]
 use std::path::PathBuf;
 
 use super::place::Place;
 
 /// Waits while `NAME.closed` is there, after writing `NAME.reached`; then writes `NAME.passed`.
+pub(super) fn pass(place: &Place, name: &str) {
+    pass_in(place.path(), name);
+}
+
+/// The same in a directory that is not opened yet.
 #[cfg(feature = "gates")]
 #[expect(clippy::disallowed_methods, reason = "a held process has nothing to do but to look again")]
-pub(super) fn pass(place: &Place, name: &str) {
+pub(super) fn pass_in(place: &Path, name: &str) {
     let closed = file(place, name, "closed");
     if closed.exists() {
         let _ = std::fs::write(file(place, name, "reached"), std::process::id().to_string());
@@ -23,7 +29,7 @@ pub(super) fn pass(place: &Place, name: &str) {
 /// Whether the disk is to fail here: while `NAME.fails` is there.
 #[cfg(feature = "gates")]
 pub(super) fn fail(place: &Place, name: &str) -> rusqlite::Result<()> {
-    if file(place, name, "fails").exists() {
+    if file(place.path(), name, "fails").exists() {
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
         return Err(rusqlite::Error::SqliteFailure(error, Some("the test says so".to_owned())));
     }
@@ -31,12 +37,12 @@ pub(super) fn fail(place: &Place, name: &str) -> rusqlite::Result<()> {
 }
 
 #[cfg(feature = "gates")]
-fn file(place: &Place, name: &str, ending: &str) -> PathBuf {
-    place.path().join("gates").join(format!("{name}.{ending}"))
+fn file(place: &Path, name: &str, ending: &str) -> PathBuf {
+    place.join("gates").join(format!("{name}.{ending}"))
 }
 
 #[cfg(not(feature = "gates"))]
-pub(super) fn pass(_: &Place, _: &str) {}
+pub(super) fn pass_in(_: &Path, _: &str) {}
 
 #[cfg(not(feature = "gates"))]
 #[expect(clippy::unnecessary_wraps, reason = "a shipped build has no gates")]

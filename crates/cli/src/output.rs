@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::process::from_the_background;
-use crate::show::{Colour, Palette, Table};
+use crate::show::{Colour, Palette, Table, safe, safe_json};
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -74,7 +74,7 @@ impl Output {
         text: impl FnOnce(Palette) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table | Format::Env => self.text(&text(self.palette)),
+            Format::Table | Format::Env => self.text(&safe(&text(self.palette))),
             Format::Json => self.text(&pretty(thing)?),
             Format::Jsonl => self.line(thing),
         }
@@ -103,12 +103,14 @@ impl Output {
 
     /// Prints one thing as one line of JSON.
     pub(crate) fn line<T: Serialize>(self, thing: &T) -> Result<(), Failure> {
-        self.text(&serde_json::to_string(thing).map_err(|error| unprintable(&error))?)
+        self.text(&safe_json(serde_json::to_string(thing).map_err(|error| unprintable(&error))?))
     }
 }
 
 fn pretty<T: Serialize>(thing: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(thing).map_err(|error| unprintable(&error))
+    serde_json::to_string_pretty(thing)
+        .map(safe_json)
+        .map_err(|error| unprintable(&error))
 }
 
 fn unprintable(error: &serde_json::Error) -> Failure {
@@ -118,7 +120,7 @@ fn unprintable(error: &serde_json::Error) -> Failure {
 /// Says something beside the data, on stderr. If even that cannot be written there is nobody left to tell.
 pub(crate) fn note(text: &str) {
     // In one piece, as others write there too; and even while a command under a lease has the terminal.
-    let line = format!("fencehold: {text}\n");
+    let line = format!("fencehold: {}\n", safe(text));
     let _ = from_the_background(|| io::stderr().lock().write_all(line.as_bytes()));
 }
 
@@ -129,7 +131,7 @@ pub(crate) fn report(failure: &Failure) -> u8 {
     note(&palette.paint(what, Colour::Bad));
     if let Some(next) = next {
         let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "{next}");
+        let _ = writeln!(stderr, "{}", safe(next));
     }
     exit.code()
 }

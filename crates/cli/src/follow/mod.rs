@@ -128,7 +128,7 @@ impl Serialize for Line<'_> {
 /// Prints one event, for people or for programs.
 pub(crate) fn print(output: Output, event: &Event) -> Result<(), Failure> {
     match output.format {
-        Format::Table | Format::Env => output.text(&sentence(event, output.palette)),
+        Format::Table | Format::Env => output.text(&crate::show::safe(&sentence(event, output.palette))),
         // A stream has no end, so it cannot be one document.
         Format::Json | Format::Jsonl => output.line(&Line::from(event)),
     }

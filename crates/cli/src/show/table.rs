@@ -18,7 +18,9 @@ impl Cell {
 
 impl<T: ToString> From<T> for Cell {
     fn from(text: T) -> Self {
-        Cell { text: text.to_string(), colour: Colour::Plain }
+        // A line break would end the row.
+        let text = text.to_string().replace('\n', "\\u{a}");
+        Cell { text: super::safe(&text).into_owned(), colour: Colour::Plain }
     }
 }
 

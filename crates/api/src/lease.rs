@@ -338,7 +338,23 @@ wire! {
         /// Parts of the maintenance that fail at present, and why.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub maintenance: Vec<String>,
+        /// For how long nobody is granted anything, after an advance.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub closed_for_ms: u64,
+        /// The counts are of all namespaces together, and were left out: this token is not `admin` for all of them.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub counts_hidden: bool,
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
+const fn is_false(truth: &bool) -> bool {
+    !*truth
 }
 
 const fn advance_by() -> u64 {

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: HTTP itself (the server and the remote store bring their own), and rules (they are the core's).
 
+pub mod access;
 pub mod desk;
 #[cfg(feature = "document")]
 mod document;
@@ -24,7 +25,7 @@ pub use document::document;
 pub use event::{Event, EventPage, EventsRequest};
 pub use operation::{ALL, Method, Nothing, Operation, Shape, Spec, Visitor, every, op};
 pub use problem::{Kind, Outcome, Problem};
-pub use scope::Scope;
+pub use scope::{Role, Scope};
 pub use value::{Bytes, Json, Labels, Moment};
 
 /// The header that names the namespace; `default` if it is missing.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{EventPage, EventsRequest, Scope, desk, job, lease, wire};
+use crate::{EventPage, EventsRequest, Scope, access, desk, job, lease, wire};
 
 /// How it is asked: what only looks is a `GET` with everything in its query, what changes something is a `POST` with
 /// everything in its body.
@@ -113,7 +113,8 @@ mod needs {
     /// What tells nothing of anybody's is for everybody who may do anything at all.
     pub(super) const ANY: &[Scope] = &Scope::ALL;
     /// Whoever has to do with jobs may look at them.
-    pub(super) const ANY_JOB: &[Scope] = &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin];
+    pub(super) const ANY_JOB: &[Scope] =
+        &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin, Scope::JobRead];
     pub(super) const LEASE_READ: &[Scope] = &[Scope::LeaseRead];
     pub(super) const LEASE_WRITE: &[Scope] = &[Scope::LeaseWrite];
     pub(super) const LEASE_REVOKE: &[Scope] = &[Scope::LeaseRevoke];
@@ -187,4 +188,15 @@ operations! {
     /// Say what became of an effect that nobody knew of
     Resolve = "resolve_finding" Post "/v1/findings/resolve" JOB_ADMIN
         (desk::ResolveRequest) -> desk::Resolved, [];
+
+    /// Make a token of access. One for all namespaces needs `admin` for all of them
+    CreateToken = "create_token" Post "/v1/tokens/create" ADMIN
+        (access::CreateTokenRequest) -> access::TokenView, [];
+    /// Every token of the caller's namespace, or of all
+    ListTokens = "list_tokens" Get "/v1/tokens" ADMIN (Nothing) -> access::Tokens, [];
+    /// Revoke a token of access
+    RevokeToken = "revoke_token" Post "/v1/tokens/revoke" ADMIN
+        (access::RevokeTokenRequest) -> access::RevokedToken, [404];
+    /// What was done with force, and what was denied, in the caller's namespace, or in all
+    ReadAudit = "read_audit" Get "/v1/audit" ADMIN (access::AuditRequest) -> access::AuditPage, [];
 }

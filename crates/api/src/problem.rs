@@ -52,6 +52,8 @@ kinds! {
     NoSuchPath = "urn:fencehold:no-such-path" 404 "There is nothing at this path";
     /// Nothing is kept of this key.
     NoSuchKey = "urn:fencehold:no-such-key" 404 "Nothing is kept of this key";
+    /// There is no such token of access.
+    NoSuchToken = "urn:fencehold:no-such-token" 404 "There is no such token of access";
     /// There is no such job.
     NoSuchJob = "urn:fencehold:no-such-job" 404 "There is no such job";
     /// The path takes other methods.

@@ -28,6 +28,15 @@ pub enum Scope {
     /// To cancel, retry and delete jobs; queues and schedules.
     #[serde(rename = "job:admin")]
     JobAdmin,
+    /// To see jobs, queues, schedules and findings, without what jobs are about.
+    #[serde(rename = "job:read")]
+    JobRead,
+    /// With `job:read`: to see what jobs are about too: payloads, results, checkpoints, effects.
+    #[serde(rename = "job:payload")]
+    JobPayload,
+    /// To read the page of metrics.
+    #[serde(rename = "metrics:read")]
+    MetricsRead,
     /// Everything, and what concerns the store as a whole.
     #[serde(rename = "admin")]
     Admin,
@@ -35,13 +44,16 @@ pub enum Scope {
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Scope; 7] = [
+    pub const ALL: [Scope; 10] = [
         Scope::LeaseRead,
         Scope::LeaseWrite,
         Scope::LeaseRevoke,
         Scope::JobEnqueue,
         Scope::JobWork,
         Scope::JobAdmin,
+        Scope::JobRead,
+        Scope::JobPayload,
+        Scope::MetricsRead,
         Scope::Admin,
     ];
 
@@ -54,6 +66,9 @@ impl Scope {
             Scope::JobEnqueue => "job:enqueue",
             Scope::JobWork => "job:work",
             Scope::JobAdmin => "job:admin",
+            Scope::JobRead => "job:read",
+            Scope::JobPayload => "job:payload",
+            Scope::MetricsRead => "metrics:read",
             Scope::Admin => "admin",
         }
     }
@@ -72,6 +87,64 @@ impl FromStr for Scope {
         Scope::ALL.into_iter().find(|scope| scope.name() == text).ok_or_else(|| {
             let names = Scope::ALL.map(Scope::name).join(", ");
             format!("the scope {text:?} is not one of {names}")
+        })
+    }
+}
+
+/// Scopes that go together: what a token is usually made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// Looks at leases, jobs and metrics, and not at what jobs are about.
+    Viewer,
+    /// Takes leases, enqueues jobs and works on them.
+    Worker,
+    /// Looks at everything, ends leases, acts on jobs, queues and schedules.
+    Operator,
+    /// Everything, tokens included.
+    Admin,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 4] = [Role::Viewer, Role::Worker, Role::Operator, Role::Admin];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Worker => "worker",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+
+    /// What it stands for.
+    pub const fn scopes(self) -> &'static [Scope] {
+        match self {
+            Role::Viewer => &[Scope::LeaseRead, Scope::JobRead, Scope::MetricsRead],
+            Role::Worker => &[Scope::LeaseRead, Scope::LeaseWrite, Scope::JobEnqueue, Scope::JobWork],
+            Role::Operator => &[
+                Scope::LeaseRead,
+                Scope::LeaseRevoke,
+                Scope::JobEnqueue,
+                Scope::JobAdmin,
+                Scope::JobRead,
+                Scope::JobPayload,
+                Scope::MetricsRead,
+            ],
+            Role::Admin => &[Scope::Admin],
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Role::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| {
+            let names = Role::ALL.map(Role::name).join(", ");
+            format!("the role {text:?} is not one of {names}")
         })
     }
 }

@@ -14,6 +14,7 @@ pub(crate) enum Exit {
     Held = 75,
     Lost = 76,
     NotApplicable = 77,
+    Denied = 78,
     CannotRun = 126,
     NotFound = 127,
 }
@@ -22,15 +23,16 @@ pub(crate) enum Exit {
 pub(crate) const SIGNAL_BASE: u8 = 128;
 
 /// What each code means, for people.
-const MEANINGS: [(&str, &str); 11] = [
+const MEANINGS: [(&str, &str); 12] = [
     ("0", "done"),
     ("1", "failed for another reason"),
     ("2", "bad usage or bad input: it cannot succeed as it stands"),
     ("69", "the store is unavailable, or the outcome is unknown: the same can safely be tried again"),
-    ("74", "the store is unusable: foreign, newer, damaged or rewound"),
+    ("74", "the store is unusable: foreign, newer, damaged, rewound, or its certificate is not trusted"),
     ("75", "held by someone else; of jobs: none was ready, or not yet finished"),
     ("76", "lost: the lease or the claim was lost, revoked, ended or superseded"),
     ("77", "race run: the race cannot be arranged on this store, so nothing is known of the promise"),
+    ("78", "not allowed: the server wants a token, does not know this one, or it does not allow this"),
     ("126", "run, work: the command cannot be executed"),
     ("127", "run, work: the command was not found"),
     ("other", "run: the command's own exit code; 128 + N if it died by signal N"),
@@ -72,6 +74,7 @@ mod tests {
             Exit::Held,
             Exit::Lost,
             Exit::NotApplicable,
+            Exit::Denied,
             Exit::CannotRun,
             Exit::NotFound,
         ];

@@ -27,6 +27,8 @@ mod place;
 mod process;
 mod shell;
 mod show;
+#[cfg(feature = "server")]
+mod tokens;
 mod verb;
 #[cfg(feature = "server")]
 mod whereabouts;

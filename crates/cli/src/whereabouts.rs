@@ -1,15 +1,19 @@
 //! Where a server's settings and its access file are, for all verbs that need to know.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fencehold_server::access::Book;
 use fencehold_server::config::{Settings, Told};
-use fencehold_store::StoreUrl;
+use fencehold_store::clock::SystemClock;
+use fencehold_store::remote::RemoteStore;
+use fencehold_store::{Call, StoreUrl};
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::place::Place;
+use crate::tokens::Tokens;
 
 const ACCESS_FILE: &str = "access.db";
 
@@ -37,22 +41,32 @@ impl Whereabouts {
         let variables =
             variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         told.variables(variables).map_err(wrong)?;
-        let named = std::env::var_os("FENCEHOLD_CONFIG")
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from);
-        if let Some(path) = self.config.clone().or(named) {
+        if let Some(path) = self.config_file() {
             told.file(&path).map_err(wrong)?;
         }
         Ok(told)
     }
 
-    /// Opens the access file that a server of these settings would use.
-    pub(crate) fn book(&self, context: &Context) -> Result<Book, Failure> {
+    /// The file with the settings, if one was named.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        let named = std::env::var_os("FENCEHOLD_CONFIG").filter(|path| !path.is_empty());
+        self.config.clone().or(named.map(PathBuf::from))
+    }
+
+    /// The tokens of the server that the store is; else the access file that a server of these settings would use.
+    pub(crate) fn tokens(&self, context: &Context) -> Result<Tokens, Failure> {
         context.output.refuse_env()?;
         let settings = settings(&self.told(Vec::new())?)?;
         let place = context.place_or(settings.store.as_deref())?;
+        if let (StoreUrl::Remote(url), None) = (&place.url, &settings.access) {
+            let name = url.to_string();
+            let server = RemoteStore::open(url, Arc::new(SystemClock));
+            let server = Box::new(server.map_err(|error| Failure::of_store(error, &name))?);
+            return Ok(Tokens::Server { server, call: Call::new(context.namespace.clone()), name });
+        }
         place.prepare()?;
-        Book::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))
+        let book = Book::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))?;
+        Ok(Tokens::File(Box::new(book)))
     }
 }
 

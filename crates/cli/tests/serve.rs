@@ -321,3 +321,165 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
     eventually("there is room again", || server.ask("", "/livez").0 == 200);
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn an_open_server_asks_for_tokens_once_there_is_one() {
+    let room = Room::new();
+    let server = Serving::start(&room, &[]);
+    assert_eq!(server.ask("", "/v1/leases").0, 200);
+    let secret = token(&room, &["ops", "--scope", "lease:read"]);
+    eventually("a token is asked for", || server.ask("", "/v1/leases").0 == 401);
+    assert_eq!(server.ask(&secret, "/v1/leases").0, 200);
+}
+
+#[test]
+fn a_lost_access_file_does_not_open_a_store_that_had_tokens() {
+    let room = Room::new();
+    token(&room, &["ops", "--scope", "lease:read"]);
+    let server = Serving::start(&room, &[]);
+    let mark = ["--namespace", "fencehold.access", "lease", "get", "tokens"];
+    eventually("the store remembers", || room.fencehold(&mark).code == 0);
+    assert_eq!(server.stop().0, 0);
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(room.path(&format!("leases/access.db{suffix}")));
+    }
+    let said = room.fencehold(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(
+        said.err.contains("was served with tokens before") && said.err.contains("require_tokens"),
+        "{said:?}"
+    );
+    let told = Serving::start(&room, &["--set", "require_tokens=false"]);
+    assert_eq!(told.ask("", "/v1/leases").0, 200);
+    drop(told);
+    let fresh = Room::new();
+    let closed = Serving::start(&fresh, &["--set", "require_tokens=true"]);
+    assert_eq!(closed.ask("", "/v1/leases").0, 401);
+}
+
+/// A command line that knows a server, and nothing else.
+fn through(room: &Room, server: &Serving, secret: &str, words: &[&str]) -> support::Said {
+    let mut command = room.command(words);
+    command.env("FENCEHOLD_STORE", format!("http://{}", server.address));
+    if !secret.is_empty() {
+        command.env("FENCEHOLD_API_TOKEN", secret);
+    }
+    support::said(&mut command)
+}
+
+#[test]
+fn tokens_and_the_audit_go_through_the_server() {
+    let (here, there) = (Room::new(), Room::new());
+    let admin = token(&here, &["ops", "--role", "admin", "--all-namespaces"]);
+    let server = Serving::start(&here, &[]);
+    let made =
+        through(&there, &server, &admin, &["token", "create", "w", "--role", "worker", "--expires", "1h"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let worker = made.out.trim();
+    assert_eq!(through(&there, &server, worker, &["lease", "ls"]).code, 0);
+    let listed = through(&there, &server, &admin, &["token", "ls", "-o", "json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    assert_eq!(listed[1]["scopes"], "lease:read,lease:write,job:enqueue,job:work");
+    let id = listed[1]["id"].as_str().unwrap();
+    assert_eq!(through(&there, &server, &admin, &["token", "revoke", id]).code, 0);
+    assert_eq!(through(&there, &server, worker, &["lease", "ls"]).code, 78);
+    let audit = through(&there, &server, &admin, &["audit", "-o", "json"]).json();
+    let acts: Vec<&str> = audit
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["act"].as_str().unwrap())
+        .collect();
+    assert_eq!(acts, ["token create", "token create", "token revoke"]);
+    assert!(!there.path("leases").exists() && !there.path(".local").exists(), "nothing was made here");
+    let unknown = through(&there, &server, &admin, &["token", "revoke", "ffffffffffff"]);
+    assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
+}
+
+#[test]
+fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
+    let (here, there) = (Room::new(), Room::new());
+    let viewer = token(&here, &["v", "--role", "viewer"]);
+    let writer = token(&here, &["w", "--role", "worker"]);
+    let server = Serving::start(&here, &[]);
+    for (secret, why) in [("", "a token is needed"), ("fencehold_000000000000_00", "is not known here")] {
+        let said = through(&there, &server, secret, &["lease", "ls"]);
+        assert_eq!(said.code, 78, "{said:?}");
+        assert!(said.err.contains(why) && said.err.contains(&server.address), "{said:?}");
+        assert!(
+            said.err.contains("FENCEHOLD_API_TOKEN") && !said.err.contains("used as a store"),
+            "{said:?}"
+        );
+    }
+    let said = through(&there, &server, &viewer, &["lease", "acquire", "k"]);
+    assert!(said.code == 78 && said.err.contains("lease:write"), "{said:?}");
+    let status = through(&there, &server, &writer, &["store", "status"]);
+    assert!(status.code == 0 && status.out.contains("hidden") && !status.out.contains("keys"), "{status:?}");
+    for secret in [&viewer, &writer] {
+        let doctor = through(&there, &server, secret, &["doctor"]);
+        assert!(doctor.code == 0 && !doctor.out.contains("WRONG"), "{doctor:?}");
+    }
+    let run = |pass: &[&str]| {
+        let mut words = vec!["run", "--key", "k"];
+        words.extend(pass);
+        let again = format!("{} lease ls", env!("CARGO_BIN_EXE_fencehold"));
+        words.extend(["--", "sh", "-c", &again]);
+        through(&there, &server, &writer, &words)
+    };
+    let kept = run(&[]);
+    assert!(kept.code == 78 && kept.err.contains("--pass-token"), "the token was inherited: {kept:?}");
+    assert_eq!(run(&["--pass-token"]).code, 0);
+}
+
+#[test]
+fn a_server_that_is_not_trusted_is_named_with_the_cause_at_once() {
+    let (here, there) = (Room::new(), Room::new());
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/etcd-tls");
+    let (cert, key) = (format!("{tls}/server.pem"), format!("{tls}/server.key"));
+    let server = Serving::start(&here, &["--tls-cert", &cert, "--tls-key", &key]);
+    let mut command = there.command(["lease", "ls", "-v"]);
+    command.env("FENCEHOLD_STORE", format!("https://{}", server.address));
+    let said = support::said(&mut command);
+    assert_eq!(said.code, 74, "{said:?}");
+    assert!(said.err.contains("certificate") && said.err.contains("?ca=FILE"), "{said:?}");
+    // Nor does one help that speaks no TLS at all.
+    let plain = Serving::start(&there, &[]);
+    let mut command = here.command(["lease", "ls"]);
+    command.env("FENCEHOLD_STORE", format!("https://{}", plain.address));
+    let said = support::said(&mut command);
+    assert_eq!(said.code, 74, "{said:?}");
+}
+
+#[test]
+fn a_url_may_name_several_servers_and_one_that_answers_is_found() {
+    let room = Room::new();
+    let (first, second) = (Serving::start(&room, &[]), Serving::start(&room, &[]));
+    let both = format!("http://127.0.0.1:1,{},{}", first.address, second.address);
+    let ask = |words: &[&str]| {
+        let mut command = room.command(words);
+        support::said(command.env("FENCEHOLD_STORE", &both))
+    };
+    assert_eq!(ask(&["lease", "acquire", "k", "--ttl", "1m"]).code, 0);
+    assert_eq!(first.stop().0, 0);
+    let listed = ask(&["lease", "ls", "-o", "json"]);
+    assert!(listed.code == 0 && listed.json()[0]["key"] == "k", "{listed:?}");
+    assert_eq!(second.stop().0, 0);
+    assert_eq!(ask(&["lease", "ls"]).code, 69);
+}
+
+#[test]
+fn the_check_of_settings_names_what_the_store_was_chosen_by() {
+    let room = Room::new();
+    let file = room.path("server.toml");
+    std::fs::write(&file, "store = 'memory:'\n").unwrap();
+    let words = ["config", "check", "--config", file.to_str().unwrap(), "-o", "json"];
+    let chosen = |said: support::Said| {
+        let lines = said.json();
+        let line = lines.as_array().unwrap().iter().find(|line| line["key"] == "store").unwrap();
+        (line["value"].as_str().unwrap().to_owned(), line["from"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(chosen(room.fencehold(&words)), (room.store(), "FENCEHOLD_STORE".to_owned()));
+    let mut command = room.command(words);
+    let by_file = chosen(support::said(command.env_remove("FENCEHOLD_STORE")));
+    assert_eq!(by_file, ("memory:".to_owned(), file.display().to_string()));
+}

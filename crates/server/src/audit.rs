@@ -31,6 +31,8 @@ pub enum Outcome {
     Asked,
     /// It was done.
     Done,
+    /// To some of what was named it was done, and to some it was refused.
+    Partly,
     /// The rules refused it, or it could not be done.
     Failed,
     /// Whoever tried had no right to.
@@ -43,6 +45,7 @@ impl Outcome {
         match self {
             Outcome::Asked => "asked",
             Outcome::Done => "done",
+            Outcome::Partly => "partly",
             Outcome::Failed => "failed",
             Outcome::Denied => "denied",
         }
@@ -69,7 +72,7 @@ pub struct AuditRow {
     pub target: String,
     /// Why.
     pub reason: Option<String>,
-    /// What came of it: `asked`, `done`, `failed`, `denied`.
+    /// What came of it: `asked`, `done`, `partly`, `failed`, `denied`.
     pub outcome: String,
 }
 

@@ -62,6 +62,7 @@ pub(crate) struct Inner {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) grace: Duration,
     pub(crate) hosts: Vec<String>,
+    pub(crate) refusals: access::Refusals,
     pub(crate) readiness: http::Readiness,
 }
 
@@ -119,6 +120,7 @@ impl Server {
             tls: options.tls,
             grace: options.grace,
             hosts: options.hosts,
+            refusals: access::Refusals::default(),
             readiness: http::Readiness::default(),
         }))
     }

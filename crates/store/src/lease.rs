@@ -374,4 +374,8 @@ pub struct StoreStatus {
     /// Parts of the maintenance that fail at present, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maintenance: Vec<String>,
+    /// For how long nobody is granted anything, after an advance. Known where an engine serves the store.
+    pub closed_for_ms: u64,
+    /// The counts are of all namespaces together, and this caller may not see them.
+    pub counts_hidden: bool,
 }

@@ -17,6 +17,7 @@ mod asking;
 mod asking_jobs;
 mod capability;
 pub mod clock;
+mod closed;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod engine;

@@ -1,19 +1,22 @@
-//! The URL of a Fencehold server.
+//! The URL of a Fencehold server, or of several that serve the same store.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use fencehold_core::BadInput;
 
-/// `http(s)://[TOKEN@]HOST[:PORT][/PATH][?ca=FILE]`
+/// `http(s)://[TOKEN@]HOST[:PORT][,HOST[:PORT]…][/PATH][?ca=FILE]`
 ///
+/// Several hosts are servers of one store: a request goes to one of them, and to the next where that one cannot answer.
 /// Without a token here, that of the environment is shown to the server (`FENCEHOLD_API_TOKEN`), if there is one. Prints
 /// without its token.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteUrl {
-    /// Scheme, host and path, without a slash at the end: what every request's path follows.
+    /// Scheme, hosts and path, without a slash at the end: what people are shown.
     pub base: String,
+    /// Scheme, host and path of every server, without a slash at the end: what every request's path follows.
+    pub servers: Vec<String>,
     pub(crate) token: Option<String>,
     /// The authority that signed the server's certificate, in PEM format; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
@@ -25,13 +28,13 @@ impl RemoteUrl {
         let bad = |problem: &str| BadInput::new("store URL", problem);
         let place = place.strip_prefix("//").unwrap_or_default();
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (token, host) = match authority.rsplit_once('@') {
-            Some((token, host)) => (Some(token.trim_start_matches(':')), host),
+        let (token, hosts) = match authority.rsplit_once('@') {
+            Some((token, hosts)) => (Some(token.trim_start_matches(':')), hosts),
             None => (None, authority),
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-        if host.is_empty() || !host.chars().all(plain) {
-            return Err(bad("names no host; it looks like http://HOST:7117"));
+        if !hosts.split(',').all(|host| !host.is_empty() && host.chars().all(plain)) {
+            return Err(bad("names no host; it looks like http://HOST:7117, or http://HOST:7117,HOST:7117"));
         }
         if token.is_some_and(|token| token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic())) {
             return Err(bad(
@@ -49,8 +52,9 @@ impl RemoteUrl {
             },
         };
         let scheme = if secure { "https" } else { "http" };
-        let base = format!("{scheme}://{host}/{path}").trim_end_matches('/').to_owned();
-        Ok(RemoteUrl { base, token: token.map(str::to_owned), ca })
+        let at = |host: &str| format!("{scheme}://{host}/{path}").trim_end_matches('/').to_owned();
+        let servers = hosts.split(',').map(at).collect();
+        Ok(RemoteUrl { base: at(hosts), servers, token: token.map(str::to_owned), ca })
     }
 }
 
@@ -84,10 +88,19 @@ mod tests {
     fn a_url_names_a_server_and_never_shows_its_token() {
         let url = parsed("https://s3cr3t@leases.example.org:7117/fh/?ca=ca.pem").unwrap();
         assert_eq!(url.base, "https://leases.example.org:7117/fh");
+        assert_eq!(url.servers, [url.base.clone()]);
         assert_eq!(url.token.as_deref(), Some("s3cr3t"));
         assert_eq!(url.ca.as_deref(), Some("ca.pem".as_ref()));
         assert!(!format!("{url} {url:?}").contains("s3cr3t"));
         assert_eq!(parsed("http://[::1]:7117/").unwrap().base, "http://[::1]:7117");
+    }
+
+    #[test]
+    fn a_url_can_name_several_servers_of_one_store() {
+        let url = parsed("https://s3cr3t@a:7117,b/fh").unwrap();
+        assert_eq!(url.base, "https://a:7117,b/fh");
+        assert_eq!(url.servers, ["https://a:7117/fh", "https://b/fh"]);
+        assert_eq!(url.token.as_deref(), Some("s3cr3t"));
     }
 
     #[test]
@@ -97,6 +110,8 @@ mod tests {
             "http://",
             "http://s3cr3t@",
             "http://@h",
+            "http://h,",
+            "http://s3cr3t@h,,g",
             "http://s3cr3t@h i",
             "http://s3cr3t@h?x=1",
             "http://s3cr3t@h?ca=f",

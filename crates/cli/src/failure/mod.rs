@@ -7,6 +7,8 @@ use fencehold_store::StoreError;
 
 use crate::duration::show_ms;
 use crate::exit::Exit;
+use crate::hold::{JOB_VARIABLE, KEY_VARIABLE};
+use crate::process::{API_TOKEN_VARIABLE, PASS_TOKEN};
 use crate::shell;
 
 /// Why a verb did not do what was asked.
@@ -22,6 +24,20 @@ pub(crate) enum Failure {
     },
     /// Whoever read our stdout has gone: there is nobody to tell.
     ReaderGone,
+}
+
+/// What to do about a token that is missing or not good enough.
+fn denied_next() -> String {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if !set(API_TOKEN_VARIABLE) && (set(JOB_VARIABLE) || set(KEY_VARIABLE)) {
+        return format!(
+            "This runs under `fencehold run` or `work`, whose commands inherit {API_TOKEN_VARIABLE} only with {PASS_TOKEN}."
+        );
+    }
+    format!(
+        "Show a token that allows it with {API_TOKEN_VARIABLE}=…; `fencehold token create`, by an administrator of the \
+         server, makes one."
+    )
 }
 
 /// The answer to a call about one thing: stores answer in lists.
@@ -57,9 +73,10 @@ impl Failure {
             StoreError::Full { .. } => {
                 Failure::new(Exit::Unavailable, error.to_string()).with_next("Try again later.")
             }
-            StoreError::Denied { .. } => Failure::new(Exit::Failed, error.to_string()).with_next(
-                "`fencehold token create`, where the server's access file is, makes a token that allows it.",
-            ),
+            StoreError::Denied { why } => {
+                Failure::new(Exit::Denied, format!("{place} does not allow it: {why}"))
+                    .with_next(denied_next())
+            }
             StoreError::Unsupported { .. } => Failure::new(Exit::Usage, error.to_string()),
             StoreError::CursorTooOld { oldest, .. } => Failure::new(Exit::Failed, error.to_string())
                 .with_next(format!("The oldest that can be read is --after {}.", oldest.saturating_sub(1))),
@@ -220,6 +237,7 @@ mod tests {
             (refused(Refusal::NotHeld), Exit::Failed),
             (StoreError::Unavailable { why: why() }, Exit::Unavailable),
             (StoreError::Unknown { why: why() }, Exit::Unavailable),
+            (StoreError::Denied { why: why() }, Exit::Denied),
             (StoreError::Unusable { place: "x".to_owned(), why: why() }, Exit::Unusable),
             (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), Exit::Usage),
         ] {

@@ -12,6 +12,7 @@
 //! good. CMD's leader is reaped last of all, so that its number cannot become somebody else's while it may still be
 //! signalled.
 
+mod credentials;
 mod gate;
 mod grace;
 mod group;
@@ -21,6 +22,7 @@ mod supervise;
 mod terminal;
 mod watchdog;
 
+pub(crate) use credentials::{API_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
 pub(crate) use gate::Streams;
 pub(crate) use grace::grace_ms;
 pub(crate) use signals::Signals;

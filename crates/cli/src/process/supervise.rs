@@ -85,7 +85,8 @@ pub(crate) async fn supervise(
     let mut watchdog = Watchdog::start().await.map_err(|error| unwatchable(&error))?;
     // Whoever gives the command its own streams keeps the terminal, too.
     let terminal = if matches!(command.streams, Streams::Ours) { Terminal::of_stdin() } else { None };
-    let Command { words, variables, grace_ms, streams } = command;
+    let Command { words, mut variables, grace_ms, streams } = command;
+    variables.extend(super::credentials::withheld());
     let (gate, child) =
         Gate::spawn(words, &variables, streams).map_err(|error| unstartable(words, &error))?;
     let group = Group::led_by(&child);

@@ -1,13 +1,11 @@
 //! `fencehold audit`: who did what with force, from where, and why.
 
-use fencehold_server::audit::{AuditFilter, AuditRow};
-use fencehold_store::clock::{Clock as _, SystemClock};
-
 use crate::context::Context;
 use crate::duration::parse_ms;
 use crate::show::{Cell, Colour, Table, or_dash, utc};
+use crate::tokens::Line;
 use crate::verb::{DONE, Outcome};
-use crate::whereabouts::{Whereabouts, unusable};
+use crate::whereabouts::Whereabouts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,26 +35,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let now_wall_ms = SystemClock.now().wall_ms;
-        let filter = AuditFilter {
-            after: self.after,
-            since_wall_ms: self.since.map(|ms| now_wall_ms.saturating_sub(ms)),
-            namespace: self.only_namespace.then(|| context.namespace.clone()),
-            limit: Some(self.limit),
-        };
-        let rows = self
-            .whereabouts
-            .book(context)?
-            .audit(&filter)
-            .map_err(|error| unusable(&error))?;
+        let only = self.only_namespace.then(|| context.namespace.clone());
+        let tokens = self.whereabouts.tokens(context)?;
+        let rows = tokens.audit(self.after, self.since, self.limit, only).await?;
         context.output.many(&rows, "nothing was done with force", || table(&rows))?;
         Ok(DONE)
     }
 }
 
-fn table(rows: &[AuditRow]) -> Table {
+fn table(rows: &[Line]) -> Table {
     let mut table = Table::new(["NUMBER", "WHEN", "WHO", "FROM", "NAMESPACE", "ACT", "TO", "WHY", "OUTCOME"]);
     for row in rows {
         let colour = match row.outcome.as_str() {

@@ -15,7 +15,7 @@ use crate::exit::{self, Exit, SIGNAL_BASE};
 use crate::failure::Failure;
 use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
 use crate::output::note;
-use crate::process::{Command, Finish, Signals, Streams, Tenure, boot_ms, grace_ms, supervise};
+use crate::process::{Command, Finish, Signals, Streams, Tenure, boot_ms, grace_ms, pass_token, supervise};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Ask a holder of lower priority to yield within this time
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     preempt: Option<u64>,
+    /// Let the command inherit FENCEHOLD_API_TOKEN, and the token in FENCEHOLD_STORE
+    #[arg(long)]
+    pass_token: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -84,6 +87,9 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         // What no store accepts makes no store either.
         ttl::check(self.ttl, TTL_MS_MIN)?;
+        if self.pass_token {
+            pass_token();
+        }
         let grace_ms = grace_ms(self.grace, self.ttl)?;
         // First of all: the store starts threads, and a signal must not meet a half-taken lease.
         let mut signals = Signals::listen()

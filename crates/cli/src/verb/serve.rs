@@ -1,10 +1,11 @@
 //! `fencehold serve`: the store behind HTTP, from its settings to the last request.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fencehold_server::access::{Access, Keeper};
+use fencehold_server::access::{Access, Keeper, has_had_tokens};
 use fencehold_server::config::{LogFormat, Settings};
 use fencehold_server::limit::Limits;
 use fencehold_server::systemd;
@@ -78,14 +79,42 @@ impl Args {
         place.prepare()?;
         let keeper = Keeper::start(access_file(&settings, &place)?, Arc::new(SystemClock));
         let keeper = Arc::new(keeper.map_err(|error| unusable(&error))?);
-        let access = access(&settings, &keeper)?;
         let options = options(&settings)?;
+        self.warn(&settings);
         context
             .open_at(&place)?
-            .closing(async |store| serve(&settings, store, access, options).await)
+            .closing(async |store| {
+                let access = access(&settings, &keeper, store).await?;
+                serve(&settings, store, access, options).await
+            })
             .await?;
         keeper.close();
         Ok(DONE)
+    }
+
+    /// What is dangerous, and starts all the same.
+    fn warn(&self, settings: &Settings) {
+        let plain = settings.tls.cert.is_none();
+        if plain && !settings.listen.ip().is_loopback() && !settings.insecure {
+            say(
+                settings,
+                "WARNING: tokens are sent unencrypted to an address that other machines can reach; use --tls-cert and \
+                 --tls-key, or a proxy with TLS on this machine",
+            );
+        }
+        let others = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o006 != 0);
+        let files = [("the key", settings.tls.key.clone()), ("the settings", self.whereabouts.config_file())];
+        for (what, path) in files {
+            if let Some(path) = path.filter(|path| others(path)) {
+                let path = path.display();
+                say(
+                    settings,
+                    &format!(
+                        "WARNING: {what} {path} can be read or written by every user; chmod o-rw {path}"
+                    ),
+                );
+            }
+        }
     }
 
     fn flags(&self) -> Result<Vec<(&str, String)>, Failure> {
@@ -108,7 +137,7 @@ impl Args {
 }
 
 /// Who is let in: whoever has a token, once there is any; before that everybody on this machine, and nobody else.
-fn access(settings: &Settings, keeper: &Arc<Keeper>) -> Result<Access, Failure> {
+async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Result<Access, Failure> {
     if settings.insecure {
         say(settings, "INSECURE: everybody who can reach the server may do everything");
         return Ok(Access::open(Some(Arc::clone(keeper))));
@@ -116,9 +145,24 @@ fn access(settings: &Settings, keeper: &Arc<Keeper>) -> Result<Access, Failure> 
     if keeper.has_tokens() {
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
+    if settings.require_tokens == Some(true) {
+        say(settings, "no token was made yet, so nobody is let in; `fencehold token create` makes one");
+        return Ok(Access::by_token(Arc::clone(keeper)));
+    }
+    let had = has_had_tokens(&*store.leases).await.map_err(|error| store.explain(error))?;
+    if had && settings.require_tokens.is_none() {
+        let what = format!(
+            "{} was served with tokens before, and the access file has none: it was lost, or another one is used",
+            store.name
+        );
+        return Err(Failure::new(Exit::Usage, what).with_next(
+            "Put the access file back (--access FILE), or make a token with `fencehold token create`. To let every program of \
+             this machine in without one, say --set require_tokens=false.",
+        ));
+    }
     if settings.listen.ip().is_loopback() {
         say(settings, "open to every program on this machine: no token was made yet, so none is asked for");
-        return Ok(Access::open(Some(Arc::clone(keeper))));
+        return Ok(Access::until_tokens(Arc::clone(keeper)));
     }
     let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
     Err(Failure::new(Exit::Usage, what).with_next(
@@ -164,6 +208,10 @@ async fn serve(settings: &Settings, store: &Store, access: Access, options: Opti
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let stop = told_to_stop()?;
     let server = Server::with_options(Arc::clone(&store.leases), Arc::new(SystemClock), access, options);
+    let marking = tokio::spawn({
+        let server = server.clone();
+        async move { server.mark_tokens().await }
+    });
     let what = format!("serving {} at {scheme}://{address}", store.name);
     say(settings, &what);
     systemd::tell(systemd::State::Ready, &what);
@@ -172,7 +220,9 @@ async fn serve(settings: &Settings, store: &Store, access: Access, options: Opti
         say(settings, "stopping: nothing new is given, what is under way is finished");
         systemd::tell(systemd::State::Stopping, "finishing what is under way");
     };
-    server.serve(listener, stop).await.map_err(failed)
+    let served = server.serve(listener, stop).await.map_err(failed);
+    marking.abort();
+    served
 }
 
 /// Tells people on stderr; or, where every line is an object for programs, the log.

@@ -74,6 +74,9 @@ pub(crate) struct Args {
     /// Who works [default: user@host/pid]
     #[arg(long)]
     owner: Option<Owner>,
+    /// Let the command inherit FENCEHOLD_API_TOKEN, and the token in FENCEHOLD_STORE
+    #[arg(long)]
+    pass_token: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -88,6 +91,9 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         // What no store accepts makes no store either.
         ttl::check(self.ttl, TTL_MS_MIN)?;
+        if self.pass_token {
+            crate::process::pass_token();
+        }
         let plan = self.plan()?;
         find(&plan.words[0])?;
         let mut signals = Signals::listen()

@@ -54,6 +54,17 @@ impl Caller {
         self.world.is_none() && self.scopes.allow(Scope::Admin)
     }
 
+    /// Whether they may read the page of metrics: it names queues of every world.
+    pub fn reads_metrics(&self) -> bool {
+        self.world.is_none() && self.scopes.allow(Scope::MetricsRead)
+    }
+
+    /// Whether they may see what jobs are about. Who enqueues, works on or administers jobs may.
+    pub fn sees_payloads(&self) -> bool {
+        let allowing = [Scope::JobPayload, Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin];
+        allowing.into_iter().any(|scope| self.scopes.allow(scope))
+    }
+
     /// From where, for the audit.
     pub fn origin(&self) -> String {
         self.from.map_or_else(|| "unknown".to_owned(), |from| from.to_string())

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -61,8 +61,8 @@ pub enum Stranger {
         name: String,
     },
     /// Nobody can be let in at the moment.
-    #[error("tokens cannot be checked at the moment: {0}")]
-    Closed(String),
+    #[error("tokens cannot be checked at the moment; the server's log says why")]
+    Closed,
 }
 
 /// The door: who is let in, and the book in which the rest is written.
@@ -78,7 +78,9 @@ pub struct Keeper {
 #[derive(Debug, Default)]
 struct Known {
     tokens: RwLock<Arc<HashMap<TokenId, Entry>>>,
-    trouble: RwLock<Option<String>>,
+    /// A server that has asked for tokens goes on doing so, whatever becomes of its file.
+    had_tokens: AtomicBool,
+    trouble: AtomicBool,
     /// Tells whoever waits that the book was read again.
     read_again: watch::Sender<()>,
     /// Denials that wait to be written.
@@ -113,7 +115,11 @@ enum Message {
     Enter { entry: AuditEntry, reply: oneshot::Sender<Result<i64, BookError>> },
     Settle { seq: i64, outcome: Outcome },
     Denied { entry: AuditEntry },
+    Act(BookAct),
 }
+
+/// Something to be done with the book, and what is to be done once its effect is known to everybody.
+type BookAct = Box<dyn FnOnce(&mut Book, u64) -> Box<dyn FnOnce() + Send> + Send>;
 
 impl Keeper {
     /// Opens the book and starts the thread.
@@ -135,9 +141,13 @@ impl Keeper {
         Ok(Keeper { known, clock, sender: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
     }
 
-    /// Whether any token was ever made.
+    /// Whether there is a token, or was one since this keeper started.
     pub fn has_tokens(&self) -> bool {
-        !self.known.tokens().is_empty()
+        self.known.had_tokens.load(Ordering::Acquire)
+    }
+
+    pub(super) fn read_again(&self) -> watch::Receiver<()> {
+        self.known.read_again.subscribe()
     }
 
     /// How many denials are missing from the audit because there were too many at once.
@@ -156,7 +166,7 @@ impl Keeper {
 
     /// Who comes with this text after `Bearer`.
     pub fn admit(&self, text: Option<&str>, from: Option<IpAddr>) -> Result<Caller, Stranger> {
-        self.open()?;
+        self.can_check()?;
         let text = text.ok_or(Stranger::NoToken)?;
         let shown = Bearer::parse(text.trim()).ok_or(Stranger::Unknown)?;
         let tokens = self.known.tokens();
@@ -177,7 +187,7 @@ impl Keeper {
 
     /// Whether a token that was shown before is still good.
     pub fn still_admits(&self, id: TokenId) -> Result<(), Stranger> {
-        self.open()?;
+        self.can_check()?;
         let tokens = self.known.tokens();
         let entry = tokens.get(&id).ok_or(Stranger::Unknown)?;
         entry.lives(self.clock.now().wall_ms)
@@ -195,11 +205,8 @@ impl Keeper {
     }
 
     /// Whether anybody can be let in.
-    fn open(&self) -> Result<(), Stranger> {
-        match self.known.trouble.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            Some(why) => Err(Stranger::Closed(why.clone())),
-            None => Ok(()),
-        }
+    pub(super) fn can_check(&self) -> Result<(), Stranger> {
+        if self.known.trouble.load(Ordering::Acquire) { Err(Stranger::Closed) } else { Ok(()) }
     }
 
     /// Enters an act that is about to be done. It must not be done if this fails.
@@ -211,6 +218,22 @@ impl Keeper {
             .try_send(Message::Enter { entry, reply })
             .map_err(|_| "too much is being written to the audit".to_owned())?;
         answer.await.map_err(|_| gone())?.map_err(|error| error.to_string())
+    }
+
+    /// Does something with the book. What it changes is in force when this returns.
+    pub(crate) async fn with_book<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Book, u64) -> Result<T, BookError> + Send + 'static,
+    ) -> Result<T, BookError> {
+        let gone = || BookError::Unusable { path: String::new(), why: "it is closed".to_owned() };
+        let (reply, answer) = oneshot::channel();
+        let act: BookAct = Box::new(move |book, now_wall_ms| {
+            let done = act(book, now_wall_ms);
+            Box::new(move || drop(reply.send(done)))
+        });
+        let sender = self.sender().ok_or_else(gone)?;
+        sender.try_send(Message::Act(act)).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
     }
 
     /// Notes what came of it. Where that cannot be written, the act stands as asked for, which is true.
@@ -268,7 +291,9 @@ impl Known {
                 .map_or(0, |entry| entry.used_wall_ms.load(Ordering::Relaxed));
             (token.id, Entry { token, used_wall_ms: AtomicU64::new(used) })
         });
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens.collect());
+        let tokens: HashMap<TokenId, Entry> = tokens.collect();
+        self.had_tokens.fetch_or(!tokens.is_empty(), Ordering::AcqRel);
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
         self.read_again.send_replace(());
         Ok(())
     }
@@ -300,8 +325,14 @@ impl Work {
             }
             looked_ms = self.clock.now().store_ms;
             let seen = self.look();
-            *self.known.trouble.write().unwrap_or_else(PoisonError::into_inner) =
-                seen.err().map(|error| error.to_string());
+            let had_trouble = self.known.trouble.swap(seen.is_err(), Ordering::AcqRel);
+            match seen {
+                Err(error) if !had_trouble => {
+                    tracing::error!(%error, "nobody is let in: tokens cannot be checked")
+                }
+                Ok(()) if had_trouble => tracing::info!("tokens can be checked again"),
+                _ => {}
+            }
             looks += 1;
             if looks % LOOKS_PER_NOTE == 0 {
                 self.note_uses();
@@ -332,6 +363,15 @@ impl Work {
         match message {
             Message::Enter { entry, reply } => {
                 drop(reply.send(self.book.enter(&entry, Outcome::Asked, now_wall_ms)));
+            }
+            Message::Act(act) => {
+                let answer = act(&mut self.book, now_wall_ms);
+                // The book's own connection does not see its changes as another's.
+                if let Err(error) = self.known.learn(&self.book) {
+                    tracing::error!(%error, "tokens cannot be read");
+                    self.known.trouble.store(true, Ordering::Release);
+                }
+                answer();
             }
             Message::Settle { seq, outcome } => self.complain(|book| book.settle(seq, outcome)),
             Message::Denied { entry } => {

@@ -12,6 +12,8 @@ mod caller;
 mod desk;
 mod host;
 mod keeper;
+mod mark;
+mod refusals;
 mod scope;
 mod secret;
 
@@ -32,8 +34,10 @@ pub use caller::{Caller, Who};
 pub(crate) use desk::Desk;
 pub use fencehold_api::Scope;
 pub use keeper::{Keeper, Stranger};
+pub use mark::has_had_tokens;
+pub(crate) use refusals::Refusals;
 pub use scope::Scopes;
-pub use secret::{Bearer, TokenId};
+pub use secret::{Bearer, SecretHash, TokenId};
 pub(crate) use secret::{hex, unhex};
 
 /// How many namespaces are remembered for having been asked for.
@@ -43,24 +47,57 @@ const SEEN_MAX: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     keeper: Option<Arc<Keeper>>,
-    closed: bool,
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// Nobody is asked for a token.
+    #[default]
+    Open,
+    /// Nobody is, until the first token is made.
+    UntilTokens,
+    /// Everybody is.
+    ByToken,
 }
 
 impl Access {
     /// Everybody who can reach the server may do everything, in whatever namespace they name. With a keeper, what they do
     /// with force is still written down.
     pub fn open(keeper: Option<Arc<Keeper>>) -> Self {
-        Access { keeper, closed: false }
+        Access { keeper, mode: Mode::Open }
+    }
+
+    /// As with [`Access::open`] until there is a token; from then on as with [`Access::by_token`], also for those who
+    /// were let in before, and also if all tokens are gone again.
+    pub fn until_tokens(keeper: Arc<Keeper>) -> Self {
+        Access { keeper: Some(keeper), mode: Mode::UntilTokens }
     }
 
     /// Whoever asks must show a token that this keeper knows.
     pub fn by_token(keeper: Arc<Keeper>) -> Self {
-        Access { keeper: Some(keeper), closed: true }
+        Access { keeper: Some(keeper), mode: Mode::ByToken }
     }
 
     /// Whether nobody is asked for a token.
     pub(crate) fn is_open(&self) -> bool {
-        !self.closed || self.keeper.is_none()
+        match (self.mode, &self.keeper) {
+            (Mode::Open, _) | (_, None) => true,
+            (Mode::UntilTokens, Some(keeper)) => !keeper.has_tokens(),
+            (Mode::ByToken, Some(_)) => false,
+        }
+    }
+
+    /// Waits until somebody who was let in would not be let in again.
+    pub(crate) async fn until_refused(&self, who: &Who) -> Stranger {
+        match (who, &self.keeper) {
+            (Who::Token { id, .. }, Some(keeper)) => keeper.until_refused(*id).await,
+            (Who::Anyone, Some(keeper)) if self.mode == Mode::UntilTokens => {
+                keeper.until_tokens().await;
+                Stranger::NoToken
+            }
+            _ => std::future::pending().await,
+        }
     }
 
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
@@ -68,7 +105,14 @@ impl Access {
     }
 
     fn caller(&self, parts: &Parts, from: Option<IpAddr>) -> Result<Caller, Stranger> {
-        let (true, Some(keeper)) = (self.closed, &self.keeper) else { return Ok(Caller::anyone(from)) };
+        let Some(keeper) = self.keeper.as_ref().filter(|_| self.mode != Mode::Open) else {
+            return Ok(Caller::anyone(from));
+        };
+        if self.is_open() {
+            // Where the file cannot be read, a token may stand in it.
+            keeper.can_check()?;
+            return Ok(Caller::anyone(from));
+        }
         let shown = parts.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
         let bearer = shown.map(|text| match text.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token,
@@ -125,14 +169,17 @@ impl Inner {
 
     /// Whether somebody who was let in would be let in again.
     pub(crate) fn still_admits(&self, who: &Who) -> Result<(), Problem> {
-        let (Who::Token { id, .. }, Some(keeper)) = (who, self.access.keeper()) else { return Ok(()) };
-        keeper.still_admits(*id).map_err(|stranger| self.turn_away(&stranger))
+        let admitted = match (who, self.access.keeper()) {
+            (Who::Token { id, .. }, Some(keeper)) => keeper.still_admits(*id),
+            (Who::Anyone, _) if !self.access.is_open() => Err(Stranger::NoToken),
+            _ => Ok(()),
+        };
+        admitted.map_err(|stranger| self.turn_away(&stranger))
     }
 
     fn turn_away(&self, stranger: &Stranger) -> Problem {
         self.metrics.strangers.add_one();
-        let kind =
-            if matches!(stranger, Stranger::Closed(_)) { Kind::Unavailable } else { Kind::Unauthorized };
+        let kind = if matches!(stranger, Stranger::Closed) { Kind::Unavailable } else { Kind::Unauthorized };
         Problem::new(kind, stranger.to_string())
     }
 
@@ -151,7 +198,9 @@ impl Inner {
             })?;
         }
         self.access.caller(parts, from).map_err(|stranger| {
-            tracing::debug!(from = ?from, "not let in: {stranger}");
+            if let Some(left_out) = self.refusals.count(self.clock.now().store_ms) {
+                tracing::warn!(from = ?from, left_out, "not let in: {stranger}");
+            }
             self.turn_away(&stranger)
         })
     }

@@ -7,7 +7,7 @@ use fencehold_api::Scope;
 
 /// A set of scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(u8);
+pub struct Scopes(u16);
 
 impl Scopes {
     /// Every right there is.
@@ -31,7 +31,7 @@ impl Scopes {
     }
 }
 
-fn bit(scope: Scope) -> u8 {
+fn bit(scope: Scope) -> u16 {
     1 << scope as u8
 }
 

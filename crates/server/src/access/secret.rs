@@ -107,6 +107,17 @@ impl SecretHash {
         &self.0
     }
 
+    /// Reads it as 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Result<Self, BadInput> {
+        let bad = || BadInput::new("secret_sha256", "must be 64 hexadecimal digits");
+        unhex(text).map(SecretHash).ok_or_else(bad)
+    }
+
+    /// The hash as 64 hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        hex(&self.0)
+    }
+
     /// Whether both are the same, in a time that does not tell how much of them is.
     pub fn is(&self, other: &SecretHash) -> bool {
         self.0.ct_eq(&other.0).into()

@@ -278,6 +278,7 @@ mod tests {
         let samples = [
             ("store", "memory:"),
             ("access", "a.db"),
+            ("require_tokens", "true"),
             ("tls.cert", "c"),
             ("tls.key", "k"),
             ("log.level", "debug"),

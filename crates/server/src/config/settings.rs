@@ -21,6 +21,9 @@ pub struct Settings {
     pub access: Option<PathBuf>,
     /// Whether anybody who can reach it may do everything, wherever it listens.
     pub insecure: bool,
+    /// Whether everybody must show a token. `None`: once there is one, or the store has been served with tokens before;
+    /// false: also then it may start without any.
+    pub require_tokens: Option<bool>,
     /// Names under which it may be reached while it asks for no token, besides addresses and `localhost`: with commas
     /// between them.
     pub hosts: Option<String>,
@@ -43,6 +46,7 @@ impl Default for Settings {
             store: None,
             access: None,
             insecure: false,
+            require_tokens: None,
             hosts: None,
             grace: Span::from_ms(10_000),
             tls: TlsSettings::default(),
@@ -161,6 +165,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("store", "file: in the user's state directory"),
     ("access", "beside the store"),
     ("insecure", "false"),
+    ("require_tokens", "once there is a token"),
     ("hosts", "addresses and localhost"),
     ("grace", "10s"),
     ("tls.cert", "none"),

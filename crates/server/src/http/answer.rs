@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, get, post};
 use fencehold_api::{IDEMPOTENCY_HEADER, Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
 use fencehold_core::{BadInput, Namespace};
 use fencehold_store::wire::Across;
-use fencehold_store::{Call, LeaseStore, StoreError};
+use fencehold_store::{Call, StoreError};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use serde::Serialize;
@@ -32,7 +32,7 @@ const TRACE_HEADER: &str = "traceparent";
 pub(super) struct Asked {
     pub(super) server: Arc<Inner>,
     /// The store, as far as this caller may use it.
-    pub(super) store: Box<dyn LeaseStore>,
+    pub(super) store: Desk,
     pub(super) call: Call,
     pub(super) idempotency_key: Option<HeaderValue>,
 }
@@ -56,7 +56,7 @@ impl Asked {
             .headers
             .get(TRACE_HEADER)
             .and_then(|value| Context::parse(value.to_str().ok()?));
-        let store = Box::new(Desk::new(Arc::clone(&server), caller, trace, share));
+        let store = Desk::new(Arc::clone(&server), caller, trace, share);
         let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
         let idempotency_key = parts.headers.get(IDEMPOTENCY_HEADER).and_then(copied);
         Ok(Asked { server, store, call, idempotency_key })
@@ -221,10 +221,61 @@ fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Respo
     }
 }
 
+/// A problem without the paths of this machine that a store named in it: they stand in the log instead. `None`: it names
+/// none.
+pub(super) fn without_paths(problem: &Problem) -> Option<Problem> {
+    if !matches!(problem.kind, Kind::Unavailable | Kind::Unknown | Kind::Unusable) {
+        return None;
+    }
+    let place = problem.what.as_deref().filter(|_| problem.kind == Kind::Unusable);
+    let clean = |text: &str| {
+        let text = place.map_or_else(|| text.to_owned(), |place| text.replace(place, "the server's store"));
+        hide_paths(&text)
+    };
+    let mut shown = problem.clone();
+    shown.detail = clean(&problem.detail);
+    shown.why = problem.why.as_deref().map(clean);
+    shown.what = problem.what.as_deref().map(clean);
+    if shown == *problem {
+        return None;
+    }
+    tracing::warn!(detail = problem.detail, "an answer named a path of this machine, which was left out");
+    Some(shown)
+}
+
+/// A text without its absolute paths.
+fn hide_paths(text: &str) -> String {
+    let begins = |before: Option<char>| before.is_none_or(|c| c.is_whitespace() || "\"'`(:=,".contains(c));
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('/') {
+        let (before, from) = rest.split_at(at);
+        shown.push_str(before);
+        let is_path = begins(shown.chars().next_back())
+            && from[1..].starts_with(|c: char| !c.is_whitespace() && c != '/');
+        if !is_path {
+            shown.push('/');
+            rest = &from[1..];
+            continue;
+        }
+        let end = from
+            .find(|c: char| c.is_whitespace() || "\"'`),;".contains(c))
+            .unwrap_or(from.len());
+        let (path, after) = from.split_at(end);
+        shown.push_str("(a path of the server)");
+        // A colon after a path ends what is said of it.
+        shown.push_str(if path.ends_with(':') { ":" } else { "" });
+        rest = after;
+    }
+    shown.push_str(rest);
+    shown
+}
+
 /// A problem as a whole answer.
 pub(super) fn problem_response(problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(status, PROBLEM_TYPE, problem);
+    let shown = without_paths(problem);
+    let mut response = json(status, PROBLEM_TYPE, shown.as_ref().unwrap_or(problem));
     if let Some(retry_after_ms) = problem.retry_after_ms {
         response
             .headers_mut()
@@ -235,4 +286,25 @@ pub(super) fn problem_response(problem: &Problem) -> Response {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_server_are_hidden_and_nothing_else() {
+        let hidden =
+            hide_paths("/var/lib/fencehold: no space; see file:/srv/x, `/a b` at http://h:1/p and 3/4");
+        assert_eq!(
+            hidden,
+            "(a path of the server): no space; see file:(a path of the server), `(a path of the server) b` at \
+             http://h:1/p and 3/4"
+        );
+        let mut problem = Problem::new(Kind::Unusable, "data/x cannot be used as a store: damaged");
+        problem.what = Some("data/x".to_owned());
+        let shown = without_paths(&problem).unwrap();
+        assert_eq!(shown.detail, "the server's store cannot be used as a store: damaged");
+        assert!(without_paths(&Problem::new(Kind::NoSuchPath, "there is nothing at /x")).is_none());
+    }
 }

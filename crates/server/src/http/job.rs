@@ -10,14 +10,14 @@ use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
 use fencehold_store::job::{JobFilter, WaitRequest};
 use fencehold_store::wire::Across;
-use fencehold_store::{JobStore, StoreError};
+use fencehold_store::{JobStore, LeaseStore, StoreError};
 
 use super::answer::{Answer, Asked};
 
 impl Asked {
     /// The jobs of the store, where it has any.
     pub(super) fn jobs(&self) -> Answer<&dyn JobStore> {
-        self.store.jobs().ok_or_else(|| {
+        LeaseStore::jobs(&self.store).ok_or_else(|| {
             let store = self.store.capabilities().store.to_owned();
             StoreError::Unsupported { store, what: "keep jobs".to_owned() }.across()
         })

@@ -5,6 +5,7 @@ use fencehold_api::lease::{
     LeaseView, ListRequest, Released, Renewed, RevokeRequest, RevokedLeases, StoreStatus,
 };
 use fencehold_api::{EventPage, EventsRequest, Kind, Nothing, Problem};
+use fencehold_store::LeaseStore as _;
 use fencehold_store::wire::Across;
 
 use super::answer::{Answer, Asked};

@@ -1,5 +1,6 @@
 //! Routes: one line for each operation.
 
+mod access;
 mod answer;
 mod desk;
 mod job;
@@ -46,6 +47,10 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     routes.add::<op::Begin, _>(desk::begin);
     routes.add::<op::ListFindings, _>(desk::findings);
     routes.add::<op::Resolve, _>(desk::resolve);
+    routes.add::<op::CreateToken, _>(access::create);
+    routes.add::<op::ListTokens, _>(access::list);
+    routes.add::<op::RevokeToken, _>(access::revoke);
+    routes.add::<op::ReadAudit, _>(access::audit);
     debug_assert_eq!(routes.count(), fencehold_api::ALL.len(), "an operation without a route");
     routes
         .into_router()

@@ -15,13 +15,13 @@ use fencehold_api::{EventPage, Operation, Problem, op};
 use fencehold_core::BadInput;
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_store::wire::Across;
-use fencehold_store::{EventsRequest, StoreError};
+use fencehold_store::{EventsRequest, LeaseStore as _, StoreError};
 use futures_util::stream;
 use http::{Request, header};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::answer::{Answer, Asked, from_query, problem_response};
+use super::answer::{Answer, Asked, from_query, problem_response, without_paths};
 use crate::Inner;
 use crate::access::{Caller, Who};
 use crate::limit::Seat;
@@ -136,7 +136,8 @@ impl Stream {
                 }
             }
             End::Told(problem) => {
-                let problem = serde_json::to_string(&problem).unwrap_or_default();
+                let shown = without_paths(&problem);
+                let problem = serde_json::to_string(shown.as_ref().unwrap_or(&problem)).unwrap_or_default();
                 let _ = self.send(format!("event: problem\ndata: {problem}\n\n")).await;
             }
         }

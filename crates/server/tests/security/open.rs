@@ -1,9 +1,15 @@
 //! A server that asks nobody for a token, and a browser on the same machine.
 
-use fencehold_server::Options;
-use fencehold_server::access::Scope;
+use std::io::Write as _;
+use std::sync::Arc;
 
-use crate::stage::Stage;
+use fencehold_server::Options;
+use fencehold_server::access::{Access, Scope};
+use fencehold_store::MemoryStore;
+use fencehold_store::clock::ManualClock;
+use serde_json::json;
+
+use crate::stage::{Stage, acquire, eventually, hear};
 
 /// Names under which a page of another site cannot reach it: DNS gives these to nobody else.
 const OURS: [&str; 6] =
@@ -63,4 +69,57 @@ fn with_tokens_any_name_may_stand_in_front_of_it() {
     let token = stage.token(None, &[Scope::LeaseRead]);
     let head = format!("host: leases.example\r\norigin: https://console.example\r\n{}", token.headers());
     assert_eq!(stage.ask_head(&head, "/v1/leases").status, 200);
+}
+
+/// The first token closes it: for those who come, for those who wait, and for good.
+#[test]
+fn an_open_server_asks_for_tokens_from_the_first_one_on() {
+    let clock = ManualClock::new();
+    let store = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
+    let stage = Stage::by(Access::until_tokens, Options::default(), store, clock);
+    let local = "host: localhost\r\n";
+    assert_eq!(stage.ask_head(local, "/v1/leases").status, 200);
+    let mut waiting = stage.connect();
+    write!(waiting, "GET /v1/events?after=0&wait_ms=60000 HTTP/1.1\r\n{local}connection: close\r\n\r\n")
+        .unwrap();
+    let mut made = stage.connect();
+    let body = json!({
+        "id": "aabbccddeeff", "secret_sha256": "ab".repeat(32), "name": "first", "scopes": ["admin"],
+    })
+    .to_string();
+    let length = body.len();
+    write!(
+        made,
+        "POST /v1/tokens/create HTTP/1.1\r\n{local}connection: close\r\ncontent-type: application/json\r\n\
+        content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    assert_eq!(hear(made).status, 200);
+    assert_eq!(stage.ask_head(local, "/v1/leases").status, 401, "the token is in force with the answer");
+    let sent_home = hear(waiting);
+    assert!(matches!(sent_home.status, 401 | 403), "{sent_home:?}");
+    // Another file in its place, with no token in it.
+    let path = stage.book().path().to_owned();
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
+    }
+    drop(stage.book());
+    eventually("the new file is read", || stage.ask_head(local, "/v1/leases").status == 401);
+    assert_eq!(stage.ask_head(local, "/v1/leases").status, 401);
+}
+
+/// A balancer sends nobody here while nothing is granted, and comes back when that is over.
+#[test]
+fn a_store_that_is_closed_by_an_advance_is_not_ready() {
+    let stage = Stage::new();
+    let operator = stage.token(None, &[Scope::Admin]);
+    stage.acquire(&operator, "k", 1, 86_400_000);
+    assert_eq!(stage.post(&operator, "/v1/store/advance", json!({ "by": "tester" })).status, 200);
+    let ready = stage.ask_with("", "GET", "/readyz", None);
+    assert_eq!(ready.status, 503, "{ready:?}");
+    assert!(ready.head.contains("retry-after: 86400"), "{ready:?}");
+    let said = stage.post(&operator, "/v1/leases/acquire", acquire("k", 2, 30_000));
+    assert!(said.status == 503 && said.head.contains("retry-after: 86400"), "{said:?}");
+    stage.clock.pass(86_400_000);
+    eventually("it is ready again", || stage.ask_with("", "GET", "/readyz", None).status == 200);
 }

@@ -3,7 +3,7 @@
 use std::io::BufRead as _;
 
 use fencehold_api::{ALL, Method};
-use fencehold_server::access::Scope;
+use fencehold_server::access::{Bearer, Scope};
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
@@ -36,13 +36,18 @@ pub(crate) fn sample(name: &str) -> Value {
             json!({ "key": "u", "hold": hold(3), "owner": "tester", "ttl_ms": 30_000, "window_ms": 60_000 })
         }
         "resolve_finding" => json!({ "job": JOB, "effect": "e", "by": "tester" }),
+        "create_token" => json!({
+            "id": "aabbccddeeff", "secret_sha256": "ab".repeat(32), "name": "n", "namespace": "team",
+            "scopes": ["lease:read"],
+        }),
+        "revoke_token" => json!({ "id": "aabbccddeeff" }),
         other => panic!("no request for {other}"),
     }
 }
 
 /// Who may do what, said a second time: the table that people are promised.
 fn allowed(name: &str, scope: Scope) -> bool {
-    let job = matches!(scope, Scope::JobEnqueue | Scope::JobWork | Scope::JobAdmin);
+    let job = matches!(scope, Scope::JobEnqueue | Scope::JobWork | Scope::JobAdmin | Scope::JobRead);
     scope == Scope::Admin
         || match name {
             "acquire_lease" | "renew_leases" | "release_leases" => scope == Scope::LeaseWrite,
@@ -302,6 +307,8 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         ("remove_schedule", "schedule remove"),
         ("resolve_finding", "effect resolve"),
         ("advance_store", "store advance"),
+        ("create_token", "token create"),
+        ("revoke_token", "token revoke"),
     ];
     let stage = Stage::new();
     let operator = stage.token(None, &[Scope::Admin]);
@@ -372,4 +379,90 @@ fn whatever_makes_a_job_needs_the_right_to_enqueue() {
     assert!(said.body.contains("job:enqueue"), "{said:?}");
     let both = team(&[Scope::JobAdmin, Scope::JobEnqueue]);
     assert_eq!(stage.post(&both, "/v1/schedules/set", schedule).status, 200);
+}
+
+#[test]
+fn metrics_and_payloads_have_scopes_of_their_own() {
+    let stage = Stage::new();
+    let metrics = stage.token(None, &[Scope::MetricsRead]);
+    assert_eq!(stage.ask(&metrics, "GET", "/metrics", None).status, 200);
+    assert_eq!(stage.ask(&metrics, "GET", "/v1/leases", None).status, 403);
+    let producer = stage.token(Some("team"), &[Scope::JobEnqueue, Scope::JobAdmin]);
+    let job = json!({ "jobs": [{ "queue": "q", "kind": "k", "payload": { "iban": "DE89" } }] });
+    let enqueued = stage.post(&producer, "/v1/jobs/enqueue", job);
+    let path = format!("/v1/jobs/{}", enqueued.json["answers"][0]["ok"]["id"].as_str().unwrap());
+    let schedule = json!({ "name": "s", "cron": "0 0 * * *", "kind": "k", "by": "tester", "payload": { "iban": "DE89" } });
+    assert_eq!(stage.post(&producer, "/v1/schedules/set", schedule).status, 200);
+    let viewer = stage.token(Some("team"), &[Scope::JobRead]);
+    let trusted = stage.token(Some("team"), &[Scope::JobRead, Scope::JobPayload]);
+    for path in [path.as_str(), "/v1/schedules"] {
+        let (seen, whole) = (stage.ask(&viewer, "GET", path, None), stage.ask(&trusted, "GET", path, None));
+        assert_eq!((seen.status, whole.status), (200, 200), "{path}");
+        assert!(!seen.body.contains("DE89"), "a payload was shown: {seen:?}");
+        assert!(seen.body.contains("job:payload") && whole.body.contains("DE89"), "{seen:?} {whole:?}");
+    }
+    let search = stage.ask(&viewer, "GET", "/v1/jobs?payload_contains=DE89", None);
+    assert_eq!(search.status, 403, "a search tells what payloads hold: {search:?}");
+    assert_eq!(stage.ask(&viewer, "GET", "/v1/jobs", None).status, 200);
+}
+
+#[test]
+fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
+    let stage = Stage::new();
+    let operator = stage.token(None, &[Scope::Admin]);
+    let acts = [
+        ("act_on_jobs", "job retry"),
+        ("remove_schedule", "schedule remove"),
+        ("resolve_finding", "effect resolve"),
+    ];
+    for (name, act) in acts {
+        let path = ALL.iter().find(|spec| spec.name == name).unwrap().path;
+        assert_eq!(stage.post(&operator, path, sample(name)).status, 200, "{name}");
+        let row = || {
+            let rows = stage.book().audit(&AuditFilter::default()).unwrap();
+            rows.into_iter().find(|row| row.act == act && row.outcome != "asked")
+        };
+        eventually(act, || row().is_some());
+        assert_eq!(row().unwrap().outcome, "failed", "there was nothing to do it to: {act}");
+    }
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_through_the_server() {
+    let stage = Stage::new();
+    let (operator, team, other) = (
+        stage.token(None, &[Scope::Admin]),
+        stage.token(Some("team"), &[Scope::Admin]),
+        stage.token(Some("other"), &[Scope::Admin]),
+    );
+    let secret = Bearer::from_random([77; 38]);
+    let mut request = sample("create_token");
+    (request["id"], request["secret_sha256"]) = (secret.id.to_string().into(), secret.hash().to_hex().into());
+    assert_eq!(stage.post(&other, "/v1/tokens/create", request.clone()).status, 403, "for another namespace");
+    let mut everywhere = request.clone();
+    everywhere["namespace"] = Value::Null;
+    assert_eq!(stage.post(&team, "/v1/tokens/create", everywhere).status, 403, "for all namespaces");
+    for sending in 0..2 {
+        let made = stage.post(&team, "/v1/tokens/create", request.clone());
+        assert_eq!(made.status, 200, "sending {sending}: {made:?}");
+    }
+    // In force with the answer, not some time later.
+    let headers = format!("authorization: Bearer {}\r\n", secret.reveal());
+    assert_eq!(stage.ask_with(&headers, "GET", "/v1/leases", None).status, 200);
+    let mut taken = request.clone();
+    taken["secret_sha256"] = "cd".repeat(32).into();
+    assert_eq!(stage.post(&team, "/v1/tokens/create", taken).status, 400, "an id is one token's");
+    let count = |token| {
+        stage.ask(token, "GET", "/v1/tokens", None).json["tokens"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    assert_eq!((count(&operator), count(&team), count(&other)), (4, 2, 1));
+    let audit = stage.ask(&other, "GET", "/v1/audit", None);
+    assert!(audit.status == 200 && !audit.body.contains(&secret.id.to_string()), "{audit:?}");
+    let revoke = json!({ "id": secret.id.to_string(), "reason": "a test" });
+    assert_eq!(stage.post(&other, "/v1/tokens/revoke", revoke.clone()).kind(), "no-such-token");
+    assert_eq!(stage.post(&team, "/v1/tokens/revoke", revoke).json["revoked"], true);
+    assert_eq!(stage.ask_with(&headers, "GET", "/v1/leases", None).status, 401);
 }

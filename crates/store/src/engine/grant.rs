@@ -11,6 +11,7 @@ use super::jobs::Archive;
 use super::keep::Change;
 use super::state::{Answered, Engine, Granted, Reply};
 use super::waiters::{Ticket, Waiter};
+use crate::closed;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, Acquired};
 
@@ -62,11 +63,15 @@ impl Engine {
         }
     }
 
+    /// For how long nobody is granted anything.
+    pub(super) fn closed_for_ms(&self, now: Stamp) -> u64 {
+        self.closed_until_ms.saturating_sub(now.store_ms)
+    }
+
     /// Why nobody is granted anything at the moment.
     pub(super) fn closed(&self, now: Stamp) -> Option<StoreError> {
-        let closed_ms = self.closed_until_ms.checked_sub(now.store_ms).filter(|ms| *ms > 0)?;
-        let why = format!("after `store advance` nobody is granted anything for another {closed_ms} ms");
-        Some(StoreError::Unavailable { why })
+        let left_ms = self.closed_for_ms(now);
+        (left_ms > 0).then(|| StoreError::Unavailable { why: closed::because(left_ms) })
     }
 
     /// Notes the longest ttl that was ever granted.

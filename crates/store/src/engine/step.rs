@@ -55,7 +55,7 @@ impl Engine {
                 self.ask_jobs(now, ticket, space, ask, archive);
                 return self.table.leave_space(space);
             }
-            Ask::Status => Ok(Answer::Status(self.status())),
+            Ask::Status => Ok(Answer::Status(self.status(now))),
             Ask::KeepFinished { ms } => KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
                 self.set_keep_finished(kept);
                 Answer::KeepsFinished
@@ -199,7 +199,7 @@ impl Engine {
         Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms }))
     }
 
-    fn status(&self) -> StoreStatus {
+    fn status(&self, now: Stamp) -> StoreStatus {
         StoreStatus {
             owner_pid: self.served_by.map(|(pid, _)| pid),
             epoch: self.served_by.map(|(_, epoch)| epoch),
@@ -209,6 +209,7 @@ impl Engine {
             jobs: self.jobs.live(),
             last_event: self.events.last_seq(),
             set_aside: self.set_aside,
+            closed_for_ms: self.closed_for_ms(now),
             ..StoreStatus::default()
         }
     }

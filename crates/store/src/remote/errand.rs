@@ -6,6 +6,7 @@ use std::time::Duration;
 use fencehold_api::{Kind, Problem};
 use fencehold_core::Key;
 
+use super::wire::Wire;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::patience::Patience;
@@ -34,13 +35,18 @@ pub(super) struct Errand<'p> {
     place: &'p str,
     /// Something was sent whose outcome is not known.
     pub(super) uncertain: bool,
+    /// Servers that have not been asked yet.
+    others: usize,
+    /// How many shares a sending that does not wait has of the time that is left: while there are others, they need some.
+    waits: bool,
 }
 
 impl<'p> Errand<'p> {
     /// Sets out now, and is given up when patience ends, on top of any waiting in line.
-    pub(super) fn new(clock: &Arc<dyn Clock>, place: &'p str, patience_ms: u64, wait_ms: u64) -> Self {
+    pub(super) fn new(clock: &Arc<dyn Clock>, wire: &'p Wire, patience_ms: u64, wait_ms: u64) -> Self {
         let patience = Patience::new(clock, patience_ms, wait_ms, REST);
-        Errand { patience, place, uncertain: false }
+        let others = wire.servers().saturating_sub(1);
+        Errand { patience, place: wire.place(), uncertain: false, others, waits: wait_ms > 0 }
     }
 
     /// How long it has been under way.
@@ -50,7 +56,9 @@ impl<'p> Errand<'p> {
 
     /// Waits for one sending, but not beyond the end of patience.
     pub(super) async fn limit<T>(&self, sending: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let left = self.patience.left().max(Duration::from_millis(1));
+        // A server that hangs must leave time for the others.
+        let share = if self.others > 0 && !self.waits { 2 } else { 1 };
+        let left = (self.patience.left() / share).max(Duration::from_millis(1));
         tokio::time::timeout(left, sending)
             .await
             .unwrap_or_else(|_| Err(Fault::Unclear("no answer came in time".to_owned())))
@@ -76,11 +84,15 @@ impl<'p> Errand<'p> {
             }
             Fault::Problem(problem) => {
                 match problem.kind {
+                    // Nothing was done, and another server may be able to.
+                    Kind::Unavailable if self.others > 0 => {}
                     // Nothing was done, and it may work in a moment: here, or at this server's successor.
                     Kind::Stopping | Kind::Limited => {}
                     _ => return Err(self.or_unknown(store_error(*problem, about))),
                 }
-                at_least = Duration::from_millis(problem.retry_after_ms.unwrap_or(0));
+                if self.others == 0 {
+                    at_least = Duration::from_millis(problem.retry_after_ms.unwrap_or(0));
+                }
                 problem.why.unwrap_or(problem.detail)
             }
         };
@@ -89,6 +101,10 @@ impl<'p> Errand<'p> {
             return Err(self.or_unknown(StoreError::Unavailable { why }));
         }
         tracing::debug!(place = self.place, why, "the server did not answer; asking again");
+        if self.others > 0 {
+            self.others -= 1;
+            return Ok(());
+        }
         self.patience.rest(at_least).await;
         Ok(())
     }

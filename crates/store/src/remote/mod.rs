@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use fencehold_api::{Nothing, op};
+use fencehold_api::{Nothing, Operation, op};
 use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
 use tokio::sync::oneshot;
 
@@ -63,7 +63,7 @@ impl RemoteStore {
         let asking = Arc::clone(&inner);
         let can = inner.runtime.run_blocking(async move {
             let call = Call::new(Namespace::default()).with_patience_ms(OPENING_MS);
-            let mut errand = Errand::new(&asking.clock, asking.wire.place(), OPENING_MS, 0);
+            let mut errand = Errand::new(&asking.clock, &asking.wire, OPENING_MS, 0);
             loop {
                 let asked = asking.wire.send::<op::Capabilities>(&call, &Nothing {});
                 match errand.limit(asked).await {
@@ -90,6 +90,36 @@ impl RemoteStore {
         };
         Ok(RemoteStore { inner, capabilities, closed: AtomicBool::new(false) })
     }
+
+    /// Asks the server itself something that is no question to its store: about tokens, or the audit. It must be safe to
+    /// send again.
+    pub async fn ask_server<O: Operation>(
+        &self,
+        call: &Call,
+        request: O::Request,
+    ) -> Result<O::Answer, StoreError>
+    where
+        O::Request: Sync,
+    {
+        let (sender, told) = oneshot::channel();
+        let (inner, call) = (Arc::clone(&self.inner), call.clone());
+        self.inner.runtime.spawn(async move {
+            let mut errand = Errand::new(&inner.clock, &inner.wire, call.patience_ms, 0);
+            let answer = loop {
+                match errand.limit(inner.wire.send::<O>(&call, &request)).await {
+                    Ok(answer) => break Ok(answer),
+                    Err(fault) => {
+                        if let Err(error) = errand.bear(fault, None, true).await {
+                            break Err(error);
+                        }
+                    }
+                }
+            };
+            let _ = sender.send(answer);
+        });
+        let ended = || StoreError::Unknown { why: "the store's thread ended".to_owned() };
+        told.await.unwrap_or_else(|_| Err(ended()))
+    }
 }
 
 /// What only looks has no outcome that could be unknown.
@@ -103,7 +133,7 @@ fn looks_only(error: StoreError) -> StoreError {
 impl Inner {
     /// Takes a question to the server, again and again while that is safe and no answer comes.
     async fn carry(&self, call: &Call, ask: &Ask) -> Carried {
-        let mut errand = Errand::new(&self.clock, self.wire.place(), call.patience_ms, ask.wait_ms());
+        let mut errand = Errand::new(&self.clock, &self.wire, call.patience_ms, ask.wait_ms());
         let answer = match ask.check() {
             Ok(()) => self.carry_on(&mut errand, call, ask).await,
             Err(bad) => Err(bad.into()),

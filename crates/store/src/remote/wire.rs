@@ -1,9 +1,10 @@
 //! One request to the server, and its answer.
 
 use std::error::Error as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencehold_api::{Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_api::{Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
 
@@ -22,6 +23,9 @@ const TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
 
 pub(super) struct Wire {
     base: String,
+    /// Servers of one store, of which one is asked until it cannot answer.
+    servers: Vec<String>,
+    asked: AtomicUsize,
     client: Client,
 }
 
@@ -64,7 +68,29 @@ impl Wire {
             client = client.tls_certs_only([]);
         }
         let client = client.build().map_err(|error| unusable(root_of(&error)))?;
-        Ok(Wire { base, client })
+        Ok(Wire { base, servers: url.servers.clone(), asked: AtomicUsize::new(0), client })
+    }
+
+    /// How many servers there are to ask.
+    pub(super) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    fn server(&self) -> (usize, &str) {
+        let nth = self.asked.load(Ordering::Relaxed);
+        (
+            nth,
+            self.servers
+                .get(nth % self.servers.len().max(1))
+                .map_or(&self.base, |server| server),
+        )
+    }
+
+    /// Asks the next server from now on, unless another request has moved on already.
+    fn move_on(&self, from: usize) {
+        let _ = self
+            .asked
+            .compare_exchange(from, from.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The server, for messages.
@@ -72,9 +98,29 @@ impl Wire {
         &self.base
     }
 
-    /// Asks once.
+    /// Asks one server once. Where that one cannot answer, or does not in time (the future is dropped), the next request
+    /// goes to another.
     pub(super) async fn send<O: Operation>(
         &self,
+        call: &Call,
+        request: &O::Request,
+    ) -> Result<O::Answer, Fault> {
+        let (nth, server) = self.server();
+        let mut turn = Turn { wire: self, nth, answered: false };
+        let outcome = self.send_to::<O>(server, call, request).await;
+        turn.answered = match &outcome {
+            Ok(_) => true,
+            Err(Fault::Problem(problem)) => {
+                !matches!(problem.kind, Kind::Stopping | Kind::Unavailable | Kind::Limited)
+            }
+            Err(_) => false,
+        };
+        outcome
+    }
+
+    async fn send_to<O: Operation>(
+        &self,
+        server: &str,
         call: &Call,
         request: &O::Request,
     ) -> Result<O::Answer, Fault> {
@@ -85,13 +131,13 @@ impl Wire {
             Method::Get => {
                 let fields = serde_html_form::to_string(request).map_err(|error| unfit(&error))?;
                 let (path, query) = place_fields(spec.path, &fields);
-                self.client.get(format!("{}{path}?{query}", self.base))
+                self.client.get(format!("{server}{path}?{query}"))
             }
             Method::Post => {
                 let body = serde_json::to_vec(request).map_err(|error| unfit(&error))?;
                 let json = HeaderValue::from_static("application/json");
                 self.client
-                    .post(format!("{}{}", self.base, spec.path))
+                    .post(format!("{server}{}", spec.path))
                     .header(CONTENT_TYPE, json)
                     .body(body)
             }
@@ -108,6 +154,21 @@ impl Wire {
         // Its letters are looked at once, all together, instead of once a string.
         let text = std::str::from_utf8(&body).map_err(|error| strange(&error))?;
         serde_json::from_str(text).map_err(|error| strange(&error))
+    }
+}
+
+/// One request at one server.
+struct Turn<'w> {
+    wire: &'w Wire,
+    nth: usize,
+    answered: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.wire.move_on(self.nth);
+        }
     }
 }
 
@@ -144,9 +205,6 @@ async fn refused(status: StatusCode, answer: Response) -> Fault {
         Err(error) => return fault_of(&error),
     };
     match serde_json::from_slice::<Problem>(&body) {
-        Ok(problem) if is_problem && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-            Fault::Stranger(format!("{}: {}", problem.title, problem.detail))
-        }
         Ok(problem) if is_problem => Fault::Problem(Box::new(problem)),
         // Something in between: a proxy that lost the server.
         _ if status.is_server_error() => Fault::Unclear(format!("it answers with status {status}")),
@@ -163,21 +221,17 @@ fn fault_of(error: &reqwest::Error) -> Fault {
     }
 }
 
-/// Whether the server's certificate was not accepted.
+/// Whether no encryption could be agreed on: its certificate was not accepted, or it speaks something else. Asking again
+/// does not change that.
 fn is_distrust(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
+    fn holds(error: &(dyn std::error::Error + 'static)) -> bool {
         // An error of the system hides what it carries.
-        let carried = deeper.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let found = deeper
-            .downcast_ref::<rustls::Error>()
-            .or_else(|| carried.and_then(|carried| carried.downcast_ref::<rustls::Error>()));
-        if matches!(found, Some(rustls::Error::InvalidCertificate(_))) {
-            return true;
-        }
-        cause = deeper.source();
+        let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        error.is::<rustls::Error>()
+            || carried.is_some_and(|carried| holds(carried))
+            || error.source().is_some_and(holds)
     }
-    false
+    error.is_connect() && error.source().is_some_and(holds)
 }
 
 /// What is at the bottom of an error: the rest says where in the client it happened.

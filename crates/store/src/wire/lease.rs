@@ -28,7 +28,7 @@ mirror! {
     wire::lease::LeasePage = LeasePage { leases next }
     wire::lease::Advanced = Advanced { keys ended closed_for_ms }
     wire::lease::StoreStatus = StoreStatus {
-        store owner_pid epoch keys held waiters jobs last_event set_aside maintenance
+        store owner_pid epoch keys held waiters jobs last_event set_aside maintenance closed_for_ms counts_hidden
     }
     wire::EventsRequest = EventsRequest { after prefix limit wait_ms }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Across;
+use crate::closed;
 use crate::error::StoreError;
 
 /// How soon trying again makes sense where a bound of the store is reached, or the store is away.
@@ -232,7 +233,8 @@ impl Across<Problem> for StoreError {
             }
             StoreError::Unavailable { why } => {
                 let mut problem = of(Kind::Unavailable);
-                (problem.why, problem.retry_after_ms) = (Some(why), Some(RETRY_AFTER_MS));
+                let retry_after_ms = closed::left_ms(&why).unwrap_or(RETRY_AFTER_MS);
+                (problem.why, problem.retry_after_ms) = (Some(why), Some(retry_after_ms));
                 problem
             }
             StoreError::Unknown { why } => {
@@ -278,7 +280,7 @@ pub(crate) fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
         },
         Kind::Unavailable | Kind::Stopping | Kind::Limited => StoreError::Unavailable { why },
         Kind::Unknown => StoreError::Unknown { why },
-        Kind::Unauthorized | Kind::Forbidden => StoreError::Denied { why },
+        Kind::Unauthorized | Kind::Forbidden | Kind::ForeignHost => StoreError::Denied { why },
         _ => StoreError::Unusable { place: what.unwrap_or_else(|| "the server".to_owned()), why },
     }
 }

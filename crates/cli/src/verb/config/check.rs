@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::place::Chosen;
 use crate::show::{Cell, Colour, Table};
 use crate::verb::{DONE, Outcome};
 use crate::whereabouts::{Whereabouts, access_file, settings};
@@ -50,7 +51,13 @@ impl Args {
         // What they come to, whoever said so.
         for line in &mut lines {
             match line.key {
-                "store" => line.value = place.url.to_string(),
+                "store" => {
+                    line.value = place.url.to_string();
+                    match place.chosen {
+                        Chosen::Flag | Chosen::Variable => line.from = Some(place.chosen.to_string()),
+                        Chosen::Settings | Chosen::Default => {}
+                    }
+                }
                 "access" => line.value = access.display().to_string(),
                 _ => {}
             }

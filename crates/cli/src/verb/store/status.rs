@@ -8,6 +8,7 @@ use fencehold_store::{Call, LeaseStore as _, StoreStatus, StoreUrl};
 use serde::Serialize;
 
 use crate::context::Context;
+use crate::duration::show_ms;
 use crate::failure::Failure;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
@@ -105,10 +106,19 @@ impl Args {
                         status.owner_pid.map(|pid| ("served by", format!("process {pid}{}", us(pid)))),
                     );
                     lines.extend(status.epoch.map(|epoch| ("epoch", epoch.to_string())));
-                    lines.push(("keys", status.keys.to_string()));
-                    lines.push(("held", status.held.to_string()));
-                    lines.push(("in line", status.waiters.to_string()));
-                    lines.push(("jobs", status.jobs.to_string()));
+                    if status.counts_hidden {
+                        let why =
+                            "hidden: they are of all namespaces, and this token is not admin for all of them";
+                        lines.push(("counts", why.to_owned()));
+                    } else {
+                        lines.push(("keys", status.keys.to_string()));
+                        lines.push(("held", status.held.to_string()));
+                        lines.push(("in line", status.waiters.to_string()));
+                        lines.push(("jobs", status.jobs.to_string()));
+                    }
+                    if status.closed_for_ms > 0 {
+                        lines.push(("grants nothing for", show_ms(status.closed_for_ms)));
+                    }
                     lines.push(("last event", status.last_event.to_string()));
                     if status.set_aside > 0 {
                         lines.push(("set aside", format!("{} rows that cannot be read", status.set_aside)));

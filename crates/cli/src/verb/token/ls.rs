@@ -1,12 +1,12 @@
 //! `fencehold token ls`: who may use the server.
 
-use fencehold_server::access::ApiToken;
 use fencehold_store::clock::{Clock as _, SystemClock};
 
 use crate::context::Context;
 use crate::show::{Cell, Colour, Table, or_dash, utc};
+use crate::tokens::Shown;
 use crate::verb::{DONE, Outcome};
-use crate::whereabouts::{Whereabouts, unusable};
+use crate::whereabouts::Whereabouts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,25 +26,24 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let now_wall_ms = SystemClock.now().wall_ms;
-        let mut tokens = self.whereabouts.book(context)?.tokens().map_err(|error| unusable(&error))?;
+        let mut tokens = self.whereabouts.tokens(context)?.list().await?;
         tokens.retain(|token| self.all || state(token, now_wall_ms).0 == "valid");
         context.output.many(&tokens, "no tokens", || table(&tokens, now_wall_ms))?;
         Ok(DONE)
     }
 }
 
-fn table(tokens: &[ApiToken], now_wall_ms: u64) -> Table {
+fn table(tokens: &[Shown], now_wall_ms: u64) -> Table {
     let mut table = Table::new(["ID", "NAME", "NAMESPACE", "SCOPES", "MADE", "ENDS", "LAST USED", "STATE"]);
     for token in tokens {
         let (state, colour) = state(token, now_wall_ms);
         table.row([
-            token.id.into(),
+            token.id.as_str().into(),
             token.name.as_str().into(),
             token.namespace.as_ref().map_or("*", |name| name.as_str()).into(),
-            token.scopes.into(),
+            token.scopes.as_str().into(),
             utc(token.created_wall_ms).into(),
             or_dash(token.expires_wall_ms.map(utc)),
             or_dash(token.last_used_wall_ms.map(utc)),
@@ -54,7 +53,7 @@ fn table(tokens: &[ApiToken], now_wall_ms: u64) -> Table {
     table
 }
 
-fn state(token: &ApiToken, now_wall_ms: u64) -> (&'static str, Colour) {
+fn state(token: &Shown, now_wall_ms: u64) -> (&'static str, Colour) {
     if token.revoked_wall_ms.is_some() {
         ("revoked", Colour::Bad)
     } else if token.expires_wall_ms.is_some_and(|end| end <= now_wall_ms) {

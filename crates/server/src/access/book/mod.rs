@@ -65,6 +65,9 @@ pub enum BookError {
     /// There is no such token.
     #[error("there is no token {0}")]
     NoSuchToken(TokenId),
+    /// The id is another token's.
+    #[error("the id {0} is another token's; make a new one of random bits")]
+    IdTaken(TokenId),
 }
 
 /// The open book.

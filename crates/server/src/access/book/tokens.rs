@@ -66,12 +66,29 @@ impl Book {
         from: &str,
         now_wall_ms: u64,
     ) -> Result<(), BookError> {
+        self.create_hashed(bearer.id, &bearer.hash(), new, from, now_wall_ms)
+    }
+
+    /// The same of a secret that only its maker knows. The same token entered again changes nothing.
+    pub fn create_hashed(
+        &mut self,
+        id: TokenId,
+        hash: &SecretHash,
+        new: &NewToken,
+        from: &str,
+        now_wall_ms: u64,
+    ) -> Result<(), BookError> {
+        if let Some(there) = self.token(id)? {
+            let is_same =
+                there.hash.is(hash) && there.scopes == new.scopes && there.namespace == new.namespace;
+            return if is_same { Ok(()) } else { Err(BookError::IdTaken(id)) };
+        }
         let entry = AuditEntry {
             who: new.created_by.clone(),
             from: from.to_owned(),
             namespace: shown(new.namespace.as_ref()).to_owned(),
             act: "token create",
-            target: format!("{} {} ({})", bearer.id, new.name, new.scopes),
+            target: format!("{id} {} ({})", new.name, new.scopes),
             reason: None,
         };
         self.change(|connection| {
@@ -79,8 +96,8 @@ impl Book {
                 "INSERT INTO tokens (id, hash, name, namespace, scopes, created_wall_ms, created_by, expires_wall_ms)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 params![
-                    bearer.id.to_string(),
-                    bearer.hash().as_bytes(),
+                    id.to_string(),
+                    hash.as_bytes(),
                     new.name,
                     new.namespace.as_ref().map(Namespace::as_str),
                     new.scopes.to_string(),
@@ -134,7 +151,8 @@ impl Book {
         read().map_err(|error| self.sorry(&error))
     }
 
-    fn token(&self, id: TokenId) -> Result<Option<ApiToken>, BookError> {
+    /// One token.
+    pub fn token(&self, id: TokenId) -> Result<Option<ApiToken>, BookError> {
         self.connection
             .query_row("SELECT * FROM tokens WHERE id = ?", [id.to_string()], read_token)
             .optional()

@@ -15,6 +15,7 @@ use fencehold_store::job::{
 use fencehold_store::{Call, JobStore, StoreError};
 
 use super::{Act, Desk, Force, Telling, Took};
+use crate::audit::Outcome;
 use crate::observe::{Kind, Span, SpanKind, about, attempts, enqueuing, working};
 
 const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, op::Enqueue::SPEC);
@@ -41,6 +42,29 @@ impl Desk {
             what: "keep jobs".to_owned(),
         };
         self.server.store.jobs().ok_or_else(unsupported)
+    }
+
+    /// A job as this caller may see it: those who only look need a scope of their own for what it is about.
+    fn as_seen(&self, mut detail: JobDetail) -> JobDetail {
+        if self.caller.sees_payloads() {
+            return detail;
+        }
+        let hide = |text: &mut Option<Box<str>>| {
+            if text.is_some() {
+                *text = Some(HIDDEN.into());
+            }
+        };
+        detail.payload = HIDDEN.into();
+        hide(&mut detail.result);
+        hide(&mut detail.progress);
+        detail.checkpoint = None;
+        for effect in &mut detail.effects {
+            hide(&mut effect.value);
+            if let Some(undo) = &mut effect.undo {
+                undo.payload = HIDDEN.into();
+            }
+        }
+        detail
     }
 
     /// Whether this caller may put jobs into queues too. What is recorded for later is checked when it is recorded: later
@@ -143,15 +167,21 @@ impl JobStore for Desk {
     }
 
     async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
-        self.pass(LOOK, call, self.kept_jobs()?.job(call, id)).await
+        let found = self.pass(LOOK, call, self.kept_jobs()?.job(call, id)).await?;
+        Ok(found.map(|detail| self.as_seen(detail)))
     }
 
     async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
         let act = LOOK.waiting(request.wait_ms);
-        self.pass(act, call, self.kept_jobs()?.wait_for(call, request)).await
+        let found = self.pass(act, call, self.kept_jobs()?.wait_for(call, request)).await?;
+        Ok(found.map(|detail| self.as_seen(detail)))
     }
 
     async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+        if request.filter.payload_contains.is_some() && !self.caller.sees_payloads() {
+            let why = "searching payloads needs a token with the scope job:payload".to_owned();
+            return Err(StoreError::Denied { why });
+        }
         self.pass(LOOK, call, self.kept_jobs()?.jobs(call, request)).await
     }
 
@@ -177,7 +207,7 @@ impl JobStore for Desk {
             return self.pass(act.of(count), call, kept.act(call, request)).await;
         }
         let reason = Some(format!("{} (by {})", reason.as_deref().unwrap_or("no reason given"), request.by));
-        self.force(act.of(count), call, Force { target, reason }, kept.act(call, request))
+        self.force(act.of(count), call, Force { target, reason }, acted, kept.act(call, request))
             .await
     }
 
@@ -188,25 +218,31 @@ impl JobStore for Desk {
     async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
         let target = format!("queue {}: {}", order.queue, order.mode.name());
         let reason = Some(format!("by {}", order.by));
-        self.force(QUEUE, call, Force { target, reason }, self.kept_jobs()?.set_queue(call, order))
-            .await
+        let work = self.kept_jobs()?.set_queue(call, order);
+        self.force(QUEUE, call, Force { target, reason }, |_| Outcome::Done, work).await
     }
 
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
-        self.pass(LOOK, call, self.kept_jobs()?.schedules(call)).await
+        let mut schedules = self.pass(LOOK, call, self.kept_jobs()?.schedules(call)).await?;
+        if !self.caller.sees_payloads() {
+            schedules.iter_mut().for_each(|schedule| schedule.spec.payload = HIDDEN.into());
+        }
+        Ok(schedules)
     }
 
     async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         self.may_enqueue(SCHEDULE, call, "a schedule enqueues jobs")?;
         let target = format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.zone, spec.queue);
         let reason = Some(format!("by {}", spec.by));
-        self.force(SCHEDULE, call, Force { target, reason }, self.kept_jobs()?.set_schedule(call, spec))
+        let work = self.kept_jobs()?.set_schedule(call, spec);
+        self.force(SCHEDULE, call, Force { target, reason }, |_| Outcome::Done, work)
             .await
     }
 
     async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
         let force = Force { target: format!("schedule {name}"), reason: Some(format!("by {by}")) };
-        self.force(UNSCHEDULE, call, force, self.kept_jobs()?.remove_schedule(call, name, by))
+        let judge = |removed: &bool| if *removed { Outcome::Done } else { Outcome::Failed };
+        self.force(UNSCHEDULE, call, force, judge, self.kept_jobs()?.remove_schedule(call, name, by))
             .await
     }
 
@@ -224,9 +260,24 @@ impl JobStore for Desk {
             target: format!("job {}, effect {}: {happened}", request.job, request.effect),
             reason: Some(format!("by {}", request.by)),
         };
-        self.force(RESOLVE, call, force, self.kept_jobs()?.resolve(call, request)).await
+        let judge = |said: &Result<(), Refusal>| if said.is_ok() { Outcome::Done } else { Outcome::Failed };
+        self.force(RESOLVE, call, force, judge, self.kept_jobs()?.resolve(call, request))
+            .await
     }
 }
+
+/// What came of an act on several jobs.
+fn acted(acted: &Acted) -> Outcome {
+    let refused = acted.items.iter().filter(|item| item.outcome.is_err()).count();
+    match acted.items.len() - refused {
+        0 => Outcome::Failed,
+        _ if refused > 0 => Outcome::Partly,
+        _ => Outcome::Done,
+    }
+}
+
+/// What stands in place of what a caller may not see.
+const HIDDEN: &str = "\"hidden: this needs a token with the scope job:payload\"";
 
 /// Whether an entry of the ledger has the store enqueue a job, should its effect have to be undone.
 fn makes_a_job(entry: &LedgerEntry) -> bool {

@@ -11,6 +11,7 @@ use fencehold_store::{
 };
 
 use super::{Act, Desk, Force, Telling};
+use crate::audit::Outcome;
 use crate::observe::{Context, Kind, holding, is_wrong_hold};
 
 const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, op::Acquire::SPEC);
@@ -89,7 +90,9 @@ impl LeaseStore for Desk {
             other => format!("{other:?}"),
         };
         let reason = Some(format!("{} (by {})", request.reason, request.by));
-        self.force(REVOKE, call, Force { target, reason }, self.server.store.revoke(call, request))
+        let judge =
+            |ended: &Vec<RevokedLease>| if ended.is_empty() { Outcome::Failed } else { Outcome::Done };
+        self.force(REVOKE, call, Force { target, reason }, judge, self.server.store.revoke(call, request))
             .await
     }
 
@@ -111,7 +114,7 @@ impl LeaseStore for Desk {
             target: format!("every lease; counters lifted by {lift}"),
             reason: Some(format!("by {by}")),
         };
-        self.force(ADVANCE, call, force, self.server.store.advance(call, by, lift))
+        self.force(ADVANCE, call, force, |_| Outcome::Done, self.server.store.advance(call, by, lift))
             .await
     }
 
@@ -121,6 +124,7 @@ impl LeaseStore for Desk {
             // These are of all namespaces together, and how much others do is not this caller's business.
             (status.keys, status.held, status.waiters, status.jobs, status.set_aside) = (0, 0, 0, 0, 0);
             status.maintenance.clear();
+            status.counts_hidden = true;
         }
         Ok(status)
     }

@@ -6,6 +6,7 @@
 
 mod jobs;
 mod leases;
+mod tokens;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use fencehold_api::{Scope, Spec};
 use fencehold_core::Namespace;
 use fencehold_store::{Call, StoreError};
 
-use super::caller::{Caller, Who};
+use super::caller::Caller;
 use crate::Inner;
 use crate::audit::{AuditEntry, Outcome};
 use crate::limit::{NoMemory, Room, Share, Way};
@@ -87,6 +88,12 @@ struct Force {
     reason: Option<String>,
 }
 
+/// An act of force, and what its answer says came of it: an answer can be that nothing was done.
+struct Forced<T> {
+    force: Force,
+    judge: fn(&T) -> Outcome,
+}
+
 /// When something was done, for traces.
 #[derive(Clone, Copy, Debug)]
 struct Took {
@@ -131,9 +138,10 @@ impl Desk {
         act: Act,
         call: &Call,
         force: Force,
+        judge: fn(&T) -> Outcome,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let (outcome, took) = self.through(act, call, Some(force), work).await;
+        let (outcome, took) = self.through(act, call, Some(Forced { force, judge }), work).await;
         self.tell(act, call, took, &outcome, || self.plain());
         outcome
     }
@@ -143,7 +151,7 @@ impl Desk {
         &self,
         act: Act,
         call: &Call,
-        force: Option<Force>,
+        force: Option<Forced<T>>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> (Result<T, StoreError>, Took) {
         let start_wall_us = self.server.clock.now().wall_ms.saturating_mul(1_000);
@@ -161,10 +169,10 @@ impl Desk {
         &self,
         act: Act,
         call: &Call,
-        force: Option<Force>,
+        forced: Option<Forced<T>>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.allow(act, &call.namespace, force.as_ref())?;
+        self.allow(act, &call.namespace, forced.as_ref().map(|forced| &forced.force))?;
         if !act.to_the_end && self.server.stopping.is_stopping() {
             return Err(StoreError::Unavailable { why: "the server is stopping".to_owned() });
         }
@@ -173,21 +181,27 @@ impl Desk {
             Way::Ordinary => self.server.metrics.shed.add_one(),
             Way::Waiting => self.server.metrics.waiting_refused.add_one(),
         })?;
-        let noted = match force {
-            Some(force) => self.note(self.entry(act, &call.namespace, force)).await?,
+        let noted = match forced {
+            Some(Forced { force, judge }) => self
+                .note(self.entry(act, &call.namespace, force))
+                .await?
+                .map(|seq| (seq, judge)),
             None => None,
         };
-        let outcome = match (act.way, &self.caller.who, self.server.access.keeper()) {
+        let outcome = if act.way == Way::Waiting {
             // Whoever is let in for a moment may stand in line for an hour; leaving the line takes its place back.
-            (Way::Waiting, Who::Token { id, .. }, Some(keeper)) => tokio::select! {
+            tokio::select! {
                 biased;
                 outcome = work => outcome,
-                stranger = keeper.until_refused(*id) => Err(StoreError::Denied { why: stranger.to_string() }),
-            },
-            _ => work.await,
+                stranger = self.server.access.until_refused(&self.caller.who) => {
+                    Err(StoreError::Denied { why: stranger.to_string() })
+                }
+            }
+        } else {
+            work.await
         };
-        if let (Some(keeper), Some(seq)) = (self.server.access.keeper(), noted) {
-            keeper.settle(seq, if outcome.is_ok() { Outcome::Done } else { Outcome::Failed });
+        if let (Some(keeper), Some((seq, judge))) = (self.server.access.keeper(), noted) {
+            keeper.settle(seq, outcome.as_ref().map_or(Outcome::Failed, judge));
         }
         outcome
     }

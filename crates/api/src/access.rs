@@ -1,0 +1,142 @@
+//! Tokens of access and the audit, through the server that they are for.
+
+use fencehold_core::Namespace;
+
+use crate::{Moment, Scope, wire};
+
+wire! {
+    /// A token that is to be made. Its caller makes the secret and keeps it: only its hash is sent, and the same request
+    /// sent again makes no second token.
+    #[serde(deny_unknown_fields)]
+    pub struct CreateTokenRequest {
+        /// Its public id: 12 hexadecimal digits of random bits, made by the caller.
+        #[cfg_attr(feature = "document", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
+        pub id: String,
+        /// The SHA-256 of the 32 random bytes of its secret, as 64 hexadecimal digits.
+        #[cfg_attr(feature = "document", schemars(regex(pattern = "^[0-9a-f]{64}$")))]
+        pub secret_sha256: String,
+        /// What people call it.
+        #[cfg_attr(feature = "document", schemars(length(min = 1, max = TOKEN_NAME_BYTES_MAX)))]
+        pub name: String,
+        /// The namespace that it is for; missing: every one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub namespace: Option<Namespace>,
+        /// What it allows.
+        #[cfg_attr(feature = "document", schemars(length(min = 1)))]
+        pub scopes: Vec<Scope>,
+        /// When it ends, from now; missing: never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires_in_ms: Option<u64>,
+        /// Who makes it, for the record; the audit also names the token that was shown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub by: Option<String>,
+    }
+
+    /// A token: everything but its secret.
+    pub struct TokenView {
+        /// Its public id.
+        pub id: String,
+        /// What people call it.
+        pub name: String,
+        /// The namespace that it is for; missing: every one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub namespace: Option<Namespace>,
+        /// What it allows.
+        pub scopes: Vec<Scope>,
+        /// When it was made.
+        pub created_at: Moment,
+        /// Who made it.
+        pub created_by: String,
+        /// When it ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub expires_at: Option<Moment>,
+        /// When it was last used, to within some seconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub last_used_at: Option<Moment>,
+        /// When it was revoked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub revoked_at: Option<Moment>,
+    }
+
+    /// Tokens, oldest first.
+    pub struct Tokens {
+        /// The tokens.
+        pub tokens: Vec<TokenView>,
+    }
+
+    /// Which token to revoke, and why.
+    #[serde(deny_unknown_fields)]
+    pub struct RevokeTokenRequest {
+        /// Its public id.
+        #[cfg_attr(feature = "document", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
+        pub id: String,
+        /// Who revokes it, for the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub by: Option<String>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+    }
+
+    /// What became of a revocation.
+    pub struct RevokedToken {
+        /// False: it was revoked before.
+        pub revoked: bool,
+    }
+
+    /// Which lines of the audit.
+    #[serde(deny_unknown_fields)]
+    pub struct AuditRequest {
+        /// Only after this number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub after: Option<u64>,
+        /// Not older than this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub within_ms: Option<u64>,
+        /// Only those of the request's namespace. A token for one namespace sees no others in any case.
+        #[serde(default)]
+        pub only_namespace: bool,
+        /// The latest so many.
+        #[serde(default = "audit_lines")]
+        #[cfg_attr(feature = "document", schemars(range(min = 1, max = AUDIT_LINES_MAX)))]
+        pub limit: u64,
+    }
+
+    /// Lines of the audit, oldest first.
+    pub struct AuditPage {
+        /// The lines.
+        pub rows: Vec<AuditLine>,
+    }
+
+    /// A line of the audit.
+    pub struct AuditLine {
+        /// Its number; it grows.
+        pub seq: u64,
+        /// When.
+        pub at: Moment,
+        /// Who: a token, or a person at a command line.
+        pub who: String,
+        /// From which address.
+        pub from: String,
+        /// In which namespace; `*`: in all.
+        pub namespace: String,
+        /// What.
+        pub act: String,
+        /// To what.
+        pub target: String,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+        /// What came of it: `asked`, `done`, `partly`, `failed`, `denied`.
+        pub outcome: String,
+    }
+}
+
+/// Longest name of a token, in bytes.
+pub const TOKEN_NAME_BYTES_MAX: usize = 128;
+/// Most lines of the audit in one answer.
+pub const AUDIT_LINES_MAX: u64 = 10_000;
+
+const fn audit_lines() -> u64 {
+    200
+}

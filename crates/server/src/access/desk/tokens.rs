@@ -1,0 +1,187 @@
+//! Tokens and the audit at the desk. They are the access file's, and not the store's.
+
+use std::sync::Arc;
+
+use fencehold_api::access::{
+    AUDIT_LINES_MAX, AuditLine, AuditPage, AuditRequest, CreateTokenRequest, RevokeTokenRequest,
+    RevokedToken, TOKEN_NAME_BYTES_MAX, TokenView, Tokens,
+};
+use fencehold_api::{Kind as ProblemKind, Moment, Operation as _, Problem, op};
+use fencehold_core::BadInput;
+use fencehold_store::wire::Across;
+use fencehold_store::{Call, StoreError};
+
+use super::{Act, Desk};
+use crate::access::{ApiToken, Book, BookError, Keeper, NewToken, SecretHash, TokenId};
+use crate::audit::{AuditFilter, AuditRow};
+use crate::observe::Kind;
+
+const CREATE: Act = Act::new("token create", Kind::Force, op::CreateToken::SPEC);
+const LIST: Act = Act::new("token ls", Kind::Look, op::ListTokens::SPEC);
+const REVOKE: Act = Act::new("token revoke", Kind::Force, op::RevokeToken::SPEC);
+const AUDIT: Act = Act::new("audit", Kind::Look, op::ReadAudit::SPEC);
+/// Longest texts that go into the audit.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+impl Desk {
+    /// Enters a token. What was done stands in the audit in the same step.
+    pub(crate) async fn create_token(
+        &self,
+        call: &Call,
+        request: CreateTokenRequest,
+    ) -> Result<TokenView, Problem> {
+        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).across() };
+        let (id, hash) = (
+            TokenId::parse(&request.id).map_err(bad)?,
+            SecretHash::parse(&request.secret_sha256).map_err(bad)?,
+        );
+        check_text("name", &request.name, TOKEN_NAME_BYTES_MAX).map_err(bad)?;
+        if request.name.is_empty() || request.scopes.is_empty() {
+            return Err(bad(BadInput::new("token", "needs a name and at least one scope")));
+        }
+        let by = self.by(request.by.as_deref()).map_err(bad)?;
+        let act = if request.namespace.is_none() { CREATE.everywhere() } else { CREATE };
+        let call = match &request.namespace {
+            Some(namespace) => Call::new(namespace.clone()),
+            None => call.clone(),
+        };
+        let from = self.caller.origin();
+        self.with_book(act, &call, move |book, now_wall_ms| {
+            let new = NewToken {
+                name: request.name,
+                namespace: request.namespace,
+                scopes: request.scopes.into_iter().collect(),
+                created_by: by,
+                expires_wall_ms: request.expires_in_ms.map(|ms| now_wall_ms.saturating_add(ms)),
+            };
+            book.create_hashed(id, &hash, &new, &from, now_wall_ms)?;
+            book.token(id)?.map(view).ok_or(BookError::NoSuchToken(id))
+        })
+        .await
+    }
+
+    /// Tokens: of every namespace for an operator, else of the one that was asked about.
+    pub(crate) async fn tokens(&self, call: &Call) -> Result<Tokens, Problem> {
+        let only = (!self.caller.is_operator()).then(|| call.namespace.clone());
+        self.with_book(LIST, call, move |book, _| {
+            let mut tokens = book.tokens()?;
+            tokens.retain(|token| only.is_none() || token.namespace == only);
+            Ok(Tokens { tokens: tokens.into_iter().map(view).collect() })
+        })
+        .await
+    }
+
+    /// Ends a token.
+    pub(crate) async fn revoke_token(
+        &self,
+        call: &Call,
+        request: RevokeTokenRequest,
+    ) -> Result<RevokedToken, Problem> {
+        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).across() };
+        let id = TokenId::parse(&request.id).map_err(bad)?;
+        let by = self.by(request.by.as_deref()).map_err(bad)?;
+        check_text("reason", request.reason.as_deref().unwrap_or_default(), TEXT_BYTES_MAX).map_err(bad)?;
+        let only = (!self.caller.is_operator()).then(|| call.namespace.clone());
+        let from = self.caller.origin();
+        self.with_book(REVOKE, call, move |book, now_wall_ms| {
+            let there = book.token(id)?.ok_or(BookError::NoSuchToken(id))?;
+            if only.is_some() && there.namespace != only {
+                // Whether another namespace has it is not this caller's business.
+                return Err(BookError::NoSuchToken(id));
+            }
+            let revoked = book.revoke(id, &by, &from, request.reason.as_deref(), now_wall_ms)?;
+            Ok(RevokedToken { revoked })
+        })
+        .await
+    }
+
+    /// Lines of the audit: of every namespace for an operator, else of the one that was asked about.
+    pub(crate) async fn audit(&self, call: &Call, request: AuditRequest) -> Result<AuditPage, Problem> {
+        let everywhere = self.caller.is_operator() && !request.only_namespace;
+        let namespace = (!everywhere).then(|| call.namespace.clone());
+        self.with_book(AUDIT, call, move |book, now_wall_ms| {
+            let filter = AuditFilter {
+                after: request.after,
+                since_wall_ms: request.within_ms.map(|ms| now_wall_ms.saturating_sub(ms)),
+                namespace,
+                limit: Some(request.limit.min(AUDIT_LINES_MAX)),
+            };
+            Ok(AuditPage { rows: book.audit(&filter)?.into_iter().map(line).collect() })
+        })
+        .await
+    }
+
+    /// Who did it: what they call themselves, and by what the server knows them.
+    fn by(&self, named: Option<&str>) -> Result<String, BadInput> {
+        let named = named.unwrap_or_default();
+        check_text("by", named, TEXT_BYTES_MAX)?;
+        let who = &self.caller.who;
+        Ok(if named.is_empty() { who.to_string() } else { format!("{named}, {who}") })
+    }
+
+    async fn with_book<T: Send + 'static>(
+        &self,
+        act: Act,
+        call: &Call,
+        work: impl FnOnce(&mut Book, u64) -> Result<T, BookError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let server = Arc::clone(&self.server);
+        let asked = async move {
+            let missing = || StoreError::Unsupported {
+                store: "behind this server".to_owned(),
+                what: "keep tokens: the server has no access file".to_owned(),
+            };
+            let keeper: &Keeper = server.access.keeper().ok_or_else(missing)?;
+            match keeper.with_book(work).await {
+                Err(BookError::Unusable { path, why }) => {
+                    tracing::error!(path, why, "the access file cannot be used");
+                    let why = "the access file cannot be used; the server's log says why".to_owned();
+                    Err(StoreError::Unavailable { why })
+                }
+                done => Ok(done),
+            }
+        };
+        let done = self.pass(act, call, asked).await.map_err(Across::<Problem>::across)?;
+        done.map_err(|error| match error {
+            BookError::NoSuchToken(_) => Problem::new(ProblemKind::NoSuchToken, error.to_string()),
+            error => StoreError::BadInput(BadInput::new("id", error.to_string())).across(),
+        })
+    }
+}
+
+fn check_text(what: &'static str, text: &str, bytes_max: usize) -> Result<(), BadInput> {
+    if text.len() > bytes_max || text.chars().any(char::is_control) {
+        let problem = format!("must have at most {bytes_max} bytes, and no control characters");
+        return Err(BadInput::new(what, problem));
+    }
+    Ok(())
+}
+
+fn view(token: ApiToken) -> TokenView {
+    let moment = |wall_ms: u64| Moment { wall_ms };
+    TokenView {
+        id: token.id.to_string(),
+        name: token.name,
+        namespace: token.namespace,
+        scopes: token.scopes.iter().collect(),
+        created_at: moment(token.created_wall_ms),
+        created_by: token.created_by,
+        expires_at: token.expires_wall_ms.map(moment),
+        last_used_at: token.last_used_wall_ms.map(moment),
+        revoked_at: token.revoked_wall_ms.map(moment),
+    }
+}
+
+fn line(row: AuditRow) -> AuditLine {
+    AuditLine {
+        seq: row.seq,
+        at: Moment { wall_ms: row.at_wall_ms },
+        who: row.who,
+        from: row.from,
+        namespace: row.namespace,
+        act: row.act,
+        target: row.target,
+        reason: row.reason,
+        outcome: row.outcome,
+    }
+}

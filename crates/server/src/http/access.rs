@@ -1,0 +1,24 @@
+//! Tokens of access, and the audit.
+
+use fencehold_api::Nothing;
+use fencehold_api::access::{
+    AuditPage, AuditRequest, CreateTokenRequest, RevokeTokenRequest, RevokedToken, TokenView, Tokens,
+};
+
+use super::answer::{Answer, Asked};
+
+pub(super) async fn create(asked: Asked, request: CreateTokenRequest) -> Answer<TokenView> {
+    asked.store.create_token(&asked.call, request).await
+}
+
+pub(super) async fn list(asked: Asked, _: Nothing) -> Answer<Tokens> {
+    asked.store.tokens(&asked.call).await
+}
+
+pub(super) async fn revoke(asked: Asked, request: RevokeTokenRequest) -> Answer<RevokedToken> {
+    asked.store.revoke_token(&asked.call, request).await
+}
+
+pub(super) async fn audit(asked: Asked, request: AuditRequest) -> Answer<AuditPage> {
+    asked.store.audit(&asked.call, request).await
+}

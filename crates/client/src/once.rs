@@ -76,6 +76,11 @@ impl Job {
     /// Like [`once`](Job::once), and announces the effect before it happens. An attempt that finds the announcement
     /// without an outcome cannot know whether the effect happened, and goes by this policy: have it again under the same
     /// idempotency key, or stop, and the job is *indeterminate* until a person has looked.
+    ///
+    /// An effect that fails with a [`JobError::new`], or with an error made [`definite`](JobError::definite), did not
+    /// happen: the announcement is taken back, and the next attempt has it as if for the first time. An error that `?`
+    /// passes on, or one made [`indeterminate`](JobError::indeterminate), leaves it open, as a panic, a handler that was
+    /// dropped and a worker that died do.
     pub fn once_with_intent<T, F, Fut>(
         &self,
         name: impl AsRef<str>,
@@ -145,7 +150,7 @@ where
     async fn have(self) -> Result<T, JobError> {
         let Once { job, name, intent, undo, undo_queue, effect } = self;
         let (name, undo, undo_queue) = (name?, undo?, undo_queue?);
-        let (under_way, found) = UnderWay::begin(job, &name)?;
+        let (mut under_way, found) = UnderWay::begin(job, &name)?;
         let announced = match &found {
             Some(Effect { state: EffectState::Intended(policy), .. }) => Some(*policy),
             Some(recorded) => return Ok(stored(recorded)?),
@@ -155,7 +160,7 @@ where
         if let Some(policy) = intent.or(announced) {
             let act = LedgerAct::Begin { effect: name.clone(), policy };
             match write(job, act).await? {
-                LedgerAnswer::Go => {}
+                LedgerAnswer::Go => under_way.kept = Some(intended(job, &name, policy)),
                 LedgerAnswer::Recorded(recorded) => {
                     let value = stored(&recorded)?;
                     under_way.keep(recorded);
@@ -167,7 +172,16 @@ where
         if let Some(lost) = job.lost_error() {
             return Err(lost.into());
         }
-        let value = effect(idempotency_key(job.id(), &name)).await?;
+        let value = match effect(idempotency_key(job.id(), &name)).await {
+            Ok(value) => value,
+            Err(error) => {
+                // What was announced before this run may have happened then.
+                if error.is_definite() && intent.is_some() && announced.is_none() {
+                    under_way.withdraw().await;
+                }
+                return Err(error);
+            }
+        };
         let undo = match undo {
             Some(make) => Some(UndoWith { queue: undo_queue, ..make(&value)? }),
             None => None,
@@ -205,6 +219,20 @@ async fn write(job: &Job, act: LedgerAct) -> Result<LedgerAnswer, Error> {
     attempt.voice.write(entry, &attempt.holding).await
 }
 
+/// An effect as it stands once this attempt has announced it.
+fn intended(job: &Job, name: &EffectName, policy: OnDoubt) -> Effect {
+    Effect {
+        name: name.clone(),
+        nth: 0,
+        token: job.token(),
+        at_wall_ms: 0,
+        state: EffectState::Intended(policy),
+        value: None,
+        undo: None,
+        undo_job: None,
+    }
+}
+
 fn stored<T: DeserializeOwned>(effect: &Effect) -> Result<T, BadInput> {
     json::read("stored value of an effect", effect.value.as_deref().unwrap_or(json::NOTHING))
 }
@@ -232,6 +260,17 @@ impl<'a> UnderWay<'a> {
 
     fn keep(mut self, effect: Effect) {
         self.kept = Some(effect);
+    }
+
+    /// The effect did not happen, so nobody needs to know that it was announced.
+    async fn withdraw(mut self) {
+        match write(self.job, LedgerAct::Withdraw { effect: self.name.clone() }).await {
+            Ok(_) => self.kept = None,
+            // It stays announced, and the next attempt goes by its policy.
+            Err(error) => {
+                tracing::warn!(job = %self.job.id(), effect = %self.name, %error, "an announced effect did not happen, and the store could not be told");
+            }
+        }
     }
 }
 

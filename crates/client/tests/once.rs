@@ -109,7 +109,7 @@ fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: OnDoubt) ->
             let attempt = job.attempt();
             let effect = async |_key: String| {
                 told.send(attempt)?;
-                if attempt == 1 { Err(JobError::new("no answer")) } else { Ok(attempt) }
+                if attempt == 1 { Err(JobError::new("no answer").indeterminate()) } else { Ok(attempt) }
             };
             job.once_with_intent("charge", policy, effect).await
         }
@@ -284,4 +284,47 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
     assert_eq!(queue, "queue must not be empty");
     assert_eq!(key, "effect has a control character at byte 1");
     within(worker.drain()).await.unwrap();
+}
+
+/// An effect that fails its first time, in a way that is certain or not.
+fn refused(world: &World, error: fn() -> JobError) -> Worker {
+    world.worker().handle("charge", move |job: Job, _cents: u64| async move {
+        let attempt = job.attempt();
+        job.once_with_intent("charge", OnDoubt::Ask, async move |_key| {
+            if attempt == 1 { Err(error()) } else { Ok("receipt".to_owned()) }
+        })
+        .await
+    })
+}
+
+#[tokio::test]
+async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
+    let passed_on = || JobError::from(std::io::Error::other("refused")).definite();
+    for error in [|| JobError::new("429: nothing was charged"), passed_on] {
+        let world = World::new().await;
+        let worker = refused(&world, error).start().unwrap();
+        let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+        let id = within(job).await.unwrap().id;
+        let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+        assert!(failed.effects.is_empty(), "the intent is closed: {:?}", failed.effects);
+        world.pass(RETRY_MS);
+        let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+        assert_eq!(receipt, "receipt");
+        within(worker.drain()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_may_come_after_the_effect_leaves_it_in_doubt() {
+    let passed_on = || JobError::from(std::io::Error::other("timed out"));
+    for error in [|| JobError::new("no answer came").indeterminate(), passed_on] {
+        let world = World::new().await;
+        let worker = refused(&world, error).start().unwrap();
+        let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+        let id = within(job).await.unwrap().id;
+        world.until_job(id, |detail| detail.job.failures == 1).await;
+        world.pass(RETRY_MS);
+        world.until_job(id, |detail| detail.job.state == JobState::Indeterminate).await;
+        within(worker.drain()).await.unwrap();
+    }
 }

@@ -295,6 +295,11 @@ wire! {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             undo: Option<UndoWith>,
         },
+        /// An effect that this attempt announced did not happen, and that is certain.
+        Withdraw {
+            /// Its name.
+            effect: EffectName,
+        },
     }
 
     /// The answers to many entries, in order.
@@ -312,6 +317,8 @@ wire! {
         Recorded(Box<Effect>),
         /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
         InDoubt,
+        /// The announcement is gone, as if it had never been.
+        Withdrawn,
     }
 }
 

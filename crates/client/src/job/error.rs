@@ -39,15 +39,40 @@ pub struct JobError {
 #[derive(Debug)]
 enum Kind {
     /// The work went wrong.
-    Failed { text: String, retry_in_ms: Option<u64>, for_good: bool },
+    Failed { text: String, retry_in_ms: Option<u64>, for_good: bool, definite: bool },
     /// There is nothing (more) to say about this attempt: it is over already.
     Over(Error),
 }
 
 impl JobError {
-    /// A failure in these words.
+    /// A failure in these words. From within an [announced effect](crate::Job::once_with_intent) it says that the effect
+    /// did not happen.
     pub fn new(text: impl fmt::Display) -> Self {
-        JobError { kind: Kind::Failed { text: text.to_string(), retry_in_ms: None, for_good: false } }
+        JobError {
+            kind: Kind::Failed { text: text.to_string(), retry_in_ms: None, for_good: false, definite: true },
+        }
+    }
+
+    /// Nobody can know whether the effect happened that failed with this. So it is of every error that `?` passes on: a
+    /// timeout or a broken connection says nothing about what the other side did.
+    pub fn indeterminate(self) -> Self {
+        self.with_definite(false)
+    }
+
+    /// The effect that failed with this certainly did not happen, also where `?` passed the error on.
+    pub fn definite(self) -> Self {
+        self.with_definite(true)
+    }
+
+    fn with_definite(mut self, is: bool) -> Self {
+        if let Kind::Failed { definite, .. } = &mut self.kind {
+            *definite = is;
+        }
+        self
+    }
+
+    pub(crate) fn is_definite(&self) -> bool {
+        matches!(self.kind, Kind::Failed { definite: true, .. })
     }
 
     /// Not to be tried again, whatever the job's policy says.
@@ -74,7 +99,7 @@ impl JobError {
     /// What to say about the attempt; `None`: nothing, it is over already.
     pub(crate) fn into_word(self) -> Option<Word> {
         match self.kind {
-            Kind::Failed { text, retry_in_ms, for_good } => {
+            Kind::Failed { text, retry_in_ms, for_good, .. } => {
                 Some(Word::Fail { error: text, retry_in_ms, for_good })
             }
             Kind::Over(_) => None,
@@ -99,7 +124,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for JobError {
         {
             return JobError { kind: Kind::Over(over.clone()) };
         }
-        JobError::new(with_causes(&error))
+        JobError::new(with_causes(&error)).indeterminate()
     }
 }
 

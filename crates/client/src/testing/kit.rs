@@ -67,6 +67,11 @@ impl Kit {
                     Err(first) => return LedgerAnswer::Recorded(first),
                 }
             }
+            LedgerAct::Withdraw { effect } => {
+                let goes = |found: &Effect| found.name == effect && ledger::withdraws(found, token);
+                book.effects.retain(|found| !goes(found));
+                return LedgerAnswer::Withdrawn;
+            }
             // An entry of a later version's making.
             _ => return LedgerAnswer::Go,
         };

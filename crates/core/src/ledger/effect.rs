@@ -145,6 +145,13 @@ pub fn begin(
     }
 }
 
+/// An attempt knows that an effect did not happen. True: what it announced goes, as if it had never been.
+///
+/// What an earlier attempt announced stays: that one may have had the effect.
+pub fn withdraws(found: &Effect, token: Token) -> bool {
+    matches!(found.state, EffectState::Intended(_)) && found.token == token
+}
+
 /// An effect has happened. The first record stands: `Err` is that one.
 pub fn record(
     found: Option<&Effect>,

@@ -256,6 +256,11 @@ pub enum LedgerAct {
         /// The job that undoes it.
         undo: Option<UndoWith>,
     },
+    /// An effect that this attempt announced did not happen, and that is certain.
+    Withdraw {
+        /// Its name.
+        effect: EffectName,
+    },
 }
 
 /// What the ledger answers.
@@ -268,13 +273,17 @@ pub enum LedgerAnswer {
     Recorded(Effect),
     /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
     InDoubt,
+    /// The announcement is gone, as if it had never been.
+    Withdrawn,
 }
 
 impl LedgerAct {
     /// The effect that it is about.
     pub fn effect(&self) -> &EffectName {
         match self {
-            LedgerAct::Begin { effect, .. } | LedgerAct::Record { effect, .. } => effect,
+            LedgerAct::Begin { effect, .. }
+            | LedgerAct::Record { effect, .. }
+            | LedgerAct::Withdraw { effect } => effect,
         }
     }
 }

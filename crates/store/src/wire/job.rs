@@ -114,6 +114,7 @@ mirror_enums! {
     job::LedgerAct {
         Begin { effect policy },
         Record { effect value undo },
+        Withdraw { effect },
     }
     desk::ActOn {
         Jobs(jobs),
@@ -140,6 +141,7 @@ impl Across<wire::job::LedgerAnswer> for LedgerAnswer {
             LedgerAnswer::Go => wire::job::LedgerAnswer::Go,
             LedgerAnswer::Recorded(effect) => wire::job::LedgerAnswer::Recorded(Box::new(effect.across())),
             LedgerAnswer::InDoubt => wire::job::LedgerAnswer::InDoubt,
+            LedgerAnswer::Withdrawn => wire::job::LedgerAnswer::Withdrawn,
         }
     }
 }
@@ -150,6 +152,7 @@ impl Across<LedgerAnswer> for wire::job::LedgerAnswer {
             wire::job::LedgerAnswer::Go => LedgerAnswer::Go,
             wire::job::LedgerAnswer::Recorded(effect) => LedgerAnswer::Recorded((*effect).across()),
             wire::job::LedgerAnswer::InDoubt => LedgerAnswer::InDoubt,
+            wire::job::LedgerAnswer::Withdrawn => LedgerAnswer::Withdrawn,
         }
     }
 }

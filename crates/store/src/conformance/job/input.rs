@@ -108,14 +108,15 @@ pub(super) fn a_bad_claim_is_refused(g: &Ground) -> Verdict {
         ("too many queues", ClaimRequest { queues: many, ..ask() }),
         ("a queue twice", ClaimRequest { queues: vec![(queue("q"), 1), (queue("q"), 2)], ..ask() }),
         ("a reserved queue", ClaimRequest { queues: vec![(Queue::operations(), 1)], ..ask() }),
+        ("a queue of no weight", ClaimRequest { queues: vec![(queue("q"), 0)], ..ask() }),
         ("a wait too long", ClaimRequest { wait_ms: WAIT_MS_MAX + 1, ..ask() }),
     ];
     for (what, request) in bad {
         is_bad(what, g.claim_raw(request));
     }
     assert_eq!(g.count("q", State::Queued), 1);
-    let weightless = ClaimRequest { queues: vec![(queue("q"), 0)], waited_before_ms: u64::MAX, ..ask() };
-    assert_eq!(g.claim(weightless).len(), 1, "odd, but no harm");
+    let patient = ClaimRequest { waited_before_ms: u64::MAX, ..ask() };
+    assert_eq!(g.claim(patient).len(), 1, "odd, but no harm");
     Ok(())
 }
 

@@ -129,6 +129,26 @@ pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) 
     Ok(())
 }
 
+/// P8: an attempt that knows that its effect did not happen leaves nothing in doubt; what an earlier attempt announced
+/// stays.
+pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Ground) -> Verdict {
+    let first = g.new_work("q", "A");
+    let withdraw = |work: &Work| g.write_ledger(work, LedgerAct::Withdraw { effect: effect("charge") });
+    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
+    assert_eq!(withdraw(&first), Ok(LedgerAnswer::Withdrawn));
+    assert_eq!(withdraw(&first), Ok(LedgerAnswer::Withdrawn), "the same entry gets the same answer");
+    assert!(g.detail(first.job.id).effects.is_empty() && g.findings().is_empty());
+    let second = next_attempt(g, &first);
+    assert_stale(withdraw(&first), first.job.token, second.job.token);
+    assert_eq!(g.announce(&second, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go), "as if it had never been");
+    let third = next_attempt(g, &second);
+    assert!(matches!(withdraw(&third), Err(Refusal::NotNow { .. })), "an earlier attempt may have had it");
+    assert_eq!(only(g.findings()).effect, effect("charge"));
+    assert_eq!(value(g.record(&third, "charge", "1")).as_deref(), Some("1"));
+    assert_eq!(value(withdraw(&third)).as_deref(), Some("1"), "what is recorded has happened");
+    Ok(())
+}
+
 /// A person says that it happened, and the job goes on with that; or that it did not, and it is done anew.
 pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;

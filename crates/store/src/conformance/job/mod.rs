@@ -157,6 +157,7 @@ macro_rules! job_cases {
                 a_stale_attempt_writes_nothing_into_the_ledger
                 an_open_intent_is_run_again_where_its_policy_says_so
                 an_open_intent_stops_the_job_where_its_policy_says_so
+                a_withdrawn_intent_leaves_nothing_in_doubt
                 a_person_settles_a_doubt_and_the_job_goes_on
                 a_late_outcome_settles_a_doubt
                 many_entries_are_answered_each_and_in_order

@@ -1,6 +1,7 @@
 //! Whether a question about jobs can be answered at all, told from the question alone. A whole call is checked before it
 //! travels, and again where it is decided; its items are checked where they are decided, each for itself.
 
+use fencehold_core::job::Queue;
 use fencehold_core::limits::{
     CALL_BYTES_MAX, CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX,
     JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX,
@@ -89,7 +90,7 @@ fn report_bytes(report: &Report) -> usize {
 
 fn entry_bytes(entry: &LedgerEntry) -> usize {
     match &entry.act {
-        LedgerAct::Begin { .. } => 0,
+        LedgerAct::Begin { .. } | LedgerAct::Withdraw { .. } => 0,
         LedgerAct::Record { value, undo, .. } => {
             value.len() + undo.as_ref().map_or(0, |undo| undo.payload.len())
         }
@@ -109,11 +110,22 @@ fn check_claim(request: &ClaimRequest) -> Result<(), BadInput> {
         let problem = format!("are {named}; one claim names 1 to {QUEUES_PER_CLAIM_MAX}");
         return Err(BadInput::new("queues", problem));
     }
-    for (nth, (queue, _)) in request.queues.iter().enumerate() {
+    for (nth, (queue, weight)) in request.queues.iter().enumerate() {
         queue.check_open()?;
+        check_weight(queue, *weight)?;
         if request.queues[..nth].iter().any(|(other, _)| other == queue) {
             return Err(BadInput::new("queues", format!("name {queue} twice")));
         }
+    }
+    Ok(())
+}
+
+/// A queue that is given no turns is one to leave out: to serve it all the same is not what was asked for.
+fn check_weight(queue: &Queue, weight: u32) -> Result<(), BadInput> {
+    if weight == 0 {
+        let problem =
+            format!("of queue {queue} is 0; it takes 1 or more: leave out a queue that is not to be served");
+        return Err(BadInput::new("weight", problem));
     }
     Ok(())
 }

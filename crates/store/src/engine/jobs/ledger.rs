@@ -2,7 +2,7 @@
 
 use fencehold_core::job::{Command, EffectName, JobId, Refusal, State, Terms, Undo, Written};
 use fencehold_core::ledger::{
-    Begun, Effect, EffectState, Outcome, UndoWith, begin, next_to_undo, record, stands_undone,
+    Begun, Effect, EffectState, Outcome, UndoWith, begin, next_to_undo, record, stands_undone, withdraws,
 };
 use fencehold_core::limits::{
     EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX,
@@ -86,7 +86,33 @@ impl Engine {
                     Err(first) => Ok(LedgerAnswer::Recorded(first)),
                 }
             }
+            LedgerAct::Withdraw { effect } => {
+                self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Outcome }, archive)?;
+                match self.effect(at, &effect, archive) {
+                    Some(found) if withdraws(&found, speaker.token) => {
+                        self.forget_effect(at, effect, archive);
+                        Ok(LedgerAnswer::Withdrawn)
+                    }
+                    None => Ok(LedgerAnswer::Withdrawn),
+                    Some(found) if is_open(&found) => {
+                        let state = State::Running;
+                        let why = format!(
+                            "effect {effect} was announced by an earlier attempt, which may have had it"
+                        );
+                        Err(Refusal::NotNow { state, why })
+                    }
+                    Some(found) => Ok(LedgerAnswer::Recorded(found)),
+                }
+            }
         }
+    }
+
+    fn forget_effect(&mut self, at: u32, effect: EffectName, archive: &mut dyn Archive) {
+        self.effects(at, archive).retain(|other| other.name != effect);
+        self.recount_effects(at);
+        let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
+        self.jobs.batch.others.push(JobChange::NoEffect { arrival, effect });
+        self.batch.durable = true;
     }
 
     /// The effects of a job, in memory from now on.
@@ -258,12 +284,7 @@ impl Engine {
             let (state, value) = (EffectState::Done, Some(value.clone()));
             self.keep_effect(at, Effect { state, value, at_wall_ms: now.wall_ms, ..found }, archive);
         } else {
-            self.effects(at, archive).retain(|effect| effect.name != request.effect);
-            self.recount_effects(at);
-            let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
-            let effect = request.effect.clone();
-            self.jobs.batch.others.push(JobChange::NoEffect { arrival, effect });
-            self.batch.durable = true;
+            self.forget_effect(at, request.effect.clone(), archive);
         }
         if state == State::Indeterminate {
             self.apply_to_job(now, at, &Command::Retry { by: request.by.clone() }, archive)?;

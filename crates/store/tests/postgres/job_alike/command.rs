@@ -325,6 +325,8 @@ impl Known {
         let effect = EffectName::new(*chance.pick(&["charge", "ship"])).unwrap();
         let act = if chance.one_in(2) {
             LedgerAct::Begin { effect, policy: *chance.pick(&[OnDoubt::RunAgain, OnDoubt::Ask]) }
+        } else if chance.one_in(4) {
+            LedgerAct::Withdraw { effect }
         } else {
             let undo = chance.one_in(2).then(|| UndoWith {
                 kind: Kind::new("undo").unwrap(),

@@ -49,7 +49,8 @@ use crate::watch::{LeaseWatch, State, YieldNotice};
 /// ```
 ///
 /// Dropping the guard gives the lease back in the background; only [`release`](Lease::release) tells whether that
-/// worked. Where a process ends right after the drop, the lease may be left to run out.
+/// worked. A process that returns from `main` or calls `exit` right after the drop waits for that, for a second at most. A
+/// guard that is alive when the process ends, or a process that is killed, leaves the lease to run out.
 #[must_use = "a lease is given back as soon as its guard is dropped"]
 pub struct Lease {
     hold: HoldRef,

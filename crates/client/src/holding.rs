@@ -17,6 +17,9 @@ use crate::board::Board;
 use crate::error::{Error, LostReason};
 use crate::watch::{Snapshot, State, YieldNotice};
 
+/// How long a handler may go on after its job was cancelled before that is worth a warning. Then after twice that, and so on.
+const IGNORED_MS: u64 = 5_000;
+
 /// What a renewal brought.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renewed {
@@ -69,6 +72,8 @@ struct Standing {
     failure: Option<String>,
     /// When it was learnt that somebody called the job off.
     called_off_ms: Option<u64>,
+    /// When to warn that its handler does not heed that.
+    warn_at_ms: u64,
 }
 
 impl Holding {
@@ -94,6 +99,7 @@ impl Holding {
             cut_short: term.remaining_ms() < granted.ttl_ms,
             failure: None,
             called_off_ms: None,
+            warn_at_ms: 0,
         };
         Holding { serial, granted, clock, span, board: Board::new(standing) }
     }
@@ -153,7 +159,7 @@ impl Holding {
         match lost {
             Some(LostReason::Released) => true,
             Some(why) => {
-                tracing::warn!(parent: &self.span, %why, "the lease is lost");
+                self.warn(format_args!("is lost: {why}"));
                 true
             }
             None => false,
@@ -205,19 +211,45 @@ impl Holding {
             held.then(|| standing.snapshot.state = State::Draining)
         });
         if drained.is_some() {
-            tracing::warn!(parent: &self.span, failure, "the lease was not renewed, and is draining");
+            self.warn(format_args!("was not renewed, and is draining: {failure}"));
         }
     }
 
-    /// Somebody called the job off.
+    /// Warns, with what it is about: a span of a lower level may not be kept.
+    fn warn(&self, what: fmt::Arguments<'_>) {
+        let Granted { held, token, owner, .. } = &self.granted;
+        let token = token.get();
+        match held {
+            Held::Key(key) => tracing::warn!(parent: &self.span, %key, token, %owner, "the lease {what}"),
+            Held::Job(job) => tracing::warn!(parent: &self.span, %job, token, %owner, "the claim {what}"),
+        }
+    }
+
+    /// Somebody called the job off. Learnt anew with each renewal, for as long as its handler goes on.
     pub(crate) fn call_off(&self) {
         let now_ms = self.now_ms();
         let called_off = self.board.update(|standing| {
             let is_new = standing.called_off_ms.is_none();
-            is_new.then(|| standing.called_off_ms = Some(now_ms))
+            is_new.then(|| {
+                standing.called_off_ms = Some(now_ms);
+                standing.warn_at_ms = now_ms.saturating_add(IGNORED_MS);
+            })
         });
         if called_off.is_some() {
             tracing::info!(parent: &self.span, "the job was called off");
+        }
+        // A handler that has not stopped does not look, or computes without an await: people must be told which.
+        let ignored_ms = self.board.update(|standing| {
+            let since_ms = standing.called_off_ms.filter(|_| now_ms >= standing.warn_at_ms)?;
+            let ignored_ms = now_ms.saturating_sub(since_ms);
+            standing.warn_at_ms = now_ms.saturating_add(ignored_ms);
+            Some(ignored_ms)
+        });
+        if let Some(ignored_ms) = ignored_ms {
+            self.warn(format_args!(
+                "was cancelled {ignored_ms} ms ago, and its handler goes on: look at `is_cancelled` or await `cancelled`, or \
+                 set `cancel_within`"
+            ));
         }
     }
 

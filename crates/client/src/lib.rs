@@ -44,6 +44,7 @@ mod breaker;
 mod connect;
 mod election;
 mod error;
+mod exit;
 pub mod fence;
 mod guard;
 mod holding;

@@ -234,6 +234,9 @@ impl JobBuilder {
     }
 
     /// How long one attempt may take; beyond that it is a failure. Default: for ever.
+    ///
+    /// The store ends the attempt at the limit. Its handler is stopped before that, so that it is gone when another worker
+    /// may begin: a tenth of the limit before, or a tenth of the worker's ttl where that is less.
     pub fn time_limit(self, limit: Duration) -> Self {
         self.with(|job| {
             let limit_ms = u32::try_from(ms(limit)).unwrap_or(u32::MAX);

@@ -102,7 +102,7 @@ async fn a_handler_learns_that_its_worker_is_stopping() {
 }
 
 #[tokio::test]
-async fn a_blocking_handler_that_cannot_be_stopped_is_left_and_its_job_is_handed_back() {
+async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
     let world = World::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
     let (go, gone) = std::sync::mpsc::channel::<()>();
@@ -110,7 +110,7 @@ async fn a_blocking_handler_that_cannot_be_stopped_is_left_and_its_job_is_handed
     let (live, mut lives) = mpsc::unbounded_channel();
     let worker = world
         .worker()
-        .drain_within(secs(2))
+        .drain_within(secs(1))
         .handle_blocking("block", move |job, (): ()| {
             begun.send(())?;
             let _ = gone.lock().unwrap().recv();
@@ -120,17 +120,20 @@ async fn a_blocking_handler_that_cannot_be_stopped_is_left_and_its_job_is_handed
         .unwrap();
     let id = world.enqueue("block").await;
     within(beginnings.recv()).await.unwrap();
-    let (drained, _) = tokio::join!(
-        within(worker.drain()),
-        world.pass_until_job(id, &[], |detail| detail.job.state == JobState::Queued)
-    );
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let draining = async {
+        let drained = within(worker.drain()).await;
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+        drained
+    };
+    let is_over = |_: &fencehold::job::JobDetail| over.load(std::sync::atomic::Ordering::SeqCst);
+    let (drained, _) = tokio::join!(draining, world.pass_until_job(id, &[], is_over));
     let drained = drained.unwrap();
-    assert_eq!((drained.handed_back, drained.left_running), (1, 1));
-    assert_eq!(world.job(id).await.job.state, JobState::Queued);
+    assert_eq!((drained.handed_back, drained.left_running), (0, 1));
+    assert_eq!(world.job(id).await.job.state, JobState::Running, "nobody else runs it beside this handler");
     drop(go);
-    assert_eq!(within(lives.recv()).await, Some(false), "it can see that the job is no longer its own");
-    // What it says afterwards changes nothing.
-    assert_eq!(world.job(id).await.job.state, JobState::Queued);
+    assert_eq!(within(lives.recv()).await, Some(true));
+    world.until_job(id, |detail| detail.job.state == JobState::Completed).await;
 }
 
 #[tokio::test]

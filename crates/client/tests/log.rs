@@ -98,3 +98,68 @@ async fn a_ttl_below_the_advice_is_warned_of_once() {
     assert_eq!(logged.matches("below the advice").count(), 1, "{logged}");
     assert!(logged.contains("key=tight") && logged.contains("suggested_ttl_ms=640"), "{logged}");
 }
+
+/// A line names what it is about by itself: at `warn` there are no spans to look it up in.
+fn line(log: &Log, words: &[&str]) -> bool {
+    // What stands after the target: fields of the event itself, and not of its spans.
+    let own = |line: &str| {
+        line.rsplit_once("fencehold::")
+            .map(|(_, own)| own.to_owned())
+            .unwrap_or_default()
+    };
+    log.text().lines().any(|line| words.iter().all(|word| own(line).contains(word)))
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_told_with_its_job_or_key() {
+    let log = Log::listen();
+    let world = World::new().await;
+    let lease = world.acquire("revoked-key", 30_000).await;
+    world.revoke("revoked-key").await;
+    within(lease.release()).await.unwrap_err();
+    assert!(line(log, &["the lease is lost", "key=revoked-key", "token=1"]), "{}", log.text());
+
+    let worker = world
+        .worker()
+        .handle("break", async |_job: fencehold::Job, (): ()| -> Result<(), fencehold::JobError> {
+            Err(fencehold::JobError::new("no disk"))
+        })
+        .start()
+        .expect("a worker");
+    let id = world.enqueue("break").await;
+    world.until_job(id, |detail| detail.job.failures == 1).await;
+    assert!(
+        line(log, &["an attempt failed", &format!("job={id}"), "kind=break", "no disk"]),
+        "{}",
+        log.text()
+    );
+    assert!(log.text().contains("outcome=\"failed\""), "its span has the outcome");
+    within(worker.drain()).await.expect("drained");
+}
+
+#[tokio::test]
+async fn a_handler_that_ignores_its_cancellation_is_told_of() {
+    let log = Log::listen();
+    let world = World::new().await;
+    let (begun, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("deaf", move |job: fencehold::Job, (): ()| {
+            let begun = begun.clone();
+            async move {
+                begun.send(job)?;
+                std::future::pending::<Result<(), fencehold::JobError>>().await
+            }
+        })
+        .start()
+        .expect("a worker");
+    let id = world.enqueue("deaf").await;
+    let job = within(beginnings.recv()).await.expect("begun");
+    within(world.fh.jobs().cancel(id, None)).await.expect("cancelled");
+    for _ in 0..3 {
+        world.pass_renewal(&job, 10_000).await;
+    }
+    assert!(job.is_cancelled());
+    assert!(line(log, &["was cancelled", "its handler goes on", &format!("job={id}")]), "{}", log.text());
+    drop(worker);
+}

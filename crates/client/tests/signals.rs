@@ -92,3 +92,55 @@ async fn afterwards_the_signal_ends_the_process_again() {
     signalled(SIGTERM, true).await;
     raise(SIGTERM).unwrap();
 }
+
+#[tokio::test]
+async fn afterwards_the_applications_own_handler_is_there_again() {
+    if !is_alone() {
+        let ended = alone("afterwards_the_applications_own_handler_is_there_again");
+        assert!(ended.success(), "{ended:?}");
+        return;
+    }
+    let heard = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counts = std::sync::Arc::clone(&heard);
+    let count = move || {
+        counts.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    };
+    // SAFETY: counting may be done in a signal handler.
+    #[allow(unsafe_code, reason = "an application that has its own handler")]
+    unsafe { signal_hook::low_level::register(SIGTERM, count) }.unwrap();
+    let heard = || heard.load(std::sync::atomic::Ordering::SeqCst);
+    for nth in 1..=3 {
+        signalled(SIGTERM, true).await;
+        assert_eq!(heard(), 2 * nth - 1, "it hears what the worker hears");
+        raise(SIGTERM).unwrap();
+        assert_eq!(heard(), 2 * nth);
+    }
+}
+
+/// A guard that is dropped as the process ends is given back: nobody waits for its ttl.
+#[test]
+fn a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back() {
+    const STORE: &str = "FENCEHOLD_EXIT_STORE";
+    let acquire = |store: &str| {
+        fencehold::blocking::Fencehold::connect(store).and_then(|fh| {
+            let lease = fh.lease("k").ttl(Duration::from_secs(3_600)).try_acquire()?;
+            Ok((fh, lease))
+        })
+    };
+    if let Ok(store) = std::env::var(STORE) {
+        let (fh, lease) = acquire(&store).unwrap();
+        drop((lease, fh));
+        std::process::exit(0);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", directory.path().join("s").display());
+    for _ in 0..5 {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let test = "a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back";
+        child.args(["--exact", test, "--test-threads=1"]).env(STORE, &store);
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let (_fh, lease) = acquire(&store).unwrap();
+        lease.release().unwrap();
+    }
+}

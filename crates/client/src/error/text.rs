@@ -76,7 +76,7 @@ impl fmt::Display for Error {
                 if let Some(current) = current_token.filter(|current| current != token) {
                     write!(f, "; the job's token is now {current}")?;
                 }
-                write!(f, "; stop the work: the job is tried again without it")
+                write!(f, "; stop the work: the store goes on without this attempt")
             }
             Error::NoSuchJob { job } => {
                 write!(f, "there is no job {job}: it never was, or it was deleted, or pruned after its time")

@@ -38,7 +38,7 @@ impl Errands {
         std::mem::take(&mut lock(&self.waiting))
     }
 
-    pub(super) fn are_done(&self) -> bool {
+    pub(crate) fn are_done(&self) -> bool {
         self.open.read(|open, _| *open == 0)
     }
 

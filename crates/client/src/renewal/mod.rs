@@ -37,6 +37,7 @@ impl Handle {
         std::thread::Builder::new()
             .name("fencehold-keeper".to_owned())
             .spawn(move || keeper.run())?;
+        crate::exit::wait_at_exit_for(&hub);
         Ok(Arc::new(Handle { hub }))
     }
 }

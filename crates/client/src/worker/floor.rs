@@ -147,8 +147,8 @@ impl Floor {
         lock(&self.running).remove(&serial)
     }
 
-    pub(super) fn all_running(&self) -> Vec<u64> {
-        lock(&self.running).keys().copied().collect()
+    pub(super) fn all_running(&self) -> Vec<Job> {
+        lock(&self.running).values().cloned().collect()
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut Tally)) {

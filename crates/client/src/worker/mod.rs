@@ -5,7 +5,8 @@
 //! call; what jobs have to say is gathered by the handle too.
 //!
 //! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up nobody
-//! else, and none needs a particular runtime. Those that do are run [within](Worker::within) theirs.
+//! else, and none needs a particular runtime. Where a worker is started in a Tokio runtime its handlers are run in that
+//! one's context; others are run [within](Worker::within) theirs.
 
 mod claim;
 mod floor;
@@ -124,7 +125,8 @@ struct Terms {
 }
 
 impl Worker {
-    /// A queue to take jobs from. A queue of weight 3 is given three times as many turns as one of weight 1.
+    /// A queue to take jobs from. A queue of weight 3 is given three times as many turns as one of weight 1. A weight of
+    /// 0 is refused: leave the queue out.
     pub fn queue(mut self, name: impl AsRef<str>, weight: u32) -> Self {
         if let Ok(queues) = &mut self.queues {
             match Queue::new(name.as_ref()) {
@@ -168,13 +170,15 @@ impl Worker {
         Worker { cancel_within: Some(limit), ..self }
     }
 
-    /// Has the threads of the slots run within something of yours, such as the context of a runtime:
+    /// Has the threads of the slots run within something of yours, such as the context of another runtime. Default: the
+    /// Tokio runtime in which the worker is started, if it is started in one, so that handlers can use its timers and
+    /// sockets.
     ///
     /// ```
     /// # async fn example(fh: fencehold::Fencehold) {
     /// let runtime = tokio::runtime::Handle::current();
     /// let worker = fh.worker().within(move |slot| {
-    ///     let _entered = runtime.enter(); // handlers can use tokio's timers and sockets
+    ///     let _entered = runtime.enter();
     ///     slot();
     /// });
     /// # drop(worker);
@@ -252,8 +256,14 @@ impl Worker {
             let problem = format!("takes from {} queues; it takes 1 to {QUEUES_PER_CLAIM_MAX}", queues.len());
             return Err(BadInput::new("worker", problem));
         }
-        for (queue, _) in &queues {
+        for (queue, weight) in &queues {
             queue.check_open()?;
+            if *weight == 0 {
+                let problem = format!(
+                    "of queue {queue} is 0; it takes 1 or more: leave out a queue that is not to be served"
+                );
+                return Err(BadInput::new("weight", problem));
+            }
         }
         let concurrency_max = JOBS_PER_CALL_MAX / 2;
         if self.concurrency == 0 || self.concurrency > concurrency_max {
@@ -273,7 +283,7 @@ impl Worker {
             ttl_ms,
             drain_ms: ms(self.drain_within),
             cancel_ms: self.cancel_within.map(ms),
-            within: self.within,
+            within: self.within.or_else(slot::runtime),
         })
     }
 }

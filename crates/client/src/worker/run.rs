@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use fencehold_store::job::Word;
-
 use super::Terms;
 use super::claim::Claimer;
 use super::floor::{Floor, Stage, Tally};
@@ -13,12 +11,12 @@ use super::pace::Pace;
 use super::slot::Slot;
 use crate::bell::block_on;
 use crate::connect::{Fencehold, no_thread};
-use crate::error::{Error, LostReason};
+use crate::error::Error;
 use crate::renewal::Handle;
 use crate::time::{First, first};
 
 /// How long a handler that is to be dropped has to come to its next await. One that blocks its thread for longer cannot
-/// be stopped: its job is handed back, and its token keeps it from doing harm.
+/// be stopped: its claim is renewed for as long as it runs, so that nobody runs the job beside it.
 const STOP_MS: u64 = 1_000;
 
 /// How a worker ended.
@@ -29,7 +27,8 @@ pub struct Drained {
     pub finished: u64,
     /// How many jobs it handed back, begun or not.
     pub handed_back: u64,
-    /// How many handlers could not be stopped and still run. Their jobs are handed back.
+    /// How many handlers could not be stopped and still run. Their claims are renewed until they end, and what they return
+    /// is reported then. If this process ends first, their claims run out, and each counts as a crash.
     pub left_running: usize,
 }
 
@@ -95,7 +94,7 @@ impl RunningWorker {
             let give_up_ms = hub.now_ms().saturating_add(STOP_MS);
             first(self.all_ended(), hub.timers.sleep_until(give_up_ms)).await;
         }
-        let left_running = self.leave_behind();
+        let left_running = self.still_running();
         let heard = self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
         heard.await;
         if left_running == 0 {
@@ -126,19 +125,16 @@ impl RunningWorker {
         self.floor.tally.when(ended).await;
     }
 
-    /// Hands back the jobs of handlers that cannot be stopped. Gives how many there are.
-    fn leave_behind(&self) -> usize {
-        let mut left = 0;
-        for serial in self.floor.all_running() {
-            if let Some(job) = self.floor.ended(serial) {
-                left += 1;
-                tracing::warn!(job = %job.id(), kind = %job.kind(), "a handler cannot be stopped: its job is handed back");
-                let holding = Arc::clone(&job.inner().holding);
-                holding.lose(LostReason::Released);
-                self.floor.say(&self.handle, job.attempt_ref(), holding, Word::HandBack);
-            }
+    /// How many handlers cannot be stopped. Their jobs stay theirs: to hand one back would have it run twice at once.
+    fn still_running(&self) -> usize {
+        let running = self.floor.all_running();
+        for job in &running {
+            tracing::warn!(
+                job = %job.id(), queue = %job.queue(), kind = %job.kind(), token = job.token().get(),
+                "a handler cannot be stopped: its claim is renewed until it ends"
+            );
         }
-        left
+        running.len()
     }
 }
 

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use fencehold_core::lease::How;
 use fencehold_store::job::Word;
@@ -14,7 +15,7 @@ use super::Terms;
 use super::floor::{Floor, Ready, Stage};
 use super::handler::{Ended, Work, unknown};
 use crate::bell::{block_on, lock};
-use crate::error::LostReason;
+use crate::error::{LostReason, Shown};
 use crate::holding::Holding;
 use crate::job::{Job, JobError, Voice};
 use crate::renewal::Handle;
@@ -22,6 +23,15 @@ use crate::watch::State;
 
 /// What the threads of slots run within.
 pub(super) type Within = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
+/// The context of the Tokio runtime that this is called in.
+pub(super) fn runtime() -> Option<Within> {
+    let runtime = tokio::runtime::Handle::try_current().ok()?;
+    Some(Arc::new(move |slot| {
+        let _entered = runtime.enter();
+        slot();
+    }))
+}
 
 pub(super) struct Slot {
     pub(super) handle: Arc<Handle>,
@@ -62,8 +72,10 @@ impl Slot {
         let job = Job::new(claimed, Arc::clone(&holding), voice, Some(Arc::clone(&self.floor)));
         self.floor.begun(holding.serial, job.clone());
         let span = tracing::info_span!(
-            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.trace()
+            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.trace(),
+            outcome = tracing::field::Empty
         );
+        let ended = span.clone();
         let began_ms = self.handle.hub.now_ms();
         let run = match self.terms.handlers.get(job.kind()) {
             None => Run::Ended(Err(unknown(job.kind(), &self.terms.handlers))),
@@ -80,7 +92,9 @@ impl Slot {
         lock(&self.floor.pace).saw_work(work_ms);
         // Where somebody else has ended it, there is nothing to add.
         if self.floor.ended(holding.serial).is_some() {
-            match word(run, &holding) {
+            let word = word(run, &holding);
+            log(&ended, &job, word.as_ref(), work_ms);
+            match word {
                 Some(word) => self.floor.say(&self.handle, job.attempt_ref(), holding, word),
                 None => drop(lock(&self.handle.hub.book).remove(holding.serial)),
             }
@@ -125,6 +139,27 @@ impl Slot {
     }
 }
 
+/// Says how an attempt ended: in its span, and in a line that names the job by itself.
+fn log(span: &tracing::Span, job: &Job, word: Option<&Word>, took_ms: u64) {
+    let outcome = match word {
+        Some(Word::Complete { .. }) => "completed",
+        Some(Word::Fail { .. }) => "failed",
+        Some(Word::Snooze { .. }) => "snoozed",
+        Some(_) => "handed back",
+        None => "over",
+    };
+    span.record("outcome", outcome);
+    let (id, queue, kind, attempt) = (job.id(), job.queue(), job.kind(), job.attempt());
+    match word {
+        Some(Word::Fail { error, for_good, .. }) => {
+            tracing::warn!(parent: span, job = %id, %queue, %kind, attempt, took_ms, for_good, error, "an attempt failed");
+        }
+        _ => {
+            tracing::debug!(parent: span, job = %id, %queue, %kind, attempt, took_ms, outcome, "an attempt ended")
+        }
+    }
+}
+
 /// What to say about an attempt; `None`: nothing, for it is over already and others decide.
 fn word(run: Run, holding: &Holding) -> Option<Word> {
     match run {
@@ -132,8 +167,13 @@ fn word(run: Run, holding: &Holding) -> Option<Word> {
         Run::Ended(Err(error)) => error.into_word(),
         Run::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_word(),
         Run::Lost(LostReason::Ended { how: Some(How::AgedOut), current_token: None, .. }) => {
-            let limit_ms = holding.granted.max_age_ms.unwrap_or(0);
-            JobError::new(format!("the attempt ran over its time limit of {limit_ms} ms")).into_word()
+            let limit = Shown(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
+            let after = Shown(Duration::from_millis(holding.age_ms()));
+            JobError::new(format!(
+                "the attempt was ended after {after}: its time limit is {limit}, and it must have stopped before another \
+                 worker may begin"
+            ))
+            .into_word()
         }
         // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
         // work has stopped, so somebody else may begin at once.

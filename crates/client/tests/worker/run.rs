@@ -209,3 +209,33 @@ async fn progress_is_seen_while_the_job_runs_and_only_the_newest_travels() {
     let words: usize = world.gate.reports().iter().map(Vec::len).sum();
     assert!(words < 50, "{words} words for a hundred steps");
 }
+
+/// A worker that is started in a Tokio runtime runs its handlers in that one's context, as the test kit does.
+#[tokio::test]
+async fn a_handler_has_the_runtime_in_which_its_worker_was_started() {
+    async fn sleep(_job: fencehold::Job, (): ()) -> Result<&'static str, fencehold::JobError> {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        Ok(tokio::spawn(async { "slept" }).await?)
+    }
+    let world = World::new().await;
+    let worker = world.worker().handle("sleep", sleep).start().unwrap();
+    let id = world.enqueue("sleep").await;
+    let detail = world
+        .until_job(id, |detail| detail.job.state.is_final() || detail.job.failures > 0)
+        .await;
+    assert_eq!((detail.job.state, detail.result.as_deref()), (JobState::Completed, Some("\"slept\"")));
+    within(worker.drain()).await.unwrap();
+    let trial = fencehold::testing::Trial::new("sleep", &()).run(sleep).await;
+    assert_eq!(trial.result::<String>().as_deref(), Some("slept"));
+}
+
+#[tokio::test]
+async fn a_queue_of_no_weight_is_refused() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .queue("none", 0)
+        .handle("do", async |_job: fencehold::Job, (): ()| Ok(()));
+    let refused = worker.start().unwrap_err().to_string();
+    assert!(refused.contains("weight of queue none is 0"), "{refused}");
+}

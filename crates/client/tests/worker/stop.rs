@@ -189,6 +189,11 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
     assert_eq!(within(telling.recv()).await, Some("dropped"), "a tenth of the ttl before");
     let detail = world.until_job(id, |detail| detail.job.failures == 1).await;
     assert_eq!(detail.job.state, JobState::Scheduled);
-    assert_eq!(detail.attempts[0].error.as_deref(), Some("the attempt ran over its time limit of 15000 ms"));
+    assert_eq!(
+        detail.attempts[0].error.as_deref(),
+        Some(
+            "the attempt was ended after 14.0 s: its time limit is 15.0 s, and it must have stopped before another worker may begin"
+        )
+    );
     within(worker.drain()).await.unwrap();
 }

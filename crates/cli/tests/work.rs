@@ -272,3 +272,21 @@ fn what_a_command_leaves_behind_is_ended_before_its_job_is_done() {
     assert_eq!(room.job(&id)["state"], "completed");
     assert!(!runs(room.lines("pid")[0].parse().unwrap()));
 }
+
+/// The kernel says whether anybody is left of a group: /proc is looked through only where somebody is.
+#[test]
+fn nobody_looks_through_all_processes_where_a_command_leaves_none_behind() {
+    let said_of = |script: &str| {
+        let room = Room::new();
+        room.enqueue("1", &[]);
+        let words = ["work", "--queue", "q", "--until-empty", "--ttl", "1s", "--", "sh", "-c", script];
+        let said = support::said(room.command(words).env("FENCEHOLD_LOG", "debug"));
+        assert_eq!(said.code, 0, "{said:?}");
+        said.err
+    };
+    let looked = "looking through /proc";
+    let quiet = said_of("true");
+    assert!(!quiet.contains(looked), "{quiet}");
+    let left = said_of("sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 &");
+    assert!(left.contains(looked), "{left}");
+}

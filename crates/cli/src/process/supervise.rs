@@ -101,6 +101,7 @@ pub(crate) async fn supervise(
         grace_ms,
         moments,
         ended: None,
+        left: Vec::new(),
         kill_at: None,
         killed_at: None,
         lost: false,
@@ -119,7 +120,7 @@ pub(crate) async fn supervise(
     }
     gate.open().map_err(|error| unwatchable(&error))?;
     let mut followed = true;
-    while !course.is_over() {
+    while !course.is_over().await {
         let due = course.due();
         tokio::select! {
             arrived = next_signal(&mut signals) => course.pass_on(arrived),
@@ -195,8 +196,10 @@ struct Course {
     grace_ms: u64,
     /// What the watchdog was last told.
     moments: Moments,
-    /// The leader's exit code, once it has ended. It is not reaped before all is over.
+    /// The leader's exit code, once it has ended and was reaped.
     ended: Option<u8>,
+    /// Those of the group who still ran when it was last looked at.
+    left: Vec<u32>,
     /// When to end by force what was asked to end.
     kill_at: Option<Instant>,
     killed_at: Option<Instant>,
@@ -206,9 +209,12 @@ struct Course {
 }
 
 impl Course {
-    fn is_over(&self) -> bool {
+    async fn is_over(&mut self) -> bool {
         let given_up = self.killed_at.is_some_and(|at| Instant::now() >= at + GONE_WITHIN);
-        given_up || self.ended.is_some() && self.group.running().is_empty()
+        if given_up || self.ended.is_some() {
+            self.left = left_of(self.group).await;
+        }
+        given_up || self.ended.is_some() && self.left.is_empty()
     }
 
     /// When there is something to do without being told.
@@ -331,11 +337,12 @@ impl Course {
             && self.ended.is_none()
         {
             self.ended = Some(exit_code(&status));
+            let _ = self.child.wait();
             // We may not have run for a while, and not have heard yet what the watchdog did.
             if boot_ms() >= self.moments.term_at_ms {
                 self.time_was_up();
             }
-            if !self.group.running().is_empty() {
+            if !left_of(self.group).await.is_empty() {
                 self.end_within(self.grace_ms);
             }
         } else if let Ok(Some(status)) = stopped
@@ -373,22 +380,31 @@ impl Course {
         let _ = self.group.send(Signal::CONT);
     }
 
-    /// Nothing runs any more. The watchdog goes before the leader is reaped and its number free for others.
+    /// Nothing runs any more, or what does cannot be ended.
     async fn finish(mut self) -> Finish {
-        // Also what cannot be seen in /proc.
-        let _ = self.group.kill();
+        // Also what cannot be seen in /proc. Once nobody is left, the number may become somebody else's.
+        if !self.group.is_empty() {
+            let _ = self.group.kill();
+        }
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss().await;
         }
         if let Some(terminal) = &self.terminal {
             terminal.take_back(self.group);
         }
-        let left = self.group.running();
-        if self.ended.is_some() {
-            let _ = self.child.wait();
-        }
+        let left = std::mem::take(&mut self.left);
         Finish { code: self.ended, lost: self.lost, unwatched: self.unwatched, left }
     }
+}
+
+/// Those of a group who still run. The kernel says whether there is anybody at all; only then is /proc looked through, which
+/// takes the longer the more processes there are, and not on the thread that renews.
+async fn left_of(group: Group) -> Vec<u32> {
+    if group.is_empty() {
+        return Vec::new();
+    }
+    tracing::debug!(group = group.number(), "looking through /proc for what a command left behind");
+    tokio::task::spawn_blocking(move || group.running()).await.unwrap_or_default()
 }
 
 /// The exit code of a process, as a shell tells it.

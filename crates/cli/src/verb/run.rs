@@ -77,7 +77,7 @@ leaves behind in its group is ended before the lease is given back.
 
 A watchdog ends the group in time if the lease cannot be renewed, or if this process is stopped or killed: first TERM, \
 then KILL before anybody else can get the lease. It cannot be ahead of a revocation, which ends the lease at once, nor \
-follow processes that leave the group: the token is for those.";
+follow processes that leave the group, nor end a command that becomes another user (sudo): the token is for those.";
 
 fn more() -> String {
     format!("{MORE}\n\n{}", exit::table())

@@ -41,7 +41,7 @@ the job has one, TRACEPARENT in its environment. How it ends is what comes of th
 
 The command is ended (TERM, then KILL) when its job is cancelled or must yield, and by its watchdog before the claim can \
 be given to anybody else, also if this process is stopped or killed. What it leaves behind in its process group is \
-ended too. TERM, INT, HUP or QUIT end this process: it claims no more, lets the commands go on for --drain, then ends \
+ended too. A command that becomes another user (sudo) cannot be ended from here: run this process as that user. TERM, INT, HUP or QUIT end this process: it claims no more, lets the commands go on for --drain, then ends \
 them and hands their jobs back; a second signal does that at once.
 
 A line for each job is printed on stdout; what the commands write to stderr is passed on.";

@@ -35,14 +35,15 @@ struct Explanation<'a> {
 
 pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail) -> Outcome {
     let key = Key::new(format!("{JOB_KEY}{}", detail.job.id))?;
-    let alarms = super::alarms(store, &key).await?;
+    let (alarms, cancelled_wall_ms) = super::alarms_of_job(store, &key).await?;
     let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
     let queue = queues.iter().find(|view| view.queue == detail.job.queue);
+    let now_wall_ms = SystemClock.now().wall_ms;
     let explanation = Explanation {
         state: detail.job.state,
         says: says(&detail.job),
-        next: next(detail, queue, SystemClock.now().wall_ms),
-        remarks: remarks(detail),
+        next: next(detail, queue, now_wall_ms),
+        remarks: remarks(detail, cancelled_wall_ms.map(|at_ms| now_wall_ms.saturating_sub(at_ms))),
         job: Document::from(detail),
         alarms: alarms.iter().map(Line::from).collect(),
     };
@@ -168,9 +169,21 @@ fn undoing(job: &JobView) -> &'static str {
     }
 }
 
-fn remarks(detail: &JobDetail) -> Vec<String> {
+fn remarks(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
     let job = &detail.job;
     let mut remarks = Vec::new();
+    if let Some(runner) = &job.runner
+        && runner.cancel_by.is_some()
+        && let Some(cancelled_for_ms) = cancelled_for_ms.filter(|ms| *ms > runner.ttl_ms / 2)
+    {
+        remarks.push(format!(
+            "{} has renewed and worked on for {} since it was cancelled: its handler ignores that. `fencehold job cancel {} \
+             --now` ends the attempt without it.",
+            runner.owner,
+            show_ms(cancelled_for_ms),
+            job.id
+        ));
+    }
     if let Some(runner) = &job.runner
         && runner.notice.is_none()
         && runner.ttl_ms.saturating_sub(runner.remaining_ms) > runner.ttl_ms / 3 * 2

@@ -60,6 +60,17 @@ async fn alarms(store: &Store, key: &Key) -> Result<Vec<Event>, Failure> {
     Ok(events)
 }
 
+/// The same of a job, and when it was asked to stop last, in wall time.
+async fn alarms_of_job(store: &Store, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
+    let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
+    events.retain(|event| event.key == *key);
+    let asked = |event: &&Event| matches!(event.fact, Fact::JobCancelRequested { .. });
+    let cancelled_wall_ms = events.iter().rev().find(asked).map(|event| event.at_wall_ms);
+    events.retain(is_alarm);
+    events.drain(..events.len().saturating_sub(ALARMS_MAX));
+    Ok((events, cancelled_wall_ms))
+}
+
 fn is_alarm(event: &Event) -> bool {
     matches!(
         event.fact,

@@ -4,13 +4,16 @@
 
 mod support;
 
-use fencehold_core::Fact;
-use fencehold_core::job::State;
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, State, Terms, UniqueKey};
 use fencehold_core::lease::How;
 use fencehold_core::limits::TTL_MS_MAX;
-use fencehold_store::file::{backup, check, restore};
-use fencehold_store::job::{JobFilter, JobsRequest};
-use fencehold_store::{EventsRequest, JobStore, LeaseStore, StoreError};
+use fencehold_core::{Fact, HoldId, Owner};
+use fencehold_store::file::{FileStore, backup, check, restore};
+use fencehold_store::job::{
+    AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
+    NewJob, Report, ScheduleSpec, Unique, Word,
+};
+use fencehold_store::{Call, EventsRequest, JobStore, LeaseStore, StoreError};
 use support::{Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
@@ -493,4 +496,176 @@ fn a_store_that_was_rewound_waits_for_leases_that_it_never_knew() {
     let advanced =
         block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
     assert_eq!(advanced.closed_for_ms, TTL_MS);
+}
+
+fn job_id(nth: u8) -> JobId {
+    JobId::from_random(1_000 + u64::from(nth), [nth; 10])
+}
+
+fn new_job(queue: &str, nth: u8) -> NewJob {
+    NewJob::new(job_id(nth), Queue::new(queue).unwrap(), Kind::new("work").unwrap(), "{}")
+}
+
+fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
+    block_on(store.enqueue(&brief(), vec![job])).map(|answers| assert!(answers[0].is_ok(), "{answers:?}"))
+}
+
+fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, StoreError> {
+    let request = ClaimRequest {
+        queues: vec![(Queue::new(queue).unwrap(), 1)],
+        limit: 1,
+        hold: HoldId::from_random([nth; 16]),
+        owner: Owner::new("worker").unwrap(),
+        ttl_ms: 60_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    block_on(store.claim(&brief(), request)).map(|claimed| claimed.jobs.into_iter().next())
+}
+
+fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Word) {
+    let attempt = AttemptRef { job: job.id, hold: HoldId::from_random([nth; 16]), token: job.token };
+    let answers = block_on(store.report(&brief(), vec![Report { attempt, word }])).unwrap();
+    assert!(answers[0].is_ok(), "{answers:?}");
+}
+
+/// An engine that has died is not waited for.
+fn brief() -> Call {
+    call().with_patience_ms(2_000)
+}
+
+/// Jobs in two queues, in every kind of row.
+fn a_store_with_jobs(ground: &Ground) {
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    renew(&store, "k", 1, token);
+    let unique = Some(Unique { key: UniqueKey::new("u").unwrap(), window_ms: 1_000_000 });
+    put(&store, NewJob { unique, ..new_job("q", 1) }).unwrap();
+    for nth in 2..=4 {
+        put(&store, new_job("q", nth)).unwrap();
+    }
+    put(&store, new_job("other", 5)).unwrap();
+    let done = claim(&store, "q", 1).unwrap().unwrap();
+    report(&store, &done, 1, Word::Complete { result: Some("1".into()) });
+    let running = claim(&store, "q", 2).unwrap().unwrap();
+    report(&store, &running, 2, Word::Checkpoint { bytes: vec![7] });
+    let attempt = AttemptRef { job: running.id, hold: HoldId::from_random([2; 16]), token: running.token };
+    let effect = EffectName::new("charge").unwrap();
+    let act = LedgerAct::Record { effect, value: "1".into(), undo: None };
+    block_on(store.ledger(&call(), vec![LedgerEntry { attempt: attempt.clone(), act }])).unwrap();
+    block_on(store.renew_claims(&call(), vec![attempt])).unwrap();
+    let spec = ScheduleSpec {
+        name: ScheduleName::new("nightly").unwrap(),
+        cron: "0 3 * * *".to_owned(),
+        zone: "UTC".to_owned(),
+        queue: Queue::new("q").unwrap(),
+        kind: Kind::new("report").unwrap(),
+        payload: "{}".into(),
+        terms: Terms::default(),
+        labels: Vec::new(),
+        by: Owner::new("person").unwrap(),
+    };
+    block_on(store.set_schedule(&call(), spec)).unwrap();
+}
+
+/// A damaged row of a queue costs no job: its jobs say what its name was. The damage is reported, before and after.
+#[test]
+fn a_damaged_queue_costs_no_job_and_is_reported() {
+    for damage in [
+        "UPDATE queues SET name = x'ff' WHERE number = 0",
+        "UPDATE queues SET namespace = '' WHERE number = 0",
+        "UPDATE queues SET mode = 'x' WHERE number = 0",
+        "UPDATE queues SET completed = 'x' WHERE number = 0",
+        "UPDATE queues SET number = 4000000000 WHERE number = 0",
+        "DELETE FROM queues WHERE number = 0",
+        "UPDATE job_live SET queue = 77",
+    ] {
+        let ground = Ground::new();
+        a_store_with_jobs(&ground);
+        ground.tamper(damage);
+        assert!(!check(ground.path()).unwrap().problems.is_empty(), "{damage}: no damage is found");
+        let store = ground.open();
+        let status = block_on(store.status(&brief())).unwrap();
+        assert_eq!(status.jobs, 4, "{damage}");
+        assert!(status.set_aside > 0, "{damage}: nothing is told of it");
+        assert_eq!(claim(&store, "q", 11).unwrap().map(|job| job.id), Some(job_id(3)), "{damage}");
+        assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
+        drop(store);
+        assert!(check(ground.path()).unwrap().set_aside > 0, "{damage}");
+        assert_eq!(block_on(ground.open().status(&brief())).unwrap().jobs, 4, "{damage}: on the next start");
+    }
+}
+
+/// Whatever column of whatever table holds what was never written into it: the store opens and serves, or says that it is
+/// damaged; and no job is missing in silence.
+#[test]
+fn no_damaged_column_ends_the_engine() {
+    let sound = Ground::new();
+    a_store_with_jobs(&sound);
+    let values =
+        ["''", "'x'", "x'00'", "x'ffffffffffffffffffffffffffffffffff'", "-1", "9223372036854775807", "1.5"];
+    for (table, columns) in [
+        ("queues", "number namespace name mode completed failed cancelled"),
+        ("jobs", "id body"),
+        ("job_live", "id queue deadline_ms record"),
+        ("job_terms", "token deadline_ms"),
+        ("job_finished", "queue record"),
+        ("job_notes", "what bytes"),
+        ("effects", "name effect"),
+        ("uniques", "namespace key job payload until_wall_ms"),
+        ("schedules", "namespace name spec next_wall_ms last_wall_ms"),
+        ("leases", "namespace key counter deadline_ms record"),
+        ("terms", "token deadline_ms"),
+        ("floors", "namespace floor"),
+        ("events", "event"),
+    ] {
+        for column in columns.split(' ') {
+            for value in values {
+                let ground = Ground::new();
+                backup(sound.path(), &ground.database()).unwrap();
+                let what = format!("{table}.{column} = {value}");
+                let keyed = matches!(table, "job_notes" | "effects" | "uniques" | "schedules" | "floors");
+                let first = format!(" WHERE rowid = (SELECT min(rowid) FROM {table})");
+                let first = if keyed { "" } else { &first };
+                let connection = rusqlite::Connection::open(ground.database()).unwrap();
+                let sql = format!("UPDATE OR IGNORE {table} SET {column} = {value}{first}");
+                // An integer key takes no text: then there is nothing to damage.
+                if connection.execute_batch(&sql).is_err() {
+                    continue;
+                }
+                drop(connection);
+                let is_reported = check(ground.path()).is_ok_and(|found| !found.problems.is_empty());
+                use_it(&ground, &what, is_reported);
+            }
+        }
+    }
+}
+
+fn use_it(ground: &Ground, what: &str, is_reported: bool) {
+    let store = match ground.try_open() {
+        Ok(store) => store,
+        Err(StoreError::Unusable { .. }) => return,
+        Err(other) => panic!("{what}: {other}"),
+    };
+    let status = match block_on(store.status(&brief())) {
+        Ok(status) => status,
+        Err(StoreError::Unusable { .. }) => return,
+        Err(other) => panic!("{what}: {other}"),
+    };
+    let lost = status.jobs < 4;
+    assert!(!lost || is_reported || status.set_aside > 0, "{what}: a job is missing, and nothing says so");
+    let answered = |answer: Result<(), StoreError>| assert!(answer.is_ok(), "{what}: {answer:?}");
+    let all = JobsRequest { limit: 100, ..JobsRequest::default() };
+    answered(block_on(JobStore::jobs(&store, &brief(), all)).map(drop));
+    answered(block_on(store.queues(&brief())).map(drop));
+    answered(block_on(store.schedules(&brief())).map(drop));
+    answered(block_on(store.findings(&brief(), FindingsRequest { cursor: None, limit: 100 })).map(drop));
+    for nth in 1..=5 {
+        answered(block_on(store.job(&brief(), job_id(nth))).map(drop));
+    }
+    put(&store, new_job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let fresh = claim(&store, "fresh", 21).unwrap_or_else(|error| panic!("{what}: {error}"));
+    report(&store, &fresh.unwrap_or_else(|| panic!("{what}: no job")), 21, Word::Complete { result: None });
+    answered(claim(&store, "q", 22).map(drop));
+    answered(claim(&store, "other", 23).map(drop));
 }

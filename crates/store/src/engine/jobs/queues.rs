@@ -27,7 +27,7 @@ pub(super) struct QueueState {
 }
 
 impl QueueState {
-    fn vacant() -> Self {
+    pub(super) fn vacant() -> Self {
         QueueState {
             space: NOWHERE,
             name: Queue::default(),
@@ -55,6 +55,12 @@ impl QueueState {
     }
 }
 
+impl Default for QueueState {
+    fn default() -> Self {
+        QueueState::vacant()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// By number. A queue that only claims have named is kept nowhere, and its number is free again with the last of them.
@@ -63,6 +69,8 @@ pub(super) struct Queues {
     by_name: HashMap<(u32, Queue), u32>,
     /// Queues to which something has happened since claims were last served.
     pub(super) stirred: BTreeSet<u32>,
+    /// Where a job stands whose queue is none of these: only damage can say so, and no namespace has it.
+    nowhere: QueueState,
 }
 
 impl Queues {
@@ -87,7 +95,7 @@ impl Queues {
     /// Forgets a queue that only claims have named, with the last of them.
     pub(super) fn drop_if_unused(&mut self, number: u32) {
         let queue = self.at(number);
-        if queue.is_kept || !queue.line.is_empty() {
+        if queue.is_kept || !queue.line.is_empty() || self.all.len() <= number as usize {
             return;
         }
         self.by_name.remove(&(queue.space, queue.name.clone()));
@@ -127,11 +135,11 @@ impl Queues {
     }
 
     pub(super) fn at(&self, number: u32) -> &QueueState {
-        &self.all[number as usize]
+        self.all.get(number as usize).unwrap_or(&self.nowhere)
     }
 
     pub(super) fn at_mut(&mut self, number: u32) -> &mut QueueState {
-        &mut self.all[number as usize]
+        self.all.get_mut(number as usize).unwrap_or(&mut self.nowhere)
     }
 
     pub(super) fn of_space(&self, space: u32) -> impl Iterator<Item = &QueueState> {

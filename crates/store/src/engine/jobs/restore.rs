@@ -14,7 +14,9 @@ impl Engine {
         for queue in kept.queues {
             let space = self.table.space(&queue.namespace);
             let Counts { completed, failed, cancelled, .. } = queue.finished;
-            self.jobs.finished += completed + failed + cancelled;
+            self.jobs.finished = [completed, failed, cancelled]
+                .iter()
+                .fold(self.jobs.finished, |all, count| all.saturating_add(*count));
             self.jobs.queues.restore(space, queue);
         }
         self.jobs.pruning.restore(kept.keep_finished_ms);

@@ -29,8 +29,12 @@ fn understood<T>(arrival: u64, read: Result<T, String>) -> Option<T> {
 impl Archive for SqliteKeep {
     fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
         let mut statement = disk(self.connection.prepare_cached(FINISHED))?;
-        let row = statement.query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        Ok(disk(row.optional())?.and_then(|(arrival, queue, record): (i64, u32, Vec<u8>)| {
+        let row = statement
+            .query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1).ok().zip(row.get(2).ok()))));
+        let found: Option<(i64, Option<(u32, Vec<u8>)>)> = disk(row.optional())?;
+        Ok(found.and_then(|(arrival, row)| {
+            let read = row.ok_or_else(|| "the row is damaged".to_owned());
+            let (queue, record) = understood(from_sql(arrival), read)?;
             finished_job(from_sql(arrival), id, queue, &record)
         }))
     }
@@ -64,18 +68,23 @@ impl Archive for SqliteKeep {
     fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
         let sql = "SELECT bytes FROM job_notes WHERE arrival = ?1 AND what = ?2";
         let mut statement = disk(self.connection.prepare_cached(sql))?;
-        let read =
-            statement.query_row(params![to_sql(arrival), tag_of(what)], |row| row.get::<_, Vec<u8>>(0));
-        Ok(disk(read.optional())?.map(Arc::from))
+        let read = statement.query_row(params![to_sql(arrival), tag_of(what)], |row| {
+            Ok(row
+                .get_ref(0)?
+                .as_blob()
+                .map(<[u8]>::to_vec)
+                .map_err(|_| "a note is damaged".to_owned()))
+        });
+        let read = disk(read.optional())?;
+        Ok(read.and_then(|note| understood(arrival, note)).map(Arc::from))
     }
 
     fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
         let mut statement =
             disk(self.connection.prepare_cached("SELECT effect FROM effects WHERE arrival = ?1"))?;
-        let rows =
-            disk(statement.query_map([to_sql(arrival)], |row| {
-                Ok(decode::<Effect>("effect", row.get_ref(0)?.as_blob()?))
-            }))?;
+        let rows = disk(statement.query_map([to_sql(arrival)], |row| {
+            Ok(decode::<Effect>("effect", row.get_ref(0)?.as_blob().unwrap_or_default()))
+        }))?;
         let mut effects = Vec::new();
         for effect in rows {
             effects.extend(understood(arrival, disk(effect)?));
@@ -100,9 +109,9 @@ impl Archive for SqliteKeep {
         let mut statement = disk(self.connection.prepare_cached(sql))?;
         let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
         let found = disk(statement.query_map(params![to_sql(from), limit], |row| {
-            let (arrival, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
-            let (queue, record): (Option<u32>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
-            let (arrival, id) = (from_sql(arrival), JobId::from_bytes(id));
+            let (arrival, id) = (from_sql(row.get(0)?), readable_id(row));
+            let (queue, record): (Option<u32>, Option<Vec<u8>>) =
+                (row.get(2).unwrap_or_default(), row.get(3).unwrap_or_default());
             let finished = queue
                 .zip(record)
                 .and_then(|(queue, record)| finished_job(arrival, id, queue, &record));
@@ -116,12 +125,17 @@ impl Archive for SqliteKeep {
                    ORDER BY arrival LIMIT ?2) e JOIN jobs j ON j.arrival = e.arrival ORDER BY e.arrival";
         let mut statement = disk(self.connection.prepare_cached(sql))?;
         let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
-        let found = disk(statement.query_map(params![to_sql(from), limit], |row| {
-            let (arrival, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
-            Ok((from_sql(arrival), JobId::from_bytes(id)))
-        }))?;
+        let found =
+            disk(statement.query_map(params![to_sql(from), limit], |row| {
+                Ok((from_sql(row.get(0)?), readable_id(row)))
+            }))?;
         found.map(disk).collect()
     }
+}
+
+/// The id in a row's second column; one that cannot be read is that of no job.
+fn readable_id(row: &rusqlite::Row<'_>) -> JobId {
+    JobId::from_bytes(row.get(1).unwrap_or_default())
 }
 
 fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<KeptJob> {

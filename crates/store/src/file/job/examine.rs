@@ -1,12 +1,14 @@
 //! Looking for damage among the jobs: every row can be read, every job is in one place, and the books add up.
 
-use fencehold_core::job::{JobId, Record, State};
+use fencehold_core::Namespace;
+use fencehold_core::job::{JobId, Queue, Record, State};
 use rusqlite::Connection;
 
 use super::codec::{decode, decode_job};
 use crate::engine::Body;
 use crate::file::sqlite::from_sql;
 use crate::file::tools::CheckReport;
+use crate::job::ScheduleSpec;
 
 pub(in crate::file) fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(from_sql);
@@ -23,7 +25,10 @@ pub(in crate::file) fn examine(connection: &Connection, report: &mut CheckReport
         let mut statement = connection.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let id = row.get(0)?;
+            let id = row.get(0).unwrap_or_default();
+            if id == [0; 16] {
+                problem(id, "its id cannot be read");
+            }
             match decode_job(row.get_ref(1)?.as_blob().unwrap_or_default()) {
                 Ok((_, record)) => {
                     if let Some(what) = wrong(&record, finished, newest) {
@@ -37,7 +42,20 @@ pub(in crate::file) fn examine(connection: &Connection, report: &mut CheckReport
             }
         }
     }
+    examine_queues(connection, report)?;
     for (what, sql) in [
+        (
+            "jobs are in a queue that is not there",
+            "SELECT (SELECT count(*) FROM job_live WHERE queue NOT IN (SELECT number FROM queues)) \
+             + (SELECT count(*) FROM job_finished WHERE queue NOT IN (SELECT number FROM queues))",
+        ),
+        (
+            "unique keys cannot be read",
+            "SELECT count(*) FROM uniques WHERE typeof(namespace) <> 'text' OR typeof(until_wall_ms) <> 'integer' \
+             OR length(CAST(key AS BLOB)) <> 16 OR length(CAST(job AS BLOB)) <> 16 \
+             OR length(CAST(payload AS BLOB)) <> 16 OR typeof(key) <> 'blob' OR typeof(job) <> 'blob' \
+             OR typeof(payload) <> 'blob'",
+        ),
         (
             "jobs stand among the live and the finished",
             "SELECT count(*) FROM job_live JOIN job_finished USING (arrival)",
@@ -70,6 +88,38 @@ pub(in crate::file) fn examine(connection: &Connection, report: &mut CheckReport
         let count = number(sql)?;
         if count > 0 {
             report.problems.push(format!("{count} {what}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether every queue and every schedule can be read.
+fn examine_queues(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
+    let sql = "SELECT number, namespace, name, mode, completed, failed, cancelled FROM queues";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let number: i64 = row.get(0)?;
+        let named = row.get(1).ok().zip(row.get(2).ok());
+        let named = named.is_some_and(|(space, name): (String, String)| {
+            Namespace::new(space).is_ok() && Queue::new(name).is_ok()
+        });
+        let mode = row.get::<_, i64>(3).is_ok_and(|mode| (0..=2).contains(&mode));
+        let counts = (4..7).all(|nth| row.get::<_, i64>(nth).is_ok_and(|count| count >= 0));
+        for (whole, what) in [(named, "its name"), (mode, "its mode"), (counts, "a count")] {
+            if !whole {
+                report.problems.push(format!("queue {number}: {what} cannot be read"));
+            }
+        }
+    }
+    let mut statement = connection.prepare("SELECT namespace, name, spec FROM schedules")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let named = row.get::<_, String>(0).is_ok_and(|space| Namespace::new(space).is_ok());
+        let spec = decode::<ScheduleSpec>("schedule", row.get_ref(2)?.as_blob().unwrap_or_default());
+        if !named || spec.is_err() {
+            let name = row.get::<_, String>(1).unwrap_or_default();
+            report.problems.push(format!("schedule {name:?} cannot be read"));
         }
     }
     Ok(())

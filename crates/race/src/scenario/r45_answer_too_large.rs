@@ -112,7 +112,8 @@ impl Large {
             limit: JOBS,
             hold,
             owner: Owner::new(owner).expect("a short name"),
-            ttl_ms,
+            // Long enough for all that is written and read, also where time passes by itself.
+            ttl_ms: ttl_ms * 20,
             wait_ms: 0,
             waited_before_ms: 0,
         }

@@ -82,8 +82,8 @@ pub(super) fn another_completion_is_a_conflict_that_says_so(g: &Ground) -> Verdi
     is_told(say(&without, Some("1")), &without);
 
     let together = g.new_work("q", "A");
-    let word = |result: &str| Word::Complete { result: Some(result.into()) };
-    let report = |result| Report { attempt: together.attempt(), word: word(result) };
+    let says = |result: &str| Word::Complete { result: Some(result.into()) };
+    let report = |result| Report { attempt: together.attempt(), word: says(result) };
     let mut answers = g.report_all(vec![report("1"), report("2"), report("1")]);
     assert_eq!(answers[0], answers[2]);
     is_told(answers.swap_remove(1), &together);

@@ -47,7 +47,7 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         "SELECT number, namespace, name, mode, completed, failed, cancelled FROM queues ORDER BY number";
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
-    let (mut broken, mut names) = (Vec::new(), BTreeSet::new());
+    let (mut broken, mut taken) = (Vec::new(), BTreeSet::new());
     while let Some(row) = rows.next()? {
         let number: i64 = row.get(0)?;
         // A count that cannot be read is told as none, and `store check` finds that it does not add up.
@@ -69,7 +69,7 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         else {
             continue;
         };
-        if !names.insert((namespace.clone(), name.clone())) {
+        if !taken.insert((namespace.clone(), name.clone())) {
             continue;
         }
         let finished = Counts {

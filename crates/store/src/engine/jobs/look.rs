@@ -127,12 +127,11 @@ impl Engine {
             bytes += read.map_or(0, |checkpoint| checkpoint.len());
         }
         if notes.effects > 0 {
-            bytes += match self.jobs.ledgers.get(&at) {
-                Some(effects) => effects.iter().map(effect_bytes).sum::<usize>(),
-                None => {
-                    let read = self.archived(archive.effects(arrival)).unwrap_or_default();
-                    read.iter().map(effect_bytes).sum()
-                }
+            bytes += if let Some(effects) = self.jobs.ledgers.get(&at) {
+                effects.iter().map(effect_bytes).sum::<usize>()
+            } else {
+                let read = self.archived(archive.effects(arrival)).unwrap_or_default();
+                read.iter().map(effect_bytes).sum()
             };
         }
         bytes

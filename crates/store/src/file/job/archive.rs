@@ -31,8 +31,7 @@ impl Archive for SqliteKeep {
         let mut statement = disk(self.connection.prepare_cached(FINISHED))?;
         let row = statement
             .query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1).ok().zip(row.get(2).ok()))));
-        let found: Option<(i64, Option<(u32, Vec<u8>)>)> = disk(row.optional())?;
-        Ok(found.and_then(|(arrival, row)| {
+        Ok(disk(row.optional())?.and_then(|(arrival, row): (i64, Option<(u32, Vec<u8>)>)| {
             let read = row.ok_or_else(|| "the row is damaged".to_owned());
             let (queue, record) = understood(from_sql(arrival), read)?;
             finished_job(from_sql(arrival), id, queue, &record)

@@ -158,12 +158,11 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
     while let Some(row) = rows.next()? {
         let arrival: i64 = row.get(0)?;
         let queue = row.get::<_, u32>(2).ok().filter(|number| known.contains(number));
-        let queue = match queue {
-            Some(queue) => Some(queue),
-            None => {
-                moved.push(arrival);
-                queue_of(connection, arrival, kept)?
-            }
+        let queue = if queue.is_some() {
+            queue
+        } else {
+            moved.push(arrival);
+            queue_of(connection, arrival, kept)?
         };
         let read = (|| {
             let id: [u8; 16] = row.get(1).map_err(|_| "the id is not 16 bytes".to_owned())?;

@@ -25,7 +25,7 @@ mod wheel;
 mod writer;
 
 pub(crate) use ask::{Answer, Ask};
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "object", feature = "postgres"))]
 pub(crate) use check::{check_acquire, check_batch, check_limit, check_prefix};
 pub(crate) use claim::Claim;
 #[cfg(feature = "file")]

@@ -31,6 +31,8 @@ fn a_database_is_a_store_like_any_other() {
 
     let before = json(&["store", "migrate", "--dry-run", "-o", "json"]);
     assert_eq!(before["found"], 0, "looking makes nothing");
+    let script = said(&fencehold(&store, &["store", "migrate", "--sql"]));
+    assert!(script.contains("CREATE SCHEMA \"fencehold\";") && script.ends_with("COMMIT;\n"), "{script}");
     let status = json(&["store", "status", "-o", "json"]);
     assert_eq!((&status["schema"]["found"], &status["schema"]["known"]), (&0.into(), &before["known"]));
     assert_eq!(
@@ -43,6 +45,10 @@ fn a_database_is_a_store_like_any_other() {
     assert_eq!(made["found"], made["known"]);
     assert!(!made["carried_out"].as_array().unwrap().is_empty());
     assert_eq!(json(&["store", "migrate", "-o", "json"])["carried_out"], serde_json::json!([]));
+    assert_eq!(before["missing"], made["carried_out"], "what would be carried out was said before");
+    cluster.admin().run("CREATE ROLE hand LOGIN IN ROLE fencehold_worker");
+    let worker = store.replacen("postgres@", "hand@", 1);
+    said(&fencehold(&worker, &["store", "migrate"]));
 
     let token = said(&fencehold(&store, &["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]));
     assert_eq!(token.trim(), "1");

@@ -253,26 +253,29 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1179142477, hashtext($1))";
 
 /// The same as one script, for those who carry it out by hand.
 pub(super) fn script(schema: &str, found: i32, there: bool) -> String {
-    let mut text = format!(
-        "-- Brings the schema {schema} from version {found} to {}. Run it as the owner of the schema, with ON_ERROR_STOP.\nBEGIN;\n{};\n",
-        newest(),
-        LOCK.replace("$1", &format!("'{schema}'"))
-    );
+    let mut parts = vec![
+        format!(
+            "-- Brings the schema {schema} from version {found} to {}. Run it as the owner of the schema, with ON_ERROR_STOP.\nBEGIN",
+            newest()
+        ),
+        LOCK.replace("$1", &format!("'{schema}'")),
+    ];
     if found > 0 {
-        text += &format!(
-            "DO $$ BEGIN\n    IF (SELECT max(version) FROM {}.migration) <> {found} THEN\n        \
-             RAISE EXCEPTION 'the schema has another version than {found}: print the statements again';\n    END IF;\nEND $$;\n",
+        parts.push(format!(
+            "DO $$ BEGIN
+    IF (SELECT max(version) FROM {}.migration) <> {found} THEN
+        RAISE EXCEPTION 'the schema has another version than {found}: print the statements again';
+    END IF;
+END $$",
             quoted(schema)
-        );
+        ));
     }
-    for Step { of, sql } in steps(schema, found, there) {
-        if let Some((version, name)) = of {
-            text += &format!("\n-- Migration {version}: {name}\n");
-        }
-        text += &sql;
-        text += ";\n";
-    }
-    text + "COMMIT;\n"
+    parts.extend(steps(schema, found, there).into_iter().map(|Step { of, sql }| match of {
+        Some((version, name)) => format!("\n-- Migration {version}: {name}\n{sql}"),
+        None => sql,
+    }));
+    parts.push("COMMIT".to_owned());
+    parts.join(";\n") + ";\n"
 }
 
 async fn carry_out(client: &mut Client, place: &Place) -> Result<Vec<&'static str>, Fault> {

@@ -156,7 +156,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         'lease_suspend,lease_sweep,fence,raise,guard,fence_on,fences_open,job_await,job_line_up,job_leave_line,job_line_beat,'
         'job_tell_lines,job_enqueue,job_claim,job_unheard,job_renew,job_complete,job_load,job_draw,job_under,job_idle_limit,job_keep,'
         'job_run_out,job_tidy,job_schedules_due,job_room,job_schedule_hold,job_unschedule,enqueue,fence_job,complete,once,'
-        'job_complete_hashed,job_once_hashed,job_recorded,maintenance_failed,maintenance_worked}'::text[]), 'worker'
+        'job_complete_hashed,job_once_hashed,job_recorded,job_held_up,maintenance_failed,maintenance_worked}'::text[]), 'worker'
     UNION ALL
     SELECT unnest('{lease_revoke,lease_revoke_many,lease_advance}'::text[]), 'admin'
     UNION ALL

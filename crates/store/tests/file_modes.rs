@@ -29,9 +29,15 @@ fn the_database_and_its_log_are_for_their_user_alone() {
     for umask in [0o000, 0o022, 0o077] {
         rustix::process::umask(Mode::from_bits_truncate(umask));
         let ground = Ground::new();
+        fs::set_permissions(ground.path(), Permissions::from_mode(0o755)).unwrap();
         let store = ground.open();
         take(&store, "k", 1);
         assert_eq!(modes(&ground), [0o600; 3], "made under the umask {umask:03o}");
+        assert_eq!(
+            mode(&ground.path().join("owner-1.sock")),
+            0o600,
+            "the socket, under the umask {umask:03o}"
+        );
         let copy = ground.path().join("copy.db");
         backup(ground.path(), &copy).unwrap();
         assert_eq!(mode(&copy), 0o600, "a backup");

@@ -222,6 +222,11 @@ fn about_directory(findings: &mut Findings, directory: &Path) {
                 (name, false) if room_bytes < ROOM_BYTES_MIN => {
                     findings.add("file system", Verdict::Odd, format!("{name}, only {room}"));
                 }
+                (name, false) if name.starts_with("tmpfs") => {
+                    let says =
+                        format!("{name}, {room}: a reboot takes the whole store, and tokens begin anew");
+                    findings.add("file system", Verdict::Odd, says);
+                }
                 (name, false) => findings.add("file system", Verdict::Fine, format!("{name}, {room}")),
             }
         }

@@ -1,10 +1,12 @@
 //! What lies in a directory and is not ours to open: recognised by its first bytes, and left untouched.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::OFlags;
 
 use super::gate;
 use super::place::unusable;
@@ -84,7 +86,8 @@ impl LookedAt {
         } else {
             // Nobody finds those that were removed: their locks keep nobody out.
             self.0.retain(|(_, file)| file.metadata().map_or(true, |file| file.nlink() > 0));
-            let file = File::open(path)?;
+            let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(nofollow).open(path)?;
             let metadata = file.metadata()?;
             self.0.push(((metadata.dev(), metadata.ino()), file));
             self.0.len() - 1

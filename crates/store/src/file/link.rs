@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::place::Place;
+use super::safety::is_trusted;
 use super::schema::SCHEMA_VERSION;
 
 /// An owner that says nothing for this long is taken for stopped or hung.
@@ -61,6 +62,10 @@ impl Link {
             }
         };
         let stream = tokio::time::timeout(SILENCE, connect).await??;
+        let user = stream.peer_cred()?.uid();
+        if !is_trusted(user) {
+            return Ok(Reached::Refused(format!("user {user} serves it, whom this process does not trust")));
+        }
         let (read, mut write) = stream.into_split();
         let hello = ToOwner::Hello { protocol: PROTOCOL, schema: SCHEMA_VERSION, pid: std::process::id() };
         write.write_all(&frame::bytes_of(&hello)?).await?;

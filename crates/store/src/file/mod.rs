@@ -24,6 +24,7 @@ mod part;
 mod place;
 mod progress;
 mod rows;
+mod safety;
 mod schema;
 mod service;
 mod sqlite;

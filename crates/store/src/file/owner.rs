@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::link::{BEAT, SILENCE};
+use super::safety::is_trusted;
 use super::schema::SCHEMA_VERSION;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Ask, Handle, Reply};
@@ -79,7 +80,13 @@ async fn pause() {
 
 /// One connection, from hello to goodbye.
 async fn attend(stream: UnixStream, mut offer: watch::Receiver<Offer>) -> io::Result<()> {
+    let user = stream.peer_cred()?.uid();
     let (read, mut write) = stream.into_split();
+    if !is_trusted(user) {
+        tracing::warn!(user, "another user tried to use this store");
+        let why = format!("it is another user's, and this process runs as user {user}");
+        return write.write_all(&frame::bytes_of(&FromOwner::Refuse { why })?).await;
+    }
     let mut frames = Frames::new(read);
     // Whoever connects and says nothing is not waited for.
     let hello = tokio::time::timeout(SILENCE, frames.next())
@@ -249,6 +256,14 @@ fn put_or_say_so(frame: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Root is trusted, so somebody else listens here only where this runs as root.
+    #[test]
+    fn only_this_user_and_root_are_trusted() {
+        let user = rustix::process::geteuid().as_raw();
+        assert!(is_trusted(user) && is_trusted(0));
+        assert!(!is_trusted(user + 1) && !is_trusted(65_534));
+    }
 
     #[test]
     fn an_answer_that_is_too_long_is_answered_all_the_same() {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use super::foreign::refuse_foreign;
 use super::gate;
 use super::progress::{Note, Notes, Progress};
+use super::safety::what_is_unsafe;
 use crate::error::StoreError;
 use crate::locality::network_file_system;
 
@@ -79,8 +80,8 @@ impl Place {
     /// cannot.
     pub(super) fn open(path: &Path) -> Result<Place, StoreError> {
         let path = std::path::absolute(path).map_err(|error| unusable(path, &error.to_string()))?;
-        let make = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        make.map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
+        make_directory(&path)
+            .map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
         let path = fs::canonicalize(&path).map_err(|error| unusable(&path, &error.to_string()))?;
         if path.as_os_str().len() > PATH_BYTES_MAX {
             let why = format!("its path has {} bytes; the limit is {PATH_BYTES_MAX}", path.as_os_str().len());
@@ -92,6 +93,9 @@ impl Place {
         let notes = Notes::in_shared_memory();
         let place = Place { path, directory, write_again, notes, accept_rewound: false };
         place.refuse_network()?;
+        if let Some(why) = what_is_unsafe(&place.path) {
+            return Err(unusable(&place.path, &why));
+        }
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
         refuse_foreign(&place.database())?;
@@ -189,7 +193,8 @@ impl Place {
     pub(super) fn note_about(&self, store: &str) -> Option<Note> {
         let inode = rustix::fs::fstat(&self.directory).ok()?.st_ino;
         let note = self.notes.about(store, inode);
-        note.inspect_err(|error| tracing::debug!(%error, "no note of acknowledged batches")).ok()
+        note.inspect_err(|error| tracing::debug!(%error, "no note of acknowledged batches"))
+            .ok()
     }
 
     /// The refusal of a database that has lost what was acknowledged from it.
@@ -225,8 +230,11 @@ impl Place {
         PathBuf::from(format!("/proc/self/fd/{}/owner-{epoch}.sock", self.directory.as_raw_fd()))
     }
 
-    fn lock_path(&self, epoch: u64) -> PathBuf {
-        self.path.join(format!("owner-{epoch}.lock"))
+    /// Opens a file of this directory, made for this user alone if it is missing. A link is not followed.
+    fn open_private(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(PRIVATE);
+        Ok(rustix::fs::openat(&self.directory, name, flags, mode)?.into())
     }
 
     /// The epochs whose sockets are in the directory, newest first.
@@ -247,7 +255,7 @@ impl Place {
 
     /// Takes the lock of an epoch. It lasts as long as the file is open, so it tells that its owner has died.
     pub(super) fn lock(&self, epoch: u64) -> io::Result<File> {
-        let file = open_private(&self.lock_path(epoch))?;
+        let file = self.open_private(&lock_name(epoch))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0)?;
         io::Write::write_all(&mut &file, std::process::id().to_string().as_bytes())?;
@@ -256,7 +264,10 @@ impl Place {
 
     /// Whether the owner of an epoch still runs.
     pub(super) fn is_locked(&self, epoch: u64) -> bool {
-        let Ok(file) = File::open(self.lock_path(epoch)) else { return false };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::openat(&self.directory, lock_name(epoch), flags, Mode::empty()) else {
+            return false;
+        };
         // A shared lock for a moment: those who look do not get into each other's way.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err()
     }
@@ -303,12 +314,12 @@ impl Place {
     /// Removes what this owner leaves, when it ends in good order.
     pub(super) fn forget(&self, epoch: u64) {
         let _ = fs::remove_file(self.socket(epoch));
-        let _ = fs::remove_file(self.lock_path(epoch));
+        let _ = fs::remove_file(self.path.join(lock_name(epoch)));
     }
 
     /// The file whose lock says whose turn it is at the disk.
     pub(super) fn turns(&self) -> io::Result<File> {
-        open_private(&self.path.join(TURNS))
+        self.open_private(TURNS)
     }
 
     /// Notes that a store is kept here, once that is on the disk. Without its database the directory is then no new one: tokens would
@@ -385,7 +396,7 @@ impl Place {
     pub(super) fn mark(&self) -> io::Result<()> {
         gate::pass(self, "mark");
         gate::fail(self, "mark").map_err(io::Error::other)?;
-        open_private(&self.path.join(MARK))?.sync_all()?;
+        self.open_private(MARK)?.sync_all()?;
         File::open(&self.path)?.sync_all()
     }
 
@@ -417,6 +428,17 @@ impl Place {
     }
 }
 
+/// Makes a directory that is missing, for this user alone, and has its name on the disk: a store in a directory that a power
+/// cut takes away would be lost with everything that was acknowledged from it.
+fn make_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for parent in missing.into_iter().filter_map(Path::parent) {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// Whether a file is there, with something in it.
 fn is_filled(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
@@ -426,14 +448,8 @@ fn is_filled(path: &Path) -> io::Result<bool> {
     }
 }
 
-fn open_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(PRIVATE)
-        .open(path)
+fn lock_name(epoch: u64) -> String {
+    format!("owner-{epoch}.lock")
 }
 
 pub(super) fn unusable(place: &Path, why: &str) -> StoreError {

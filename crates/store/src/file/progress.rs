@@ -23,7 +23,7 @@ const TMPFS_MAGIC: u32 = 0x0102_1994;
 
 /// In the first eight bytes of a note.
 const FORM: u64 = u64::from_le_bytes(*b"fencehd1");
-const NOTE_BYTES: usize = 32;
+const NOTE_BYTES: usize = 40;
 
 /// A table of its own, so that earlier versions open the database as before. They do not touch it, so `epoch` is then not
 /// the epoch of the last owner.
@@ -82,7 +82,10 @@ impl Progress {
 /// The number of a batch, in its own transaction.
 pub(super) fn put(connection: &Connection, batch: u64, unsynced: bool) -> rusqlite::Result<()> {
     let sql = "UPDATE progress SET batch = ?1, unsynced = ?2 WHERE id = 1";
-    connection.prepare_cached(sql)?.execute(params![to_sql(batch), unsynced]).map(drop)
+    connection
+        .prepare_cached(sql)?
+        .execute(params![to_sql(batch), unsynced])
+        .map(drop)
 }
 
 /// Makes a copied database a store of its own.
@@ -101,12 +104,14 @@ pub(super) struct Noted {
     /// The last batch that was acknowledged, and the last of those that were synced first.
     pub(super) acknowledged: u64,
     pub(super) synced: u64,
+    /// The longest ttl that was ever granted: how long a store that lost grants must stay closed.
+    pub(super) longest_ttl_ms: u64,
 }
 
 impl Noted {
     fn bytes(self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
-        let numbers = [FORM, self.epoch, self.acknowledged, self.synced];
+        let numbers = [FORM, self.epoch, self.acknowledged, self.synced, self.longest_ttl_ms];
         for (piece, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             piece.copy_from_slice(&number.to_le_bytes());
         }
@@ -115,8 +120,9 @@ impl Noted {
 
     fn from_bytes(bytes: &[u8; NOTE_BYTES]) -> Option<Noted> {
         let number = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
-        let (form, epoch, acknowledged, synced) = (number(0)?, number(8)?, number(16)?, number(24)?);
-        (form == FORM).then_some(Noted { epoch, acknowledged, synced })
+        let (epoch, acknowledged, synced, longest_ttl_ms) =
+            (number(8)?, number(16)?, number(24)?, number(32)?);
+        (number(0)? == FORM).then_some(Noted { epoch, acknowledged, synced, longest_ttl_ms })
     }
 
     /// Whether a database has lost what was synced before it was acknowledged.
@@ -168,7 +174,8 @@ impl Notes {
         )]
         let memory = rustix::fs::fstatfs(&directory)?.f_type as u32 == TMPFS_MAGIC;
         if !ours || (self.must_be_memory && !memory) {
-            let why = format!("{} is not a directory in memory for this user alone", self.directory.display());
+            let why =
+                format!("{} is not a directory in memory for this user alone", self.directory.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         Ok(directory)
@@ -228,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_database_that_is_behind_its_note_has_lost_something() {
-        let noted = Noted { epoch: 3, acknowledged: 20, synced: 15 };
+        let noted = Noted { epoch: 3, acknowledged: 20, synced: 15, longest_ttl_ms: 7 };
         assert_eq!(Noted::from_bytes(&noted.bytes()), Some(noted));
         assert_eq!(Noted::from_bytes(&[7; NOTE_BYTES]), None);
         assert!(noted.shows_complete(3, 20) && noted.shows_complete(3, 21));
@@ -244,7 +251,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let notes = |name: &str| Notes { directory: room.path().join(name), must_be_memory: false };
         let mut note = notes("ours").about("5eed", 7).unwrap();
-        let noted = Noted { epoch: 1, acknowledged: 2, synced: 2 };
+        let noted = Noted { epoch: 1, acknowledged: 2, synced: 2, longest_ttl_ms: 7 };
         note.write(noted).unwrap();
         assert_eq!(notes("ours").about("5eed", 7).unwrap().read(), Some(noted));
         assert_eq!(notes("ours").about("5eed", 8).unwrap().read(), None, "another directory");

@@ -25,9 +25,7 @@ pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Chan
             run(connection, "DELETE FROM terms WHERE slot = ?1", [slot])
         }
         Change::Floor { namespace, floor } => put_floor(connection, namespace, *floor),
-        Change::LongestTtl { ttl_ms } => {
-            run(connection, "UPDATE meta SET longest_ttl_ms = ?1", [to_sql(*ttl_ms)])
-        }
+        Change::LongestTtl { ttl_ms } => put_longest_ttl(connection, *ttl_ms),
         Change::ClosedUntil { until_ms } => put_closed_until(connection, *until_ms),
         Change::KeepFinished { ms } => put_keep_finished(connection, *ms),
     }
@@ -69,6 +67,10 @@ pub(super) fn put_floor(
 ) -> rusqlite::Result<()> {
     let values = params![namespace.as_str(), to_sql(floor.get())];
     run(connection, "INSERT OR REPLACE INTO floors VALUES (?1, ?2)", values)
+}
+
+pub(super) fn put_longest_ttl(connection: &Connection, ttl_ms: u64) -> rusqlite::Result<()> {
+    run(connection, "UPDATE meta SET longest_ttl_ms = ?1", [to_sql(ttl_ms)])
 }
 
 pub(super) fn put_closed_until(connection: &Connection, until_ms: u64) -> rusqlite::Result<()> {

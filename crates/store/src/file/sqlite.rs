@@ -16,7 +16,7 @@ use super::rows;
 use super::schema::is_busy;
 use super::takeover::pause;
 use super::turn::Turn;
-use crate::engine::{Archive, Changes, Keep, KeepError};
+use crate::engine::{Archive, Change, Changes, Keep, KeepError};
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.
@@ -41,6 +41,8 @@ pub(super) struct SqliteKeep {
     batch: u64,
     /// The last batch that was synced before it was acknowledged.
     synced_batch: u64,
+    /// The longest ttl that was ever granted.
+    longest_ttl_ms: u64,
     /// Whether the database says that batches of this epoch may be acknowledged before they are synced.
     says_unsynced: bool,
     /// Says outside the file system how far this owner has come.
@@ -61,6 +63,7 @@ pub(super) struct SqliteKeep {
 pub(super) struct Came {
     pub(super) epoch: u64,
     pub(super) batch: u64,
+    pub(super) longest_ttl_ms: u64,
     pub(super) note: Option<Note>,
     pub(super) oldest_seq: u64,
 }
@@ -89,7 +92,7 @@ impl SqliteKeep {
         files: Files,
         came: Came,
     ) -> Self {
-        let Came { epoch, batch, note, oldest_seq } = came;
+        let Came { epoch, batch, longest_ttl_ms, note, oldest_seq } = came;
         SqliteKeep {
             connection,
             files,
@@ -99,6 +102,7 @@ impl SqliteKeep {
             epoch: to_sql(epoch),
             batch,
             synced_batch: batch,
+            longest_ttl_ms,
             says_unsynced: false,
             note,
             syncs: true,
@@ -175,7 +179,8 @@ impl SqliteKeep {
     /// Says outside the file system how far this owner has come, before anybody is answered.
     fn note_batch(&mut self) {
         let epoch = from_sql(self.epoch);
-        let noted = Noted { epoch, acknowledged: self.batch, synced: self.synced_batch };
+        let (acknowledged, synced, longest_ttl_ms) = (self.batch, self.synced_batch, self.longest_ttl_ms);
+        let noted = Noted { epoch, acknowledged, synced, longest_ttl_ms };
         if self.note.as_mut().is_some_and(|note| note.write(noted).is_err()) {
             // Without a note, what was not synced counts as lost.
             self.note.take().map(Note::remove);
@@ -284,8 +289,11 @@ impl SqliteKeep {
     }
 
     fn write(&mut self, changes: &Changes) -> rusqlite::Result<()> {
-        let Self { connection, buffer, .. } = self;
+        let Self { connection, buffer, longest_ttl_ms, .. } = self;
         for change in &changes.rows {
+            if let Change::LongestTtl { ttl_ms } = change {
+                *longest_ttl_ms = *ttl_ms;
+            }
             rows::write(connection, buffer, change)?;
         }
         let mut writing = super::job::Writing::new(connection, buffer);

@@ -4,7 +4,8 @@
 //! succeed, and an owner of an earlier epoch that wakes up finds itself superseded at its next commit or answer. It
 //! happens in one turn at the disk too: a disk that failed under an earlier owner has been marked by then.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use rusqlite::Connection;
 use super::boot;
 use super::gate;
 use super::load::{Trust, lift_floors, load};
-use super::place::Place;
+use super::place::{PRIVATE, Place};
 use super::progress::{Note, Noted, Progress};
 use super::rows;
 use super::schema::{self, is_busy, sorry};
@@ -115,8 +116,7 @@ fn try_attempt(
     schema::make(place, &connection)?;
     let files = place.files();
     let sql = "SELECT epoch, boot FROM meta";
-    let (epoch, boot): (i64, String) =
-        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (epoch, boot): (i64, String) = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let epoch = from_sql(epoch);
     if epoch > 0 && place.is_locked(epoch) && silent != Some(epoch) {
         return Ok(Attempt::OwnerLives(epoch));
@@ -131,6 +131,8 @@ fn try_attempt(
     let socket = place.socket(next);
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)?;
+    // Whoever connects before this is asked who they are.
+    std::fs::set_permissions(&socket, Permissions::from_mode(PRIVATE))?;
     listener.set_nonblocking(true)?;
     listening(listener);
 
@@ -163,7 +165,8 @@ fn try_attempt(
         rows::put_keep_finished(&connection, ms)?;
     }
     let mut kept = load(&connection, clock.now(), trust)?;
-    if rewound {
+    if let Some(noted) = noted.filter(|_| rewound) {
+        kept.longest_ttl_ms = kept.longest_ttl_ms.max(noted.longest_ttl_ms);
         lift(&connection, clock.now(), &mut kept)?;
     }
     // Under a new name the note of the lost batches is no longer about this store.
@@ -174,7 +177,8 @@ fn try_attempt(
     let blocked = format!("{} cannot be copied back: another process writes to it", place.path().display());
     copy_back_all(place, &connection, &turn, &blocked, waits_for)?;
     let mut note = place.note_about(&begun.store);
-    let first = Noted { epoch: next, acknowledged: begun.batch, synced: begun.batch };
+    let (batch, longest_ttl_ms) = (begun.batch, kept.longest_ttl_ms);
+    let first = Noted { epoch: next, acknowledged: batch, synced: batch, longest_ttl_ms };
     if note.as_mut().is_some_and(|note| note.write(first).is_err()) {
         note = None;
     }
@@ -191,7 +195,7 @@ fn try_attempt(
             format!("{}: its files were removed or replaced while it was opened", place.path().display());
         return Err(StoreError::Unavailable { why }.into());
     }
-    let came = Came { epoch: next, batch: begun.batch, note, oldest_seq };
+    let came = Came { epoch: next, batch, longest_ttl_ms, note, oldest_seq };
     let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, came);
     Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))
 }
@@ -226,6 +230,7 @@ fn lift(connection: &Connection, now: Stamp, kept: &mut Kept) -> rusqlite::Resul
     for (namespace, floor) in &kept.floors {
         rows::put_floor(connection, namespace, *floor)?;
     }
+    rows::put_longest_ttl(connection, kept.longest_ttl_ms)?;
     kept.closed_until_ms = kept.closed_until_ms.max(now.store_ms.saturating_add(kept.longest_ttl_ms));
     rows::put_closed_until(connection, kept.closed_until_ms)
 }

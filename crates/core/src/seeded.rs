@@ -121,6 +121,12 @@ pub mod bugs {
         ClaimNeverRunsOut "P10" "a renewed claim is never looked at again by the sweep",
         AbandonedJobsKept "P10" "jobs that nobody picks up stay with nobody",
         PoisonGoesOn "P10" "a job that kills its holders is given out for ever",
+        ReadyWaitsAgain "P10" "a job whose moment has come waits for it again when the wall clock is set back",
+        RefusalEndsClaim "P10" "a job whose moment has come waits again when the wall clock is set back, and sends every claim away with nothing",
+        ScheduleFollowsJump "P10" "a schedule keeps the next moment that a wrong wall clock gave it",
+        WindowByWall "P7" "the window of a unique key is counted by the wall clock",
+        DelayByWall "P4" "the delay of a job is counted by the wall clock",
+        RebootEndsDelays "P4" "after a reboot every job that waits is due at once",
     }
 
     fn on() -> Option<Bug> {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct Stamp {
     /// Store time in milliseconds: the clock that decides. It never runs backwards; its zero means nothing.
     pub store_ms: u64,
-    /// Wall time in milliseconds since 1970, for people only. Nothing is decided by it.
+    /// Wall time in milliseconds since 1970: for people, and for what waits for a moment of the calendar (schedules, `run_at`).
+    /// It may be set forward and back; nothing else is decided by it.
     pub wall_ms: u64,
 }
 

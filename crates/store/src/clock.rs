@@ -51,7 +51,65 @@ fn boot_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     // It is after its epoch on every Linux.
     let ms = i128::from(time.tv_sec) * 1000 + i128::from(time.tv_nsec) / 1_000_000;
-    u64::try_from(ms).unwrap_or(0)
+    u64::try_from(ms - i128::from(namespace_ahead_ms().unwrap_or(0))).unwrap_or(0)
+}
+
+/// How far the boot-time clock of this process's time namespace is ahead of the machine's own. Taken off, so that all
+/// namespaces of a machine tell the same store time. `None`: it cannot be found out.
+pub(crate) fn namespace_ahead_ms() -> Option<i64> {
+    static AHEAD_MS: std::sync::OnceLock<Option<i64>> = std::sync::OnceLock::new();
+    *AHEAD_MS.get_or_init(|| {
+        let of = |what: &str| std::fs::read_link(format!("/proc/self/ns/{what}")).ok();
+        let Some(own) = of("time") else {
+            // A kernel without time namespaces.
+            return Some(0);
+        };
+        if own.to_str() == Some(FIRST_NAMESPACE) {
+            return Some(0);
+        }
+        // The offsets that can be read are those of children: only where they share the namespace are they its own.
+        let offsets = std::fs::read_to_string("/proc/self/timens_offsets").ok()?;
+        (of("time_for_children")? == own).then(|| boot_offset_ms(&offsets)).flatten()
+    })
+}
+
+/// The name of the time namespace that a machine boots with.
+pub(crate) const FIRST_NAMESPACE: &str = "time:[4026531834]";
+
+/// The line of the boot-time clock: its name or number, seconds, nanoseconds.
+fn boot_offset_ms(offsets: &str) -> Option<i64> {
+    let mut fields = offsets
+        .lines()
+        .map(str::split_whitespace)
+        .find_map(|mut fields| matches!(fields.next(), Some("boottime" | "7")).then_some(fields))?;
+    let (seconds, nanos): (i64, i64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    seconds.checked_mul(1_000)?.checked_add(nanos / 1_000_000)
+}
+
+/// Another clock, so many milliseconds ahead in store time.
+#[derive(Clone, Debug)]
+pub(crate) struct Ahead {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ahead_ms: u64,
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Stamp {
+        let now = self.clock.now();
+        Stamp { store_ms: now.store_ms.saturating_add(self.ahead_ms), ..now }
+    }
+
+    fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
+        self.clock.real_time_until(until_ms.saturating_sub(self.ahead_ms))
+    }
+
+    fn on_move(&self, nudge: Box<dyn Fn() + Send + Sync>) {
+        self.clock.on_move(nudge);
+    }
+
+    fn boot(&self) -> Option<String> {
+        self.clock.boot()
+    }
 }
 
 /// Through libc, where a test can set it for one process alone. A wall clock set before 1970 reads as 0 and decides nothing.
@@ -118,5 +176,19 @@ impl Clock for ManualClock {
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ManualClock").field(&self.now()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read_as_the_kernel_writes_it() {
+        let written = "monotonic           0         0\nboottime       100000 500000000\n";
+        assert_eq!(boot_offset_ms(written), Some(100_000_500));
+        assert_eq!(boot_offset_ms("1 0 0\n7 -3 0\n"), Some(-3_000));
+        assert_eq!(boot_offset_ms("monotonic 0 0\n"), None);
+        assert_eq!(boot_offset_ms("boottime x 0\n"), None);
     }
 }

@@ -169,3 +169,25 @@ fn a_time_is_said_once() {
     ground.rest(&thirty);
     assert!(!is_kept(&thirty, id));
 }
+
+/// R47: nobody owns the directory for longer than one command, as under cron.
+#[test]
+fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
+    const JOBS: usize = 300;
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let url = url(directory.path(), "");
+    let store = ground.open(&url);
+    let ids: Vec<JobId> = (0..JOBS).map(|_| ground.finish(&store)).collect();
+    drop(store);
+    ground.clock.pass(FINISHED_KEPT_MS + 1);
+    for _ in 0..JOBS / 100 {
+        let store = ground.open(&url);
+        // Asked once more, so that what the first question brought with it is done.
+        block_on(store.status(&call())).unwrap();
+        drop(store);
+    }
+    let store = ground.open(&url);
+    let left = ids.iter().filter(|id| is_kept(&store, **id)).count();
+    assert_eq!(left, 0, "of {JOBS} finished jobs are kept although their time is over");
+}

@@ -139,12 +139,17 @@ pub struct Cancel {
 }
 
 impl Record {
-    /// A job that was just enqueued.
+    /// A job that was just enqueued, for this moment of the wall clock.
     pub fn new(terms: Terms, run_at_wall_ms: Option<u64>, now: Stamp) -> Self {
-        let due = run_at_wall_ms.filter(|at_ms| *at_ms > now.wall_ms);
+        Record::due(terms, run_at_wall_ms.map_or(Due::Now, Due::Wall), now)
+    }
+
+    /// A job that was just enqueued, and what it waits for.
+    pub fn due(terms: Terms, due: Due, now: Stamp) -> Self {
+        let waits = due.in_ms(now) > 0;
         Record {
-            state: if due.is_some() { State::Scheduled } else { State::Queued },
-            due: due.map_or(Due::Now, Due::Wall),
+            state: if waits { State::Scheduled } else { State::Queued },
+            due: if waits { due } else { Due::Now },
             token: Token::NONE,
             failures: 0,
             crashes: 0,

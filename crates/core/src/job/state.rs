@@ -92,7 +92,7 @@ pub enum Due {
     /// Nothing.
     #[default]
     Now,
-    /// A moment in store time: a retry, a snooze.
+    /// A moment in store time: a retry, a snooze, the delay of its enqueuer.
     Store(u64),
     /// A moment in wall time: the `run_at` of its enqueuer.
     Wall(u64),

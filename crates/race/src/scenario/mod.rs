@@ -43,6 +43,7 @@ mod r36_collected_key;
 mod r40_cancel_in_the_middle;
 mod r45_answer_too_large;
 mod r43_clock_forward_while_a_claim_waits;
+mod r42_wall_clock_back_over_a_ready_job;
 
 use std::fmt;
 
@@ -118,6 +119,7 @@ pub const RACES: &[Race] = &[
     r40_cancel_in_the_middle::RACE,
     r45_answer_too_large::RACE,
     r43_clock_forward_while_a_claim_waits::RACE,
+    r42_wall_clock_back_over_a_ready_job::RACE,
 ];
 
 /// The race of this number, in upper or lower case.

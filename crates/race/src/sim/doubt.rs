@@ -1,11 +1,9 @@
 //! What may be true. When a disk fails in the middle of a commit, nobody knows whether the batch is there: then there are
 //! two accounts, one for each, and every later answer must fit at least one of them.
 
-use fencehold_core::Stamp;
-use fencehold_store::sim::Found;
-
-use super::audit::{Audit, Auditor, Pair};
+use super::audit::{Audit, Auditor, Gap, Pair};
 use super::store::Abandoned;
+use fencehold_core::Stamp;
 
 /// With so many accounts, nothing more is thrown into doubt: each doubt doubles them.
 const MANY: usize = 16;
@@ -46,10 +44,8 @@ impl Accounts {
         self.0.len() >= MANY
     }
 
-    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
-        self.0
-            .iter_mut()
-            .for_each(|auditor| auditor.restarted(stopped_ms, now_ms, found));
+    pub(super) fn restarted(&mut self, gap: &Gap) {
+        self.0.iter_mut().for_each(|auditor| auditor.restarted(gap));
     }
 
     pub(super) fn awake_since(&mut self, now_ms: u64) {

@@ -12,8 +12,10 @@ use super::world::{AFTERMATH_MS, Answer, World};
 const ROUNDS_MAX: usize = 200;
 /// So many times in a row there is nothing: then nothing is left.
 const EMPTY_ROUNDS: usize = 12;
-/// More than all the jumps of the wall clock together.
-const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Every job that waits for a moment of the wall clock has it this long after the latest that the clock has shown.
+const MOMENTS_WITHIN_MS: u64 = 10_000;
+/// How often the schedule of a story fires.
+const BEATS_EVERY_MS: u64 = 60_000;
 /// How many jobs it takes at a time.
 const AT_A_TIME: usize = 50;
 
@@ -21,8 +23,6 @@ impl World {
     /// Whatever died, stalled or was lost: in the end every key can be had, and every job is over.
     pub(super) fn finale(&mut self) -> Result<(), String> {
         self.now_ms += AFTERMATH_MS;
-        // Whatever the wall clock was set to: what waits for a moment of it has its moment.
-        self.wall_shift_ms += DAY_MS;
         self.store_paused_until_ms = 0;
         while !self.store.serves() {
             self.now_ms += 1;
@@ -35,6 +35,10 @@ impl World {
                 return Err(format!("P10: {} cannot be had after everything has ended", self.keys[at]));
             }
         }
+        self.schedules_go_on()?;
+        // What waits for a moment of the wall clock has its moment, however far the clock was set back.
+        let behind_ms = self.wall_ms_latest.saturating_sub(self.stamp().wall_ms);
+        self.now_ms += behind_ms + MOMENTS_WITHIN_MS;
         self.finishes_all_jobs()?;
         self.tally.operations += self.store.decided;
         self.history.is_linearizable()
@@ -47,6 +51,41 @@ impl World {
         match self.store.step(now, vec![(caller, question)], &mut self.chance, |_| true)? {
             Stepped::Kept(told) => Ok(told.into_iter().next().map(|(_, _, answer)| answer)),
             Stepped::Stopped => Err("the store stops although nothing is wrong".to_owned()),
+        }
+    }
+
+    /// Whatever the wall clock has shown: a schedule fires at the next of its moments.
+    fn schedules_go_on(&mut self) -> Result<(), String> {
+        let before_ms = self.stamp().wall_ms;
+        let shown = self.looks_at_schedules()?;
+        self.now_ms += BEATS_EVERY_MS + 1_000;
+        for before in &shown {
+            let after = self.looks_at_schedules()?;
+            let name = &before.spec.name;
+            let last_ms = after
+                .iter()
+                .find(|view| view.spec.name == *name)
+                .and_then(|view| view.last_wall_ms);
+            if last_ms.is_none_or(|last_ms| last_ms < before_ms) {
+                return Err(format!(
+                    "P10: the schedule {name} fires once a minute, and has been silent for over a minute; its next moment \
+                     was said to be {:?} at {before_ms}",
+                    before.next_wall_ms
+                ));
+            }
+            self.tally.count("schedule: fired");
+            let by = self.owners[0].signs();
+            self.asks_at_last(Question::RemoveSchedule(name.clone(), by))?;
+        }
+        Ok(())
+    }
+
+    fn looks_at_schedules(&mut self) -> Result<Vec<fencehold_store::job::ScheduleView>, String> {
+        // What has fired is told with the next answer.
+        self.asks_at_last(Question::Schedules)?;
+        match self.asks_at_last(Question::Schedules)? {
+            Some(Ok(Reply::Schedules(views))) => Ok(views),
+            other => Err(format!("schedules cannot be looked at: {other:?}")),
         }
     }
 

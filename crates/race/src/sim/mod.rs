@@ -127,6 +127,8 @@ impl Summary {
             "queue: opened",
             "look at a job",
             "undo job given",
+            "schedule: set",
+            "schedule: fired",
             CLOCK_OFF,
             ON_SQLITE,
             if self.under == Under::Sqlite { ON_SQLITE } else { "history on a log" },

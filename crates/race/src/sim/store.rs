@@ -8,7 +8,7 @@ use fencehold_core::{HoldHash, Stamp};
 use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Given, Machine, Question, Reply};
 
-use super::audit::{Asked, Pair};
+use super::audit::{Asked, Gap, Pair};
 use super::chance::Chance;
 use super::disk::Kept;
 use super::doubt::{Accounts, Step};
@@ -73,15 +73,10 @@ impl Store {
     }
 
     /// A new process starts from what the disk holds. `None`: the disk would not let it.
-    pub(super) fn starts(
-        &mut self,
-        stopped_ms: u64,
-        now: Stamp,
-        found: Found,
-    ) -> Result<Option<Found>, String> {
-        let Some((machine, found)) = self.ground.starts(now, found)? else { return Ok(None) };
+    pub(super) fn starts(&mut self, now: Stamp, gap: Gap) -> Result<Option<Found>, String> {
+        let Some((machine, found)) = self.ground.starts(now, gap.found)? else { return Ok(None) };
         self.machine = Some(machine);
-        self.accounts.restarted(stopped_ms, now.store_ms, found);
+        self.accounts.restarted(&Gap { found, ..gap });
         Ok(Some(found))
     }
 

@@ -1,15 +1,16 @@
 //! What workers and those who give them work do, and what they make of what they are told.
 
 use fencehold_core::Reason;
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms, UniqueKey};
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, Terms, UniqueKey};
 use fencehold_core::ledger::{OnDoubt, UndoWith};
 use fencehold_core::retry::{Backoff, Retry};
 use fencehold_store::job::{
     ActOn, ActRequest, Action, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, QueueMode,
-    QueueOrder, Report, Unique, When, Word,
+    QueueOrder, Report, ScheduleSpec, Unique, When, Word,
 };
 use fencehold_store::sim::{Question, Reply};
 
+use super::audit::BEAT;
 use super::owner::{About, Work};
 use super::store::Caller;
 use super::world::{Answer, PATIENCE_MS, World};
@@ -22,12 +23,13 @@ const WINDOW_MS: u64 = 20_000;
 impl World {
     /// Begins something about jobs. Returns when to look up again.
     pub(super) fn begins_with_jobs(&mut self, at: usize) -> u64 {
-        match self.chance.draw() % 20 {
+        match self.chance.draw() % 22 {
             0..=7 => self.enqueues(at),
             8 => self.enqueues_again(at),
             9 => self.looks_at_a_job(at),
             10 => self.acts(at),
             11 => self.orders_a_queue(at),
+            12 => self.sets_a_schedule(at),
             _ => return self.claims(at),
         }
         self.chance.between(10, 400)
@@ -41,9 +43,11 @@ impl World {
             let key = UniqueKey::new(format!("unique/{}", self.chance.draw() % 3)).expect("a short name");
             job.unique = Some(Unique { key, window_ms: WINDOW_MS });
         }
-        if self.chance.per_mille(200) {
-            job.when = When::After { delay_ms: self.chance.between(1, 4_000) };
-        }
+        job.when = match self.chance.draw() % 10 {
+            0 | 1 => When::After { delay_ms: self.chance.between(1, 4_000) },
+            2 | 3 => When::At { wall_ms: self.stamp().wall_ms + self.chance.between(0, 4_000) },
+            _ => When::Now,
+        };
         let priority = i16::try_from(self.chance.between(0, 2)).unwrap_or(0);
         job.terms = Terms { priority, max_attempts: 3, max_crashes: 3, retry: quick(), ..Terms::default() };
         let (name, job_name) = (self.name(at), self.job_name(id));
@@ -93,6 +97,23 @@ impl World {
         self.tell(|| format!("{name} has {queue} {}", mode.name()));
         let by = self.owners[at].signs();
         self.send(at, Question::SetQueue(QueueOrder { queue, mode, by }));
+    }
+
+    fn sets_a_schedule(&mut self, at: usize) {
+        let spec = ScheduleSpec {
+            name: ScheduleName::new(BEAT).expect("a short name"),
+            cron: "* * * * *".to_owned(),
+            zone: "UTC".to_owned(),
+            queue: self.some_queue(),
+            kind: kind(BEAT),
+            payload: "0".into(),
+            terms: Terms { max_attempts: 3, max_crashes: 3, retry: quick(), ..Terms::default() },
+            labels: Vec::new(),
+            by: self.owners[at].signs(),
+        };
+        let name = self.name(at);
+        self.tell(|| format!("{name} sets the schedule {BEAT}: {}", spec.cron));
+        self.send(at, Question::SetSchedule(Box::new(spec)));
     }
 
     fn claims(&mut self, at: usize) -> u64 {

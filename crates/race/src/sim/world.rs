@@ -8,6 +8,7 @@ use fencehold_core::{HoldId, Key, Stamp};
 use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Question, Reply};
 
+use super::audit::Gap;
 use super::chance::Chance;
 use super::disk::Meets;
 use super::history::History;
@@ -29,7 +30,9 @@ const BOOT_MS: u64 = 1_000;
 const WALL_MS: u64 = 1_800_000_000_000;
 /// The rate of the store's clock.
 const TRUE_RATE: u64 = 1_000;
-const QUIET_MS: u64 = 3 * 60 * 60 * 1_000;
+const HOUR_MS: u64 = 60 * 60 * 1_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+const QUIET_MS: u64 = 3 * HOUR_MS;
 
 pub(super) type Answer = Result<Reply, StoreError>;
 
@@ -40,6 +43,8 @@ pub(super) enum Event {
     Serves,
     Fault,
     StoreStarts(Found),
+    /// The wall clock is corrected.
+    WallReturns(i64),
 }
 
 /// One seed, as it goes.
@@ -62,7 +67,13 @@ pub(super) struct World {
     /// When the machine's clock read `BOOT_MS`.
     pub(super) booted_ms: u64,
     pub(super) stopped_ms: u64,
+    /// The same in true time.
+    pub(super) stopped_at_ms: u64,
     pub(super) wall_shift_ms: i64,
+    /// The least of it so far.
+    pub(super) wall_shift_ms_least: i64,
+    /// The latest moment that the wall clock has shown before it was set back.
+    pub(super) wall_ms_latest: u64,
     pub(super) next_hold: u64,
     /// Holds that were granted before and of which a later sending was told.
     told_again: BTreeSet<[u8; 16]>,
@@ -106,7 +117,10 @@ impl World {
             serves_at_ms: None,
             booted_ms: 0,
             stopped_ms: 0,
+            stopped_at_ms: 0,
             wall_shift_ms: 0,
+            wall_shift_ms_least: 0,
+            wall_ms_latest: 0,
             next_hold: seed << 20,
             told_again: BTreeSet::new(),
             faults: 0,
@@ -184,6 +198,7 @@ impl World {
                 Event::Wakes(owner, alarm) => self.wakes(owner, alarm),
                 Event::Fault => self.fault(),
                 Event::StoreStarts(found) => self.store_starts(found)?,
+                Event::WallReturns(by_ms) => self.wall_is_set(by_ms),
             }
             self.count_what_was_met();
             if !self.calm && self.store.decided >= self.mix.operations && self.faults >= FAULTS_MIN {
@@ -305,6 +320,7 @@ impl World {
     pub(super) fn store_stops(&mut self, found: Found) {
         if self.store.serves() {
             self.stopped_ms = self.stamp().store_ms;
+            self.stopped_at_ms = self.now_ms;
         }
         self.store.stops();
         self.store_paused_until_ms = 0;
@@ -327,7 +343,14 @@ impl World {
             return Ok(());
         }
         let now = self.stamp();
-        match self.store.starts(self.stopped_ms, now, found)? {
+        let gap = Gap {
+            stopped_ms: self.stopped_ms,
+            now_ms: now.store_ms,
+            down_ms: self.now_ms - self.stopped_at_ms,
+            wall_is_sound: self.wall_shift_ms <= self.wall_shift_ms_least,
+            found,
+        };
+        match self.store.starts(now, gap)? {
             Some(found) => {
                 self.tell(|| format!("the store starts ({found:?})"));
                 self.serves_in(1);
@@ -400,10 +423,7 @@ impl World {
             Fault::SyncFails => self.store.ground.meets(Meets::SyncFails, &mut self.chance),
             Fault::WriteFails => self.store.ground.meets(Meets::WriteFails, &mut self.chance),
             Fault::DiskFull => self.store.ground.meets(Meets::Full, &mut self.chance),
-            Fault::WallClockJump => {
-                let by_ms = self.chance.between(0, 7_200_000).cast_signed() - 3_600_000;
-                self.wall_shift_ms += by_ms;
-            }
+            Fault::WallClockJump => self.wall_clock_jumps(),
             Fault::LongQuiet => {
                 for owner in &mut self.owners {
                     owner.paused_until_ms = self.now_ms + QUIET_MS;
@@ -411,6 +431,28 @@ impl World {
             }
             Fault::StoreKill | Fault::StorePause | Fault::PowerCut | Fault::UnsyncedLost => {}
         }
+    }
+
+    /// The wall clock is set, by an hour or by a day at most either way; every other time it is corrected soon.
+    fn wall_clock_jumps(&mut self) {
+        let most_ms = self.chance.one_of(&[HOUR_MS, DAY_MS]);
+        let shift_ms = self.chance.between(0, 2 * most_ms).cast_signed() - most_ms.cast_signed();
+        let by_ms = shift_ms - self.wall_shift_ms;
+        self.wall_is_set(by_ms);
+        if self.chance.per_mille(500) {
+            let after_ms = self.chance.between(1, 5_000);
+            self.at(after_ms, Event::WallReturns(-by_ms));
+        }
+    }
+
+    fn wall_is_set(&mut self, by_ms: i64) {
+        self.wall_ms_latest = self.wall_ms_latest.max(self.stamp().wall_ms);
+        self.wall_shift_ms += by_ms;
+        self.wall_shift_ms_least = self.wall_shift_ms_least.min(self.wall_shift_ms);
+        self.tell(|| format!("the wall clock is set by {} s", by_ms / 1_000));
+        // Whoever runs the store looks at the clock once a second, while anything is due.
+        let after_ms = self.chance.between(1, 1_000);
+        self.serves_in(after_ms);
     }
 
     /// A fault of the disk counts when it strikes.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_core::lease::Record;
-use fencehold_core::{Event, Key, Namespace, Token};
+use fencehold_core::{Event, Key, Namespace, Stamp, Token};
 
 #[cfg(feature = "file")]
 use super::jobs::KeptJobs;
@@ -26,6 +26,8 @@ pub(crate) enum Change {
     LongestTtl { ttl_ms: u64 },
     /// For how long finished jobs are kept.
     KeepFinished { ms: u64 },
+    /// The moment it is, on both clocks: store time goes on from it in another boot.
+    Seen { now: Stamp },
 }
 
 /// The changes of one batch.

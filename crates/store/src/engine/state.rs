@@ -38,7 +38,13 @@ pub(crate) struct Engine {
     pub(crate) served_by: Option<(u32, u64)>,
     pub(crate) measures: Arc<Measures>,
     pub(super) batch: Batch,
+    /// The last moment that the engine was told, and the last one that was kept, in store time.
+    pub(super) seen: Stamp,
+    seen_kept_ms: u64,
 }
+
+/// How often the moment is kept, while there is something else to keep.
+const SEEN_EVERY_MS: u64 = 60_000;
 
 /// What the step under way has changed and answered so far.
 #[derive(Debug, Default)]
@@ -119,7 +125,17 @@ impl Engine {
             served_by: None,
             measures: Arc::default(),
             batch: Batch::default(),
+            seen: Stamp::default(),
+            seen_kept_ms: 0,
         }
+    }
+
+    /// The moment it is.
+    pub(super) fn sees(&mut self, now: Stamp) {
+        if self.seen_kept_ms == 0 {
+            self.seen_kept_ms = now.store_ms;
+        }
+        self.seen = now;
     }
 
     /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
@@ -276,6 +292,11 @@ impl Engine {
                 },
             };
             rows.push(change);
+        }
+        let keeps_something = !(rows.is_empty() && jobs.is_empty() && events.is_empty());
+        if keeps_something && self.seen.store_ms.saturating_sub(self.seen_kept_ms) >= SEEN_EVERY_MS {
+            self.seen_kept_ms = self.seen.store_ms;
+            rows.push(Change::Seen { now: self.seen });
         }
         (Changes { rows, jobs, events, durable: batch.durable }, batch.answers)
     }

@@ -25,6 +25,7 @@ impl Engine {
         ask: Ask,
         archive: &mut dyn Archive,
     ) {
+        self.sees(now);
         self.time_outs(now);
         if let Err(bad) = ask.check() {
             return self.answer(ticket, Err(bad.into()));
@@ -216,6 +217,7 @@ impl Engine {
 
     /// Notes what has run out, at most `budget` slots of it. True: there is more.
     pub(crate) fn sweep(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
+        self.sees(now);
         let jobs = self.sweep_jobs(now, budget, archive);
         self.sweep_leases(now, budget) || jobs
     }

@@ -20,8 +20,18 @@ pub(crate) enum Trust {
     Exact,
     /// The disk failed under an owner: renewals may be lost, so every live lease gets a full ttl.
     Lengthen,
-    /// Another boot: the clock started anew, so every hold gets a full ttl and every moment means 'just now'.
+    /// Another boot. Store time goes on, but only the wall clock says by how much: every hold gets a full ttl.
+    Reboot,
+    /// What was kept is on a clock of which nothing is known: every hold gets a full ttl, every ending means 'just now', and
+    /// wall time says how long something has lasted.
     NewBoot,
+}
+
+impl Trust {
+    /// Whether another boot wrote what was kept.
+    pub(crate) fn is_of_another_boot(self) -> bool {
+        matches!(self, Trust::Reboot | Trust::NewBoot)
+    }
 }
 
 /// Reads everything, inside the transaction that raised the epoch.
@@ -31,7 +41,9 @@ pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlit
     kept.longest_ttl_ms = longest_ttl_ms;
     kept.closed_until_ms = match trust {
         // How much of that time is left is unknown on a new clock: all of it is waited for once more.
-        Trust::NewBoot if closed_until_ms > 0 => now.store_ms.saturating_add(longest_ttl_ms),
+        trust if trust.is_of_another_boot() && closed_until_ms > 0 => {
+            now.store_ms.saturating_add(longest_ttl_ms)
+        }
         _ => closed_until_ms,
     };
     rows::each_floor(connection, |name, floor| {
@@ -206,7 +218,7 @@ pub(crate) fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
     if trust == Trust::Exact {
         return;
     }
-    if trust == Trust::NewBoot {
+    if trust.is_of_another_boot() {
         // Everything that happened before this boot counts as having happened just now: the cautious reading for a
         // hold id that may come back.
         if let Some(history) = &mut lease.record.history {
@@ -214,21 +226,28 @@ pub(crate) fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
             history.forgotten_at_ms = history.forgotten_at_ms.map(|_| now.store_ms);
         }
         if let Some(hold) = &mut lease.record.hold {
-            hold.since.store_ms = now.store_ms;
+            if trust == Trust::NewBoot {
+                hold.since.store_ms = began_ms(hold.since, now);
+            }
             hold.notice = None;
         }
     }
-    let believed = (seeded!(RebootTrustsDeadlines) && trust == Trust::NewBoot)
+    let believed = (seeded!(RebootTrustsDeadlines) && trust.is_of_another_boot())
         || (seeded!(FailedDiskTrustsDeadlines) && trust == Trust::Lengthen);
     lease.deadline_ms = match (&lease.record.hold, trust) {
         (Some(_), _) if believed => lease.deadline_ms,
-        // Deadlines of another boot are numbers of another clock.
-        (Some(hold), Trust::NewBoot) => now.store_ms.saturating_add(hold.ttl_ms),
+        // How much time has passed since is not known for certain.
+        (Some(hold), trust) if trust.is_of_another_boot() => now.store_ms.saturating_add(hold.ttl_ms),
         // Also one that seems to have run out: the renewal that was lost may have kept it.
         (Some(hold), _) => lease.deadline_ms.max(now.store_ms.saturating_add(hold.ttl_ms)),
-        (None, Trust::NewBoot) => now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
+        (None, trust) if trust.is_of_another_boot() => now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
         (None, _) => lease.deadline_ms,
     };
+}
+
+/// When something began, on the clock of now: wall time says how long ago.
+pub(super) fn began_ms(since: Stamp, now: Stamp) -> u64 {
+    now.store_ms.saturating_sub(now.wall_ms.saturating_sub(since.wall_ms))
 }
 
 /// Writes every lease as it now stands.

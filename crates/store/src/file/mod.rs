@@ -59,6 +59,8 @@ use crate::measure::Measures;
 use crate::retention::KeepFinished;
 
 #[cfg(feature = "sim")]
+pub(crate) use self::boot::Noted;
+#[cfg(feature = "sim")]
 pub(crate) use self::job::rebase as rebase_job;
 #[cfg(feature = "gates")]
 pub use self::knock::{Knocked, knock, questions};

@@ -15,6 +15,8 @@ use crate::retention::KeepFinished;
 /// The owner's hold on a directory.
 #[derive(Debug)]
 pub(crate) struct Owned {
+    /// How far the store time of the engine is ahead of the clock.
+    pub(crate) ahead_ms: u64,
     keep: SqliteKeep,
     _lock: File,
 }
@@ -30,8 +32,8 @@ impl Owned {
         let place = Arc::new(Place::open(directory)?.simulated(write_again, notes));
         match attempt(&place, clock, None, KeepFinished::default(), drop, &|_| false) {
             Attempt::Became(ownership) => {
-                let Ownership { engine, keep, lock, .. } = *ownership;
-                Ok((engine, Owned { keep, _lock: lock }))
+                let Ownership { engine, ahead_ms, keep, lock, .. } = *ownership;
+                Ok((engine, Owned { ahead_ms, keep, _lock: lock }))
             }
             Attempt::OwnerLives(epoch) => {
                 Err(StoreError::Unavailable { why: format!("the owner of epoch {epoch} lives") })

@@ -28,6 +28,8 @@ pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Chan
         Change::LongestTtl { ttl_ms } => put_longest_ttl(connection, *ttl_ms),
         Change::ClosedUntil { until_ms } => put_closed_until(connection, *until_ms),
         Change::KeepFinished { ms } => put_keep_finished(connection, *ms),
+        // It is part of what is noted of the clock, which this does not know.
+        Change::Seen { .. } => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use fencehold_core::limits::EVENTS_KEPT;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use super::boot;
 use super::gate;
 use super::job::Bodies;
 use super::place::{Files, Lost, Place};
@@ -57,6 +58,8 @@ pub(super) struct SqliteKeep {
     forgotten_seq: u64,
     buffer: Vec<u8>,
     pub(super) bodies: Bodies,
+    /// What is noted of the clock.
+    clock: boot::Noted,
 }
 
 /// How far an owner has come when it begins.
@@ -66,6 +69,8 @@ pub(super) struct Came {
     pub(super) longest_ttl_ms: u64,
     pub(super) note: Option<Note>,
     pub(super) oldest_seq: u64,
+    /// What is noted of the clock.
+    pub(super) clock: boot::Noted,
 }
 
 /// The disk failed. Nothing is asked of it any more.
@@ -92,7 +97,7 @@ impl SqliteKeep {
         files: Files,
         came: Came,
     ) -> Self {
-        let Came { epoch, batch, longest_ttl_ms, note, oldest_seq } = came;
+        let Came { epoch, batch, longest_ttl_ms, note, oldest_seq, clock } = came;
         SqliteKeep {
             connection,
             files,
@@ -111,6 +116,7 @@ impl SqliteKeep {
             forgotten_seq: oldest_seq.saturating_sub(1),
             buffer: Vec::new(),
             bodies: Bodies::default(),
+            clock,
         }
     }
 
@@ -289,10 +295,17 @@ impl SqliteKeep {
     }
 
     fn write(&mut self, changes: &Changes) -> rusqlite::Result<()> {
-        let Self { connection, buffer, longest_ttl_ms, .. } = self;
+        let Self { connection, buffer, longest_ttl_ms, clock, .. } = self;
         for change in &changes.rows {
             if let Change::LongestTtl { ttl_ms } = change {
                 *longest_ttl_ms = *ttl_ms;
+            }
+            if let Change::Seen { now } = change {
+                clock.seen = *now;
+                connection
+                    .prepare_cached("UPDATE meta SET boot = ?1")?
+                    .execute([clock.text()])?;
+                continue;
             }
             rows::write(connection, buffer, change)?;
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fencehold_core::Stamp;
 use rusqlite::Connection;
 
-use super::boot;
+use super::boot::{self, Follows};
 use super::gate;
 use super::load::{Trust, lift_floors, load};
 use super::place::{PRIVATE, Place};
@@ -31,6 +31,8 @@ use crate::retention::KeepFinished;
 pub(super) struct Ownership {
     pub(super) epoch: u64,
     pub(super) engine: Engine,
+    /// How far the store time of the engine is ahead of the clock.
+    pub(super) ahead_ms: u64,
     pub(super) keep: SqliteKeep,
     /// Tells others, by being locked, that this process lives.
     pub(super) lock: File,
@@ -148,10 +150,17 @@ fn try_attempt(
     let counted = progress.epoch == epoch;
     let nothing_lost = counted
         && (!progress.unsynced || noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch)));
-    let trust = match (boot == identity, marked || !nothing_lost) {
-        (false, _) => Trust::NewBoot,
-        (true, true) => Trust::Lengthen,
-        (true, false) => Trust::Exact,
+    let (clock_note, follows) = boot::Noted::followed(&boot, identity, clock.now());
+    let trust = match (follows, marked || !nothing_lost) {
+        (Follows::Unknown, _) => Trust::NewBoot,
+        (Follows::Reboot, _) => Trust::Reboot,
+        (Follows::SameBoot, true) => Trust::Lengthen,
+        (Follows::SameBoot, false) => Trust::Exact,
+    };
+    let ahead_ms = clock_note.ahead_ms;
+    let now = || {
+        let now = clock.now();
+        Stamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now }
     };
     if !seeded!(LogTrustedAtTakeover) {
         sync(place, &turn, waits_for, || place.write_log_again())?;
@@ -159,15 +168,15 @@ fn try_attempt(
     let pid = std::process::id();
     connection.execute(
         "UPDATE meta SET epoch = ?1, owner_pid = ?2, boot = ?3",
-        rusqlite::params![to_sql(next), pid, identity],
+        rusqlite::params![to_sql(next), pid, clock_note.text()],
     )?;
     if let Some(ms) = keep_finished.named_ms() {
         rows::put_keep_finished(&connection, ms)?;
     }
-    let mut kept = load(&connection, clock.now(), trust)?;
+    let mut kept = load(&connection, now(), trust)?;
     if let Some(noted) = noted.filter(|_| rewound) {
         kept.longest_ttl_ms = kept.longest_ttl_ms.max(noted.longest_ttl_ms);
-        lift(&connection, clock.now(), &mut kept)?;
+        lift(&connection, now(), &mut kept)?;
     }
     // Under a new name the note of the lost batches is no longer about this store.
     let begun = progress.begin(&connection, next, rewound)?;
@@ -188,16 +197,16 @@ fn try_attempt(
     }
     place.forget_before(next);
     let oldest_seq = kept.events.first().map_or(0, |event| event.seq);
-    let mut engine = Engine::from_kept(clock.now(), kept);
+    let mut engine = Engine::from_kept(now(), kept);
     engine.served_by = Some((pid, next));
     if place.files() != files {
         let why =
             format!("{}: its files were removed or replaced while it was opened", place.path().display());
         return Err(StoreError::Unavailable { why }.into());
     }
-    let came = Came { epoch: next, batch, longest_ttl_ms, note, oldest_seq };
+    let came = Came { epoch: next, batch, longest_ttl_ms, note, oldest_seq, clock: clock_note };
     let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, came);
-    Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, keep, lock })))
+    Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, ahead_ms, keep, lock })))
 }
 
 /// Does what makes the disk sync. A failure is marked before the turn ends, as an owner would: what the earlier owner

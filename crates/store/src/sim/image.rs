@@ -7,7 +7,7 @@ use fencehold_core::{Key, Namespace, Stamp, Token};
 use super::Record;
 use super::job_image::JobImage;
 use crate::engine::{Change, Kept, KeptLease, MemoryArchive};
-use crate::file::{Trust, rebase};
+use crate::file::{Noted, Trust, rebase};
 
 /// What a new owner knows of the time before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Image {
     last_seq: u64,
     closed_until_ms: u64,
     longest_ttl_ms: u64,
+    /// What is noted of the clock, as `file:` notes it.
+    noted: Option<Noted>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ impl Image {
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
                 // Nobody names another time here.
                 Change::KeepFinished { .. } => {}
+                Change::Seen { now } => self.noted.iter_mut().for_each(|noted| noted.seen = now),
             }
         }
         for change in &record.0.jobs {
@@ -79,8 +82,9 @@ impl Image {
         let trust = match found {
             Found::SameBoot => Trust::Exact,
             Found::FailedDisk | Found::Unsynced => Trust::Lengthen,
-            Found::NewBoot => Trust::NewBoot,
+            Found::NewBoot => Trust::Reboot,
         };
+        let now = super::ahead(now, self.ahead_ms());
         let closed_until_ms = match found {
             Found::NewBoot if self.closed_until_ms > 0 => now.store_ms + self.longest_ttl_ms,
             _ => self.closed_until_ms,
@@ -109,6 +113,19 @@ impl Image {
         }
     }
 
+    /// How far store time is ahead of the clock.
+    pub(super) fn ahead_ms(&self) -> u64 {
+        self.noted.as_ref().map_or(0, |noted| noted.ahead_ms)
+    }
+
+    /// What a new owner notes of the clock.
+    fn followed(&self, now: Stamp, found: Found) -> Noted {
+        let text = self.noted.as_ref().map(Noted::text).unwrap_or_default();
+        let boots = self.noted.as_ref().map_or(0, |noted| noted.identity.len());
+        let identity = "|".repeat(boots + usize::from(found == Found::NewBoot || boots == 0));
+        Noted::followed(&text, identity, now).0
+    }
+
     /// What the owner reads when it needs it.
     pub(super) fn archive(&self) -> MemoryArchive {
         self.jobs.archive()
@@ -116,8 +133,9 @@ impl Image {
 
     /// What an owner writes when it starts: every lease and every job as it now stands.
     pub fn rebased(&self, now: Stamp, found: Found) -> Image {
-        let kept = self.kept(now, found);
         let mut image = Image { terms: BTreeMap::new(), rows: BTreeMap::new(), ..self.clone() };
+        image.noted = Some(self.followed(now, found));
+        let kept = Image { noted: image.noted.clone(), ..self.clone() }.kept(now, found);
         image.closed_until_ms = kept.closed_until_ms;
         for KeptLease { slot, namespace, key, record, deadline_ms } in kept.leases {
             image.rows.insert(slot, Row { namespace, key, record, deadline_ms });

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fencehold_core::job::JobId;
+use fencehold_core::job::{JobId, ScheduleName};
 use fencehold_core::{Namespace, Stamp, Token};
 
-use crate::engine::{JobChange, KeptJob, KeptJobs, KeptQueue, KeptUnique, MemoryArchive};
+use crate::engine::{JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, MemoryArchive};
 use crate::file::{Trust, rebase_job};
 
 /// The tables of jobs.
@@ -16,6 +16,7 @@ pub(super) struct JobImage {
     ids: BTreeMap<u64, JobId>,
     queues: BTreeMap<u32, KeptQueue>,
     uniques: BTreeMap<(Namespace, [u8; 16]), KeptUnique>,
+    schedules: BTreeMap<(Namespace, ScheduleName), KeptSchedule>,
     token_ceiling: Token,
     /// Bodies, notes, effects and finished jobs: what an engine reads only where it needs it.
     archive: MemoryArchive,
@@ -46,12 +47,15 @@ impl JobImage {
             }
             JobChange::Queue(queue) => drop(self.queues.insert(queue.number, queue.clone())),
             JobChange::TokenCeiling { token } => self.token_ceiling = *token,
-            // Nobody makes schedules here; the rest is the archive's.
-            JobChange::Schedule(_)
-            | JobChange::NoSchedule { .. }
-            | JobChange::Note { .. }
-            | JobChange::Effect { .. }
-            | JobChange::NoEffect { .. } => {}
+            JobChange::Schedule(schedule) => {
+                let name = (schedule.namespace.clone(), schedule.spec.name.clone());
+                self.schedules.insert(name, schedule.as_ref().clone());
+            }
+            JobChange::NoSchedule { namespace, name } => {
+                self.schedules.remove(&(namespace.clone(), name.clone()));
+            }
+            // The rest is the archive's.
+            JobChange::Note { .. } | JobChange::Effect { .. } | JobChange::NoEffect { .. } => {}
         }
         self.archive.take(change.clone());
     }
@@ -71,7 +75,7 @@ impl JobImage {
             queues: self.queues.values().cloned().collect(),
             live: live.collect(),
             uniques: self.uniques.values().cloned().collect(),
-            schedules: Vec::new(),
+            schedules: self.schedules.values().cloned().collect(),
             last_arrival: self.ids.last_key_value().map_or(0, |(arrival, _)| *arrival),
             last_id: self.ids.values().max().copied(),
             token_ceiling: self.token_ceiling,

@@ -89,6 +89,8 @@ pub struct Record(Changes);
 pub struct Machine {
     engine: Engine,
     keeps: Keeps,
+    /// How far the engine's store time is ahead of the clock of whoever simulates.
+    ahead_ms: u64,
 }
 
 #[derive(Debug)]
@@ -109,15 +111,16 @@ impl Keeps {
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { engine: Engine::new(), keeps: Keeps::InMemory(KeepInMemory::default()) }
+        Machine { engine: Engine::new(), keeps: Keeps::InMemory(KeepInMemory::default()), ahead_ms: 0 }
     }
 }
 
 impl Machine {
     /// An engine that goes on from what a simulated disk holds.
     pub fn from_image(image: &Image, now: Stamp, found: Found) -> Self {
-        let engine = Engine::from_kept(now, image.kept(now, found));
-        Machine { engine, keeps: Keeps::InMemory(KeepInMemory::of(image.archive())) }
+        let ahead_ms = image.ahead_ms();
+        let engine = Engine::from_kept(ahead(now, ahead_ms), image.kept(now, found));
+        Machine { engine, keeps: Keeps::InMemory(KeepInMemory::of(image.archive())), ahead_ms }
     }
 
     /// An engine that goes on from what is kept in a directory, as the new owner of `file:` does. What SQLite does not write itself goes
@@ -130,11 +133,13 @@ impl Machine {
         notes: &Path,
     ) -> Result<Self, StoreError> {
         let (engine, owned) = Owned::take_over(directory, clock, write_again, notes)?;
-        Ok(Machine { engine, keeps: Keeps::InDirectory(Box::new(owned)) })
+        let ahead_ms = owned.ahead_ms;
+        Ok(Machine { engine, keeps: Keeps::InDirectory(Box::new(owned)), ahead_ms })
     }
 
     /// Takes one request. Returns how many answers are there by now.
     pub fn ask(&mut self, now: Stamp, ticket: u64, question: Question) -> usize {
+        let now = ahead(now, self.ahead_ms);
         let namespace = Namespace::default();
         self.engine.ask(now, ticket, &namespace, question.ask(), self.keeps.archive());
         self.engine.answers_so_far()
@@ -142,16 +147,19 @@ impl Machine {
 
     /// The caller has gone.
     pub fn cancel(&mut self, now: Stamp, ticket: u64) {
+        let now = ahead(now, self.ahead_ms);
         self.engine.cancel(now, ticket);
     }
 
     /// Notes what has run out. True: there is more.
     pub fn sweep(&mut self, now: Stamp, budget: usize) -> bool {
+        let now = ahead(now, self.ahead_ms);
         self.engine.sweep(now, budget, self.keeps.archive())
     }
 
     /// A fresh grant found nobody to take it.
     pub fn abandon(&mut self, now: Stamp, given: &Given) {
+        let now = ahead(now, self.ahead_ms);
         match &given.granted {
             None | Some(Granted::Lease { fresh: false, .. }) => {}
             Some(granted) => self.engine.abandon(now, granted.clone(), self.keeps.archive()),
@@ -161,6 +169,7 @@ impl Machine {
     /// Serves the claims in line, and hands over what was changed and answered. An error: what was kept could not be
     /// read, and nothing may be answered.
     pub fn take_batch(&mut self, now: Stamp) -> Result<Batch, String> {
+        let now = ahead(now, self.ahead_ms);
         self.engine.serve_claims(now, self.keeps.archive());
         if let Some(why) = self.engine.broken() {
             return Err(why);
@@ -198,6 +207,7 @@ impl Machine {
 
     /// The answers of a batch that was kept, and why something of them could not be read.
     pub fn answers(&mut self, now: Stamp, batch: Batch) -> (Vec<Given>, Option<String>) {
+        let now = ahead(now, self.ahead_ms);
         let mut unreadable = None;
         let mut answers = Vec::with_capacity(batch.answers.len());
         for unread in batch.answers {
@@ -229,8 +239,13 @@ impl Machine {
 
     /// When the engine must be woken although nobody asks anything.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.engine.next_due_ms()
+        self.engine.next_due_ms().map(|due_ms| due_ms.saturating_sub(self.ahead_ms))
     }
+}
+
+/// The same moment, on the clock of an engine whose store time is so much ahead.
+fn ahead(now: Stamp, ahead_ms: u64) -> Stamp {
+    Stamp { store_ms: now.store_ms + ahead_ms, ..now }
 }
 
 fn untold(said: Said) -> Result<Reply, StoreError> {

@@ -1,12 +1,12 @@
 //! What can be asked of a machine, and what it answers.
 
-use fencehold_core::job::{JobId, Refusal as JobRefusal, Reported};
+use fencehold_core::job::{JobId, Refusal as JobRefusal, Reported, ScheduleName};
 use fencehold_core::{Key, Owner, Refusal, Token};
 
 use crate::engine::{Answer, Ask, Claim, JobAnswer, JobAsk};
 use crate::job::{
     ActRequest, Acted, AttemptRef, ClaimRequest, Claimed, Enqueued, JobDetail, LedgerAnswer, LedgerEntry,
-    NewJob, QueueOrder, QueueView, RenewedJobs, Report,
+    NewJob, QueueOrder, QueueView, RenewedJobs, Report, ScheduleSpec, ScheduleView,
 };
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
@@ -44,6 +44,12 @@ pub enum Question {
     Act(ActRequest),
     /// See [`JobStore::set_queue`](crate::JobStore::set_queue).
     SetQueue(QueueOrder),
+    /// See [`JobStore::set_schedule`](crate::JobStore::set_schedule).
+    SetSchedule(Box<ScheduleSpec>),
+    /// See [`JobStore::remove_schedule`](crate::JobStore::remove_schedule).
+    RemoveSchedule(ScheduleName, Owner),
+    /// See [`JobStore::schedules`](crate::JobStore::schedules).
+    Schedules,
 }
 
 impl Question {
@@ -63,6 +69,9 @@ impl Question {
             Question::Job(id) => Ask::Job(JobAsk::Get(id)),
             Question::Act(request) => Ask::Job(JobAsk::Act(request)),
             Question::SetQueue(order) => Ask::Job(JobAsk::SetQueue(order)),
+            Question::SetSchedule(spec) => Ask::Job(JobAsk::SetSchedule(spec)),
+            Question::RemoveSchedule(name, by) => Ask::Job(JobAsk::RemoveSchedule { name, by }),
+            Question::Schedules => Ask::Job(JobAsk::Schedules),
         }
     }
 }
@@ -119,6 +128,8 @@ pub enum Reply {
     Acted(Acted),
     /// To an order for a queue.
     Queue(QueueView),
+    /// To a look at the schedules.
+    Schedules(Vec<ScheduleView>),
     /// To anything else.
     Other,
 }
@@ -149,6 +160,7 @@ impl From<JobAnswer> for Reply {
             JobAnswer::Job(detail) => Reply::Job(detail),
             JobAnswer::Acted(acted) => Reply::Acted(acted),
             JobAnswer::Queue(view) => Reply::Queue(view),
+            JobAnswer::Schedules(views) => Reply::Schedules(views),
             _ => Reply::Other,
         }
     }

@@ -104,7 +104,7 @@ impl Job {
         if state.is_final() {
             self.ended = Some(state);
         }
-        self.not_before_ms = now_ms + again_in_ms.unwrap_or(0);
+        self.waits_until(now_ms + again_in_ms.unwrap_or(0));
         Ok(())
     }
 

@@ -2,21 +2,32 @@
 
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Refusal, State};
-use fencehold_store::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode};
+use fencehold_store::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode, When};
 use fencehold_store::sim::{Question, Reply};
 
-use super::job::{Job, Said};
-use super::{Audit, Auditor, Pair};
+use super::job::{Job, Moment, Said};
+use super::{Audit, Auditor, Gap, HAPPENS_WITHIN_MS, Pair};
+
+/// The kind of jobs that a schedule makes.
+pub(in crate::sim) const BEAT: &str = "beat";
 
 /// A unique key that is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     job: JobId,
     payload: Box<str>,
-    until_wall_ms: u64,
-    /// Its window has ended and so has its job: the store may have forgotten it, and a wall clock that is set back brings
-    /// nothing back.
+    /// Its window does not end before this moment, and not after the other.
+    certain_until_ms: u64,
+    possible_until_ms: u64,
+    /// Its window has ended and so has its job: the store may have forgotten it.
     may_be_free: bool,
+}
+
+impl Taken {
+    pub(super) fn restarted(&mut self, gap: &Gap) {
+        self.certain_until_ms = gap.earliest_ms(self.certain_until_ms);
+        self.possible_until_ms = gap.latest_ms(self.possible_until_ms);
+    }
 }
 
 impl Auditor {
@@ -39,9 +50,17 @@ impl Auditor {
                         request.limit
                     ));
                 }
+                if claimed.jobs.is_empty() {
+                    return self.sent_away(now_ms, pair.asked.arrived_ms, request);
+                }
                 for job in &claimed.jobs {
                     if let Some(of) = &job.undo_of {
                         self.undoes(now_ms, job.id, of.job, of.effect.as_str())?;
+                    }
+                    if job.kind.as_str() == BEAT {
+                        let beat = self.jobs.entry(job.id).or_insert_with(|| Job::new(None));
+                        (beat.max_attempts, beat.max_crashes) =
+                            (job.terms.max_attempts, job.terms.max_crashes);
                     }
                     if self.given(now_ms, request, job.id, job.token.get(), job.remaining_ms)? {
                         self.known(job.id)?.handed(job)?;
@@ -105,6 +124,7 @@ impl Auditor {
                 };
                 Ok(())
             }
+            (Question::Schedules, Ok(Reply::Schedules(_))) => Ok(()),
             // Nothing came of it: a bad request, or one whose later sending took its place.
             (_, Ok(Reply::Other) | Err(_)) => Ok(()),
             (question, result) => Err(format!("{question:?} was answered by {result:?}")),
@@ -113,11 +133,43 @@ impl Auditor {
 
     /// Notes which unique keys the store may have forgotten by now.
     pub(super) fn uniques_end(&mut self, now: Stamp) {
-        for taken in self.uniques.values_mut().filter(|taken| now.wall_ms >= taken.until_wall_ms) {
+        for taken in self.uniques.values_mut().filter(|taken| now.store_ms >= taken.certain_until_ms) {
             taken.may_be_free |= self.jobs.get(&taken.job).is_none_or(|job| {
                 job.ended.is_some_and(State::is_final) || job.may_be_cancelled(now.store_ms)
             });
         }
+    }
+
+    /// Jobs whose moment of the wall clock has come.
+    pub(super) fn moments_come(&mut self, now: Stamp) {
+        let awake_since_ms = self.awake_since_ms;
+        self.jobs.values_mut().for_each(|job| job.moment_comes(now, awake_since_ms));
+    }
+
+    /// A claim got nothing: its time is up, and nothing was there for it.
+    fn sent_away(&self, now_ms: u64, arrived_ms: u64, request: &ClaimRequest) -> Audit {
+        if self.holds_given.contains(request.hold.hash().as_bytes()) {
+            return Ok(());
+        }
+        if now_ms < arrived_ms + request.wait_ms {
+            let waited_ms = now_ms - arrived_ms;
+            return Err(format!(
+                "P10: a claim that waits for {} ms was sent away with nothing after {waited_ms} ms",
+                request.wait_ms
+            ));
+        }
+        let asks_for = |queue: &String| request.queues.iter().any(|(name, _)| name.as_str() == queue);
+        for (id, job) in &self.jobs {
+            let Some(queue) = job.queue.as_ref().filter(|queue| asks_for(queue)) else { continue };
+            let Some(since_ms) = job.ready_since_ms() else { continue };
+            let ready_ms = now_ms.saturating_sub(since_ms.max(self.awake_since_ms));
+            if ready_ms > HAPPENS_WITHIN_MS && !self.paused.contains(queue) {
+                return Err(format!(
+                    "P10: a claim got nothing, and job {id} has been ready in {queue} for {ready_ms} ms"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn known(&mut self, id: JobId) -> Result<&mut Job, String> {
@@ -135,8 +187,8 @@ impl Auditor {
             let over = first.is_none_or(|first| first.ended.is_some_and(State::is_final));
             let may_be_over = first.is_some_and(|first| first.may_be_cancelled(now.store_ms));
             (
-                now.wall_ms < taken.until_wall_ms || !over && !may_be_over,
-                now.wall_ms < taken.until_wall_ms || !over,
+                now.store_ms < taken.certain_until_ms || !over && !may_be_over,
+                now.store_ms < taken.possible_until_ms || !over,
             )
         };
         let (certainly, possibly) = taken.as_ref().map_or((false, false), holds);
@@ -152,13 +204,26 @@ impl Auditor {
                 let mut made = Job::new(Some(job.payload.clone()));
                 made.max_attempts = job.terms.max_attempts;
                 made.max_crashes = job.terms.max_crashes;
+                made.queue = Some(job.queue.as_str().to_owned());
+                match job.when {
+                    When::At { wall_ms } => {
+                        made.moment = Some(Moment { wall_ms, came: false, since_ms: None });
+                    }
+                    When::After { delay_ms } => made.waits_until(now.store_ms + delay_ms),
+                    _ => made.waits_until(now.store_ms),
+                }
+                made.moment_comes(now, self.awake_since_ms);
                 self.jobs.insert(*id, made);
                 if let (Some(key), Some(unique)) = (unique, &job.unique) {
-                    let until_wall_ms = now.wall_ms + unique.window_ms;
-                    self.uniques.insert(
-                        key,
-                        Taken { job: *id, payload: job.payload.clone(), until_wall_ms, may_be_free: false },
-                    );
+                    let until_ms = now.store_ms + unique.window_ms;
+                    let taken = Taken {
+                        job: *id,
+                        payload: job.payload.clone(),
+                        certain_until_ms: until_ms,
+                        possible_until_ms: until_ms,
+                        may_be_free: false,
+                    };
+                    self.uniques.insert(key, taken);
                 }
                 Ok(())
             }
@@ -199,6 +264,7 @@ impl Auditor {
         }
         job.claimed(now_ms, hold, token, remaining_ms, request.ttl_ms)?;
         self.newest_claim = token;
+        self.holds_given.insert(hold);
         Ok(true)
     }
 
@@ -302,7 +368,8 @@ impl Job {
                 }
                 self.was_retried = true;
                 (self.ended, self.cancel_asked, self.failures, self.crashes) = (None, false, 0, 0);
-                self.not_before_ms = 0;
+                self.waits_until(0);
+                self.moment = None;
                 Ok(())
             }
             (Action::Retry, Err(_)) => Ok(()),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, State};
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
 use fencehold_store::job::{ClaimedJob, JobDetail};
 use fencehold_store::sim::Found;
 
-use super::{Audit, Span};
+use super::{Audit, Gap, HAPPENS_WITHIN_MS, Span};
 
 /// The newest attempt at a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +58,29 @@ pub(super) struct Job {
     pub(super) was_retried: bool,
     pub(super) checkpoint: Option<Vec<u8>>,
     pub(super) effects: BTreeMap<String, Entry>,
+    /// Where it stands in line; `None`: the store made it.
+    pub(super) queue: Option<String>,
+    /// Nobody gets it before this moment.
     pub(super) not_before_ms: u64,
+    /// It is ready at this moment, unless somebody has it.
+    pub(super) ready_by_ms: u64,
+    /// The moment of the wall clock that it waits for.
+    pub(super) moment: Option<Moment>,
     pub(super) failures: u16,
     pub(super) crashes: u16,
     pub(super) max_attempts: u16,
     pub(super) max_crashes: u16,
     pub(super) undoes: Option<(JobId, String)>,
+}
+
+/// A moment of the wall clock. Once it has come, it has come, wherever the clock is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) wall_ms: u64,
+    /// It has come: the job may be given.
+    pub(super) came: bool,
+    /// Since when the store certainly knows that.
+    pub(super) since_ms: Option<u64>,
 }
 
 /// How an attempt stands that shows its hold id and its token.
@@ -86,7 +104,10 @@ impl Job {
             was_retried: false,
             checkpoint: None,
             effects: BTreeMap::new(),
+            queue: None,
             not_before_ms: 0,
+            ready_by_ms: 0,
+            moment: None,
             failures: 0,
             crashes: 0,
             max_attempts: u16::MAX,
@@ -133,10 +154,50 @@ impl Job {
         }
     }
 
-    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
-        if found == Found::NewBoot {
-            // How long a job was still to wait is unknown on a new clock: it has waited for the boot.
-            self.not_before_ms = 0;
+    /// It is ready at this moment of the store's clock, and not before.
+    pub(super) fn waits_until(&mut self, ms: u64) {
+        (self.not_before_ms, self.ready_by_ms) = (ms, ms);
+    }
+
+    /// Looks whether its moment of the wall clock has come. The store may take a little to note it; a clock that is set back
+    /// before that leaves both possible.
+    pub(super) fn moment_comes(&mut self, now: Stamp, awake_since_ms: u64) {
+        let Some(moment) = &mut self.moment else { return };
+        if now.wall_ms >= moment.wall_ms {
+            moment.came = true;
+            moment.since_ms.get_or_insert(now.store_ms);
+        } else if let Some(since_ms) = moment.since_ms
+            && now.store_ms.saturating_sub(since_ms.max(awake_since_ms)) <= HAPPENS_WITHIN_MS
+        {
+            moment.since_ms = None;
+        }
+    }
+
+    /// Since when it is certainly ready to be claimed.
+    pub(super) fn ready_since_ms(&self) -> Option<u64> {
+        if self.ended.is_some() || self.cancel_asked {
+            return None;
+        }
+        match &self.claim {
+            None => match self.moment {
+                Some(moment) => moment.since_ms,
+                None => Some(self.ready_by_ms),
+            },
+            // What became of a claim that ran out or was ended by others is not known from its answers.
+            Some(claim) => match claim.said? {
+                (Said::Fail | Said::Snooze | Said::HandBack, _) => Some(self.ready_by_ms),
+                (Said::Complete | Said::Silenced, _) => None,
+            },
+        }
+    }
+
+    pub(super) fn restarted(&mut self, gap: &Gap) {
+        let Gap { stopped_ms, now_ms, found, .. } = *gap;
+        self.not_before_ms = gap.earliest_ms(self.not_before_ms);
+        self.ready_by_ms = gap.latest_ms(self.ready_by_ms);
+        if let Some(moment) = self.moment.as_mut().filter(|_| found != Found::SameBoot) {
+            // That it was noted need not have been synced.
+            moment.since_ms = None;
         }
         if let Some(claim) = self.claim.as_mut().filter(|claim| claim.said.is_none()) {
             claim.span.restarted(stopped_ms, now_ms, claim.ttl_ms, found);
@@ -164,6 +225,9 @@ impl Job {
         if now_ms < self.not_before_ms {
             let early_ms = self.not_before_ms - now_ms;
             return Err(format!("P4: token {token} was given {early_ms} ms before the job was due"));
+        }
+        if self.moment.is_some_and(|moment| !moment.came) {
+            return Err(format!("P4: token {token} was given before the moment that the job waits for"));
         }
         if remaining_ms != ttl_ms {
             return Err(format!("P4: a claim for {ttl_ms} ms was told {remaining_ms} ms"));

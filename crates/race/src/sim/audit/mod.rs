@@ -16,10 +16,52 @@ use fencehold_core::{HoldHash, Stamp};
 use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Question, Reply};
 
+pub(super) use self::desk::BEAT;
 use self::job::Job;
 use self::lease::Key;
 
 pub(super) type Audit = Result<(), String>;
+
+/// Something whose time has come has happened so long after it, while the store runs.
+const HAPPENS_WITHIN_MS: u64 = 1_000;
+/// Over a reboot the wall clock says how much time has passed. Where it says too little, delays and windows last longer:
+/// store time goes on from when it was last noted, at most a minute before what waits began to.
+const LATER_BY_MS: u64 = 90_000;
+
+/// What is known of the time in which nobody ran the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    /// When the store stopped, on the clock before.
+    pub(super) stopped_ms: u64,
+    /// When it starts, on its clock.
+    pub(super) now_ms: u64,
+    /// How long it was down.
+    pub(super) down_ms: u64,
+    /// Whether the wall clock is not ahead of any moment before: then it makes no time pass that has not passed.
+    pub(super) wall_is_sound: bool,
+    pub(super) found: Found,
+}
+
+impl Gap {
+    /// The earliest moment, after the gap, of what was to be at this moment of the clock before.
+    fn earliest_ms(&self, at_ms: u64) -> u64 {
+        match self.found {
+            Found::NewBoot if self.wall_is_sound => {
+                self.now_ms + at_ms.saturating_sub(self.stopped_ms).saturating_sub(self.down_ms)
+            }
+            Found::NewBoot => 0,
+            _ => at_ms,
+        }
+    }
+
+    /// The latest.
+    fn latest_ms(&self, at_ms: u64) -> u64 {
+        match self.found {
+            Found::NewBoot => self.now_ms.saturating_add(at_ms.saturating_sub(self.stopped_ms)) + LATER_BY_MS,
+            _ => at_ms,
+        }
+    }
+}
 
 /// How long something lasts, as far as questions and answers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +106,8 @@ pub(super) struct Auditor {
     paused: BTreeSet<String>,
     /// The newest token that was given to any job.
     newest_claim: u64,
+    /// Hold ids of claims that were given jobs: sent again, such a claim gets what it still has, which may be nothing.
+    holds_given: BTreeSet<[u8; 16]>,
     /// Since when, on its clock, the store has been running without a gap.
     pub(super) awake_since_ms: u64,
 }
@@ -99,6 +143,7 @@ impl Auditor {
     /// which: one must be possible. Refusals change nothing and are tried first.
     pub(super) fn step(&mut self, now: Stamp, mut pairs: Vec<Pair<'_>>) -> Audit {
         self.uniques_end(now);
+        self.moments_come(now);
         pairs.sort_by_key(|pair| match pair.result {
             Ok(Reply::Job(_)) => 2,
             Ok(Reply::Acquired(_)) => 1,
@@ -183,11 +228,13 @@ impl Auditor {
         self.keys.get(name).is_some_and(|key| key.was_forced(token))
     }
 
-    /// The store starts anew at this moment of its clock. `stopped_ms` is when it stopped, on the clock before.
-    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
+    /// The store starts anew.
+    pub(super) fn restarted(&mut self, gap: &Gap) {
+        let Gap { stopped_ms, now_ms, found, .. } = *gap;
         self.awake_since_ms = now_ms;
         self.keys.values_mut().for_each(|key| key.restarted(stopped_ms, now_ms, found));
-        self.jobs.values_mut().for_each(|job| job.restarted(stopped_ms, now_ms, found));
+        self.jobs.values_mut().for_each(|job| job.restarted(gap));
+        self.uniques.values_mut().for_each(|taken| taken.restarted(gap));
     }
 }
 

@@ -226,11 +226,12 @@ pub(super) fn a_job_for_the_past_is_ready_at_once(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// The time of a job is on the wall clock: set forward, it comes sooner.
-pub(super) fn a_job_for_later_goes_by_the_wall_clock(g: &Ground) -> Verdict {
+/// The moment of a job is on the wall clock: set forward, it comes sooner.
+pub(super) fn a_job_for_a_moment_goes_by_the_wall_clock(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     g.needs(Power::MovesWall)?;
-    let id = g.put_with(NewJob { when: When::After { delay_ms: 3_600_000 }, ..g.job_for("q") });
+    let now_ms = g.detail(g.put("probe")).job.enqueued_wall_ms;
+    let id = g.put_with(NewJob { when: When::At { wall_ms: now_ms + 3_600_000 }, ..g.job_for("q") });
     g.arena.shift_wall(3_600_000);
     g.pass(1);
     until("a job that is ready", || g.state(id) == State::Queued);

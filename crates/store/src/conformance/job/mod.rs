@@ -7,6 +7,7 @@
 
 mod cancel;
 mod claim;
+mod clocks;
 mod enqueue;
 mod events;
 mod expiry;
@@ -56,9 +57,16 @@ macro_rules! job_cases {
                 a_deleted_job_frees_its_unique_key
                 a_job_for_later_is_ready_when_its_time_has_come
                 a_job_for_the_past_is_ready_at_once
-                a_job_for_later_goes_by_the_wall_clock
+                a_job_for_a_moment_goes_by_the_wall_clock
                 a_bad_item_costs_the_good_ones_nothing
                 the_same_unique_key_many_times_at_once_makes_one_job
+            }
+            clocks {
+                a_job_that_is_ready_stays_ready_when_the_wall_clock_is_set_back
+                a_delay_is_elapsed_time
+                the_window_of_a_unique_key_is_elapsed_time
+                a_schedule_goes_on_after_the_wall_clock_was_ahead
+                finished_jobs_are_kept_for_elapsed_time
             }
             claim {
                 a_claim_hands_over_all_that_a_handler_needs

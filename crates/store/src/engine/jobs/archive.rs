@@ -42,6 +42,8 @@ pub(crate) struct KeptJob {
     pub(crate) id: JobId,
     pub(crate) queue: u32,
     pub(crate) record: Record,
+    /// When its claim runs out, in store time. Of a job that has come to its end: when it did; 0: an earlier version did not
+    /// note it.
     pub(crate) deadline_ms: u64,
     /// How large its body is, and what of it the working state must know.
     pub(crate) about: About,
@@ -78,7 +80,8 @@ pub(crate) struct KeptUnique {
     pub(crate) key: [u8; 16],
     pub(crate) job: JobId,
     pub(crate) payload: [u8; 16],
-    pub(crate) until_wall_ms: u64,
+    /// In store time.
+    pub(crate) until_ms: u64,
 }
 
 /// A schedule.

@@ -1,7 +1,7 @@
 //! Whether a question about jobs can be answered at all, told from the question alone. A whole call is checked before it
 //! travels, and again where it is decided; its items are checked where they are decided, each for itself.
 
-use fencehold_core::job::Queue;
+use fencehold_core::job::{Due, Queue};
 use fencehold_core::limits::{
     CALL_BYTES_MAX, CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX,
     JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX,
@@ -131,7 +131,7 @@ fn check_weight(queue: &Queue, weight: u32) -> Result<(), BadInput> {
 }
 
 /// Whether a job can be enqueued at all; and when it is ready, where that is later than now.
-pub(crate) fn check_job(job: &NewJob, now: Stamp) -> Result<Option<u64>, BadInput> {
+pub(crate) fn check_job(job: &NewJob, now: Stamp) -> Result<Due, BadInput> {
     job.queue.check_open()?;
     job.terms.check()?;
     check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)?;
@@ -148,17 +148,19 @@ pub(crate) fn check_job(job: &NewJob, now: Stamp) -> Result<Option<u64>, BadInpu
     if job.yield_within_ms.is_some_and(|ms| ms == 0 || ms > YIELD_MS_MAX) {
         return Err(BadInput::new("yield time", format!("takes 1 to {YIELD_MS_MAX} ms")));
     }
-    let run_at_wall_ms = match job.when {
-        When::Now => return Ok(None),
-        When::At { wall_ms } => wall_ms,
+    match job.when {
+        When::Now => Ok(Due::Now),
+        When::At { wall_ms } => check_run_at(wall_ms).map(|()| Due::Wall(wall_ms)),
         When::After { delay_ms } if delay_ms > DELAY_MS_MAX => {
             let problem = format!("is {delay_ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)");
-            return Err(BadInput::new("delay", problem));
+            Err(BadInput::new("delay", problem))
         }
-        When::After { delay_ms } => now.wall_ms.saturating_add(delay_ms),
-    };
-    check_run_at(run_at_wall_ms)?;
-    Ok(Some(run_at_wall_ms))
+        When::After { delay_ms } if seeded!(DelayByWall) => {
+            Ok(Due::Wall(now.wall_ms.saturating_add(delay_ms)))
+        }
+        // A delay is elapsed time, whatever the wall clock is set to.
+        When::After { delay_ms } => Ok(Due::Store(now.store_ms.saturating_add(delay_ms))),
+    }
 }
 
 fn check_run_at(wall_ms: u64) -> Result<(), BadInput> {

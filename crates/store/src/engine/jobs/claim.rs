@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fencehold_core::job::{By, Command, Outcome};
+use fencehold_core::job::{By, Command, Outcome, Refusal};
 use fencehold_core::lease::Preempt;
 use fencehold_core::{HoldHash, Owner, Stamp, Task};
 use hashbrown::HashMap;
@@ -205,6 +205,7 @@ impl Engine {
         let mut jobs: Vec<Picked> = Vec::new();
         let mut given: Vec<(u32, By)> = Vec::new();
         let mut bytes = 0;
+        let mut exhausted = false;
         while jobs.len() < claimer.limit && bytes < CLAIM_BYTES_MAX {
             let offering = claimer.queues.iter().copied();
             let offering = offering.filter(|(number, _)| self.jobs.queues.at(*number).offers());
@@ -217,13 +218,32 @@ impl Engine {
                 break;
             }
             bytes += size;
-            let Ok(Outcome::Claimed { token, .. }) = self.apply_to_job(now, at, &command, archive) else {
-                // No token is left to give: nobody gets anything any more.
-                break;
+            let token = match self.apply_to_job(now, at, &command, archive) {
+                Ok(Outcome::Claimed { token, .. }) => token,
+                Err(Refusal::TokensExhausted) => {
+                    exhausted = true;
+                    break;
+                }
+                _ if seeded!(RefusalEndsClaim) || self.jobs.table.at(at).is_none() => break,
+                // It stands in the way of nobody: the next one is looked at.
+                _ => {
+                    bytes -= size;
+                    self.is_not_ready(now, at);
+                    continue;
+                }
             };
             self.withdraw_notice_for(now, at, archive);
             given.push((at, By { hash: claimer.hash, token }));
             jobs.extend(self.picked(now, at));
+        }
+        if given.is_empty() && exhausted {
+            let what = Refusal::TokensExhausted.to_string();
+            let limit = fencehold_core::limits::TOKEN_MAX;
+            return self.answer(ticket, Err(StoreError::Full { what, limit }));
+        }
+        if given.is_empty() && !seeded!(RefusalEndsClaim) {
+            // There was nothing for it after all: it goes on waiting, for as long as it wants to.
+            return self.stand_in_line(ticket, claimer);
         }
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
         let mut answered = Answered::to_look(ticket, Look::Claimed { jobs, waited_ms, resumed: false });

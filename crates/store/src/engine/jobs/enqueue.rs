@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencehold_core::job::{JobId, Kind, Queue, Record, Refusal, State, UniqueKey};
+use fencehold_core::job::{Due, JobId, Kind, Queue, Record, Refusal, State, UniqueKey};
 use fencehold_core::limits::{JOBS_MAX, QUEUES_MAX};
 use fencehold_core::{Fact, Stamp};
 use hashbrown::HashMap;
@@ -25,7 +25,7 @@ pub(super) struct Taken {
     pub(super) job: JobId,
     /// What the request that took it is recognised by.
     pub(super) payload: [u8; 16],
-    pub(super) until_wall_ms: u64,
+    pub(super) until_ms: u64,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Uniques {
     fn take(&mut self, space: u32, key: [u8; 16], taken: Taken) {
         self.taken.insert((space, key), taken);
         self.by_end
-            .entry(taken.until_wall_ms / WINDOW_STEP_MS)
+            .entry(taken.until_ms / WINDOW_STEP_MS)
             .or_default()
             .push((space, key));
     }
@@ -58,16 +58,16 @@ impl Uniques {
 
     #[cfg(any(feature = "file", feature = "postgres"))]
     pub(super) fn restore(&mut self, space: u32, kept: &KeptUnique) {
-        let KeptUnique { key, job, payload, until_wall_ms, .. } = *kept;
-        self.take(space, key, Taken { job, payload, until_wall_ms });
+        let KeptUnique { key, job, payload, until_ms, .. } = *kept;
+        self.take(space, key, Taken { job, payload, until_ms });
     }
 
     /// Keys whose window may have ended by this moment, a few at a time.
-    pub(super) fn ended(&mut self, wall_ms: u64, most: usize) -> Vec<(u32, [u8; 16])> {
+    pub(super) fn ended(&mut self, now_ms: u64, most: usize) -> Vec<(u32, [u8; 16])> {
         let mut ended = Vec::new();
         while ended.len() < most
             && let Some(mut first) = self.by_end.first_entry()
-            && *first.key() < wall_ms / WINDOW_STEP_MS
+            && *first.key() < now_ms / WINDOW_STEP_MS
         {
             let keys = first.get_mut();
             let keep = keys.len().saturating_sub(most - ended.len());
@@ -80,9 +80,14 @@ impl Uniques {
     }
 
     /// Looks at a key again in one step's time: its job is not done.
-    pub(super) fn put_off(&mut self, space: u32, key: [u8; 16], wall_ms: u64) {
-        self.by_end.entry(wall_ms / WINDOW_STEP_MS + 1).or_default().push((space, key));
+    pub(super) fn put_off(&mut self, space: u32, key: [u8; 16], now_ms: u64) {
+        self.by_end.entry(now_ms / WINDOW_STEP_MS + 1).or_default().push((space, key));
     }
+}
+
+/// The clock by which windows are counted: elapsed time, whatever the wall clock is set to.
+pub(super) fn window_clock_ms(now: Stamp) -> u64 {
+    if seeded!(WindowByWall) { now.wall_ms } else { now.store_ms }
 }
 
 /// What a text is recognised by.
@@ -136,7 +141,7 @@ impl Engine {
         job: NewJob,
         archive: &mut dyn Archive,
     ) -> Result<Enqueued, Refusal> {
-        let run_at_wall_ms = check_job(&job, now)?;
+        let due = check_job(&job, now)?;
         if let Some(found) = self.job_with_id(space, job.id, archive)? {
             if let Some(differs) = difference(&found, &job.queue, &job.kind, &job.payload) {
                 return Err(conflict("id", job.id, differs));
@@ -169,11 +174,11 @@ impl Engine {
             return Err(Refusal::Full { what: "jobs of this store".to_owned(), limit: JOBS_MAX });
         }
         if let Some((key, window_ms)) = unique {
-            let until_wall_ms = now.wall_ms.saturating_add(window_ms);
-            self.take_unique(space, key, Taken { job: job.id, payload, until_wall_ms });
+            let until_ms = window_clock_ms(now).saturating_add(window_ms);
+            self.take_unique(space, key, Taken { job: job.id, payload, until_ms });
         }
         let id = job.id;
-        self.add_job(now, space, job, run_at_wall_ms, None);
+        self.add_job(now, space, job, due, None);
         Ok(Enqueued { id, existed: false })
     }
 
@@ -200,9 +205,9 @@ impl Engine {
     pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: Taken) {
         self.table.keep_space(space);
         self.jobs.uniques.take(space, key, taken);
-        let Taken { job, payload, until_wall_ms } = taken;
+        let Taken { job, payload, until_ms } = taken;
         let namespace = self.namespace(space);
-        let kept = KeptUnique { namespace, key, job, payload, until_wall_ms };
+        let kept = KeptUnique { namespace, key, job, payload, until_ms };
         if !seeded!(DedupInMemory) {
             self.jobs.batch.others.push(JobChange::Unique(kept));
         }
@@ -217,7 +222,7 @@ impl Engine {
         archive: &mut dyn Archive,
     ) -> Option<Taken> {
         let taken = self.jobs.uniques.get(space, key)?;
-        if now.wall_ms < taken.until_wall_ms {
+        if window_clock_ms(now) < taken.until_ms {
             return Some(taken);
         }
         let at = self.find_job(space, taken.job, archive).ok()?;
@@ -261,7 +266,7 @@ impl Engine {
         now: Stamp,
         space: u32,
         job: NewJob,
-        run_at_wall_ms: Option<u64>,
+        due: Due,
         undo_of: Option<UndoOf>,
     ) -> u32 {
         self.table.keep_space(space);
@@ -272,7 +277,7 @@ impl Engine {
         self.jobs.last_arrival += 1;
         self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
         let arrival = self.jobs.last_arrival;
-        let record = Record::new(job.terms, run_at_wall_ms, now);
+        let record = Record::due(job.terms, due, now);
         let state = record.state;
         let about = About {
             bytes: u32::try_from(job.payload.len()).unwrap_or(u32::MAX),
@@ -311,20 +316,25 @@ impl Engine {
     }
 
     /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be told to
-    /// go on: it has its key again then, unless somebody took it meanwhile; that must not depend on who looked when.
-    pub(super) fn free_uniques(&mut self, now: Stamp, archive: &mut dyn Archive) {
-        const AT_A_TIME: usize = 64;
-        for (space, key) in self.jobs.uniques.ended(now.wall_ms, AT_A_TIME) {
+    /// go on: it has its key again then, unless somebody took it meanwhile; that must not depend on who looked when. True: there
+    /// may be more.
+    pub(super) fn free_uniques(&mut self, now: Stamp, archive: &mut dyn Archive) -> bool {
+        const AT_A_TIME: usize = 256;
+        let now_ms = window_clock_ms(now);
+        let ended = self.jobs.uniques.ended(now_ms, AT_A_TIME);
+        let more = ended.len() == AT_A_TIME;
+        for (space, key) in ended {
             let Some(taken) = self.jobs.uniques.get(space, key) else { continue };
             let at = self.find_job(space, taken.job, archive).ok();
             let slot = at.and_then(|at| self.jobs.table.at(at));
             let may_go_on = slot.is_some_and(|slot| slot.record.state != State::Completed);
-            if may_go_on || now.wall_ms < taken.until_wall_ms {
-                self.jobs.uniques.put_off(space, key, now.wall_ms);
+            if may_go_on || now_ms < taken.until_ms {
+                self.jobs.uniques.put_off(space, key, now_ms);
             } else {
                 self.drop_unique(space, key);
             }
         }
+        more
     }
 
     pub(super) fn drop_unique(&mut self, space: u32, key: [u8; 16]) {

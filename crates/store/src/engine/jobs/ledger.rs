@@ -233,7 +233,7 @@ impl Engine {
             let job =
                 NewJob { terms, trace, ..NewJob::new(undo_id, queue.unwrap_or(own_queue), kind, payload) };
             let undo_of = UndoOf { job: id, effect: effect.name.clone() };
-            self.add_job(now, space, job, None, Some(undo_of));
+            self.add_job(now, space, job, fencehold_core::job::Due::Now, Some(undo_of));
         }
         let effect = Effect { state: EffectState::Undoing, undo_job: Some(undo_id), ..effect };
         self.keep_effect(at, effect, archive);

@@ -121,7 +121,7 @@ impl Engine {
         ask: JobAsk,
         archive: &mut dyn Archive,
     ) {
-        self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
+        self.look_at_the_wall_clock(now);
         let result = match ask {
             JobAsk::Claim(request) => return self.claim(now, ticket, space, request),
             JobAsk::WaitFor(request) => return self.wait_for(now, ticket, space, &request, archive),

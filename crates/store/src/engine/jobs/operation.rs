@@ -1,12 +1,12 @@
 //! Operations of request handlers: a job that nobody but its own request works on, found by its idempotency key.
 
-use fencehold_core::job::{By, Command, EffectName, Kind, Queue, Refusal, State};
+use fencehold_core::job::{By, Command, Due, EffectName, Kind, Queue, Refusal, State};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::{BadInput, Stamp};
 
 use super::JobAnswer;
 use super::archive::Archive;
-use super::enqueue::{Taken, identity, unique_digest};
+use super::enqueue::{Taken, identity, unique_digest, window_clock_ms};
 use super::look::Look;
 use crate::engine::Answer;
 use crate::engine::state::{Answered, Engine, Granted};
@@ -62,11 +62,11 @@ impl Engine {
             }
         }
         let Ok(kind) = Kind::new("operation") else { return };
-        let until_wall_ms = now.wall_ms.saturating_add(request.window_ms);
-        self.take_unique(space, key, Taken { job: request.id, payload, until_wall_ms });
+        let until_ms = window_clock_ms(now).saturating_add(request.window_ms);
+        self.take_unique(space, key, Taken { job: request.id, payload, until_ms });
         let unique = Unique { key: request.key.clone(), window_ms: request.window_ms };
         let job = NewJob::new(request.id, Queue::operations(), kind, request.payload.clone());
-        let at = self.add_job(now, space, NewJob { unique: Some(unique), ..job }, None, None);
+        let at = self.add_job(now, space, NewJob { unique: Some(unique), ..job }, Due::Now, None);
         self.hand_over(now, ticket, at, &request, archive);
     }
 
@@ -138,7 +138,7 @@ impl Engine {
         if slot.record.state == State::Scheduled {
             let mut record = slot.record.clone();
             record.state = State::Queued;
-            record.due = fencehold_core::job::Due::Now;
+            record.due = Due::Now;
             self.become_job(now, at, record, archive);
         }
     }

@@ -14,6 +14,9 @@ impl Engine {
         self.leave_place(at);
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         let was = std::mem::replace(&mut slot.record, record);
+        if state.is_final() && !was.state.is_final() {
+            slot.deadline_ms = now.store_ms;
+        }
         let (arrival, newest) = (slot.arrival, slot.record.token);
         self.jobs.batch.touched.insert(arrival, Touch::Put(at));
         self.raise_newest(newest);
@@ -73,8 +76,44 @@ impl Engine {
         }
     }
 
+    /// Notes in its record that a job's moment has come: a wall clock that is set back afterwards takes nothing back. Store
+    /// time is never set back, so only a moment of the wall clock has to be kept.
+    pub(super) fn becomes_ready(&mut self, at: u32) {
+        let Some(slot) = self.jobs.table.at_mut(at) else { return };
+        let waits_again = seeded!(ReadyWaitsAgain) || seeded!(RefusalEndsClaim);
+        if slot.record.state != State::Scheduled || waits_again {
+            return;
+        }
+        slot.record.state = State::Queued;
+        if let Due::Wall(_) = std::mem::take(&mut slot.record.due) {
+            let arrival = slot.arrival;
+            self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+        }
+    }
+
+    /// Takes a job that cannot be claimed from among the ready ones, to where its record says that it belongs.
+    pub(super) fn is_not_ready(&mut self, now: Stamp, at: u32) {
+        let Some(slot) = self.jobs.table.at(at) else { return };
+        let (queue, priority, arrival) = (slot.queue, slot.record.terms.priority, slot.arrival);
+        let state = slot.record.state_at(now);
+        let queue = self.jobs.queues.at_mut(queue);
+        queue.ready.remove(priority, arrival);
+        if state == State::Scheduled {
+            queue.counts.queued = queue.counts.queued.saturating_sub(1);
+            self.take_place(now, at);
+        }
+    }
+
     /// Puts a job into the place that its record gives it.
     pub(super) fn take_place(&mut self, now: Stamp, at: u32) {
+        if self
+            .jobs
+            .table
+            .at(at)
+            .is_some_and(|slot| slot.record.state_at(now) == State::Queued)
+        {
+            self.becomes_ready(at);
+        }
         let jobs = &mut self.jobs;
         let Some(slot) = jobs.table.at(at) else { return };
         let (record, queue_no) = (&slot.record, slot.queue);
@@ -104,7 +143,7 @@ impl Engine {
         }
         if shown.is_final() {
             jobs.finished += 1;
-            jobs.pruning.ended(arrival, record.since_wall_ms);
+            jobs.pruning.ended(arrival, slot.deadline_ms);
             jobs.batch.queues.insert(queue_no);
         }
     }

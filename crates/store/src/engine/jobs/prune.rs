@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use super::archive::{Archive, Row, Rows};
 use super::batch::Touch;
-use super::enqueue::unique_digest;
+use super::enqueue::{unique_digest, window_clock_ms};
 use crate::engine::keep::Change;
 use crate::engine::state::Engine;
 use crate::retention::KeepFinished;
@@ -48,8 +48,8 @@ impl Pruning {
     }
 
     /// A job has come to its end.
-    pub(super) fn ended(&mut self, arrival: u64, wall_ms: u64) {
-        self.ends.note(arrival, wall_ms);
+    pub(super) fn ended(&mut self, arrival: u64, ended_ms: u64) {
+        self.ends.note(arrival, ended_ms);
     }
 
     /// What ended under an earlier owner is looked at once, to learn when.
@@ -69,8 +69,8 @@ impl Pruning {
         if let Some(from) = self.unseen_from {
             return Some(Look { from, to: None });
         }
-        let ended_by_wall_ms = now.wall_ms.checked_sub(self.kept_ms)?;
-        let from = self.ends.take(ended_by_wall_ms)? * STEP as u64;
+        let ended_by_ms = now.store_ms.checked_sub(self.kept_ms)?;
+        let from = self.ends.take(ended_by_ms)? * STEP as u64;
         Some(Look { from, to: Some(from + STEP as u64) })
     }
 }
@@ -81,7 +81,7 @@ struct Look {
     to: Option<u64>,
 }
 
-/// The earliest end in each stretch, in wall time.
+/// The earliest end in each stretch, in store time: retention is elapsed time, whatever the wall clock is set to.
 #[derive(Debug, Default)]
 struct Ends {
     of: HashMap<u64, u64>,
@@ -89,20 +89,20 @@ struct Ends {
 }
 
 impl Ends {
-    fn note(&mut self, arrival: u64, wall_ms: u64) {
+    fn note(&mut self, arrival: u64, ended_ms: u64) {
         let stretch = arrival / STEP as u64;
         let earliest = self.of.entry(stretch).or_insert(u64::MAX);
-        if wall_ms < *earliest {
+        if ended_ms < *earliest {
             self.in_order.remove(&(*earliest, stretch));
-            self.in_order.insert((wall_ms, stretch));
-            *earliest = wall_ms;
+            self.in_order.insert((ended_ms, stretch));
+            *earliest = ended_ms;
         }
     }
 
     /// Takes the stretch with the earliest end, if that is not later than this moment. What stays in it is noted anew.
-    fn take(&mut self, by_wall_ms: u64) -> Option<u64> {
+    fn take(&mut self, by_ms: u64) -> Option<u64> {
         let first = *self.in_order.first()?;
-        if first.0 > by_wall_ms {
+        if first.0 > by_ms {
             return None;
         }
         self.in_order.remove(&first);
@@ -131,14 +131,14 @@ impl Engine {
             self.jobs.pruning.forget_all();
             return false;
         }
-        let rested_ms = now.store_ms.saturating_add(REST_MS);
-        if *self.jobs.pruning.next_ms.get_or_insert(rested_ms) > now.store_ms {
+        // The first look comes at once: who owns the store may not do so for long.
+        if self.jobs.pruning.next_ms.is_some_and(|next_ms| next_ms > now.store_ms) {
             return false;
         }
-        self.free_uniques(now, archive);
+        let more_keys = self.free_uniques(now, archive);
         let Some(Look { from, to }) = self.jobs.pruning.next_look(now) else {
-            self.jobs.pruning.next_ms = Some(rested_ms);
-            return false;
+            self.jobs.pruning.next_ms = (!more_keys).then(|| now.store_ms.saturating_add(REST_MS));
+            return more_keys;
         };
         let rows = self.archived(archive.page(Rows::Finished, from, STEP)).unwrap_or_default();
         if to.is_none() {
@@ -162,14 +162,16 @@ impl Engine {
         if !matches!(job.record.undo, Undo::Nothing | Undo::Done) {
             return;
         }
-        let (ended_wall_ms, kept_ms) = (job.record.since_wall_ms, self.jobs.pruning.kept_ms);
-        if now.wall_ms.saturating_sub(ended_wall_ms) < kept_ms {
-            return self.jobs.pruning.ended(arrival, ended_wall_ms);
+        // An earlier version noted the end in wall time alone, from which its store time was begun.
+        let noted_ms = if job.deadline_ms == 0 { job.record.since_wall_ms } else { job.deadline_ms };
+        let (ended_ms, kept_ms) = (noted_ms.min(now.store_ms), self.jobs.pruning.kept_ms);
+        if now.store_ms - ended_ms < kept_ms {
+            return self.jobs.pruning.ended(arrival, ended_ms);
         }
         let space = self.jobs.queues.at(job.queue).space;
         // While its unique key is taken, whoever sends the same again is told of this job.
-        if let Some(until_wall_ms) = self.keeps_its_key_until(now, space, id, arrival, archive) {
-            return self.jobs.pruning.ended(arrival, until_wall_ms.saturating_sub(kept_ms));
+        if let Some(until_ms) = self.keeps_its_key_until(now, space, id, arrival, archive) {
+            return self.jobs.pruning.ended(arrival, until_ms.saturating_sub(kept_ms));
         }
         // As it stands now, not as it stood in the archive: it may have been started over in this batch.
         if let Ok(at) = self.find_job(space, id, archive)
@@ -186,7 +188,7 @@ impl Engine {
             if let Touch::Put(at) = touch
                 && let Some(slot) = jobs.table.at(*at).filter(|slot| slot.record.state.is_final())
             {
-                jobs.pruning.ended(*arrival, slot.record.since_wall_ms);
+                jobs.pruning.ended(*arrival, slot.deadline_ms);
             }
         }
     }
@@ -206,7 +208,7 @@ impl Engine {
         let key = self.body(arrival, archive)?.unique.clone()?;
         let open = |kind| {
             let taken = self.jobs.uniques.get(space, unique_digest(kind, &key))?;
-            (taken.job == id && taken.until_wall_ms > now.wall_ms).then_some(taken.until_wall_ms)
+            (taken.job == id && taken.until_ms > window_clock_ms(now)).then_some(taken.until_ms)
         };
         ["job", "operation"].into_iter().filter_map(open).max()
     }

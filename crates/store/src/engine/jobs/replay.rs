@@ -121,7 +121,7 @@ impl Replay {
         }
         for schedule in schedules {
             let space = engine.table.space(&schedule.namespace);
-            engine.jobs.schedules.restore(space, schedule);
+            engine.jobs.schedules.restore(now, space, schedule);
         }
         for (contender, victim) in asking {
             match (engine.jobs.table.find(contender), engine.jobs.table.find(victim)) {

@@ -10,7 +10,7 @@ use crate::job::Counts;
 impl Engine {
     /// Goes on from what was kept. All moments are on the clock that it will be asked by.
     pub(in crate::engine) fn restore_jobs(&mut self, now: Stamp, kept: KeptJobs) {
-        self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
+        self.look_at_the_wall_clock(now);
         for queue in kept.queues {
             let space = self.table.space(&queue.namespace);
             let Counts { completed, failed, cancelled, .. } = queue.finished;
@@ -44,9 +44,11 @@ impl Engine {
         }
         for schedule in kept.schedules {
             let space = self.table.space(&schedule.namespace);
-            self.jobs.schedules.restore(space, schedule);
+            self.jobs.schedules.restore(now, space, schedule);
         }
-        self.jobs.batch = JobBatch::default();
+        // Jobs whose moment has come: that is kept with the first batch.
+        let touched = std::mem::take(&mut self.jobs.batch.touched);
+        self.jobs.batch = JobBatch { touched, ..JobBatch::default() };
     }
 
     /// The last deadline of a claim that anybody may believe in.

@@ -16,11 +16,15 @@ use crate::job::{NewJob, ScheduleSpec, ScheduleView};
 const FIRE_MAX: usize = 64;
 /// How many schedules a namespace may have.
 const SCHEDULES_MAX: usize = 10_000;
+/// A wall clock that was set back by less is taken for one that runs a little slow.
+const STEP_BACK_MS: i128 = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Schedules {
     all: BTreeMap<(u32, ScheduleName), Schedule>,
     due: BTreeSet<(u64, u32, ScheduleName)>,
+    /// The furthest that the wall clock was ahead of store time since the next moments were last looked for.
+    wall_ahead_ms: i128,
 }
 
 #[derive(Debug)]
@@ -33,6 +37,17 @@ struct Schedule {
 }
 
 impl Schedule {
+    /// Its next moment: the one that is noted, unless another comes before it by what the wall clock shows now. Where the
+    /// clock was ahead and was set right, the noted one may be years away.
+    fn next_wall_ms(&self, now: Stamp) -> Option<u64> {
+        let noted_ms = self.next_wall_ms?;
+        if noted_ms <= now.wall_ms || seeded!(ScheduleFollowsJump) {
+            return Some(noted_ms);
+        }
+        let next_ms = self.cron.next_after(now.wall_ms, &self.zone);
+        Some(next_ms.map_or(noted_ms, |next_ms| next_ms.min(noted_ms)))
+    }
+
     fn view(&self) -> ScheduleView {
         ScheduleView {
             spec: self.spec.clone(),
@@ -64,12 +79,31 @@ impl Schedules {
         Some(schedule)
     }
 
+    /// Looks for every next moment anew, once the wall clock was set back.
+    pub(super) fn wall_clock_shows(&mut self, now: Stamp, ahead_ms: i128) {
+        if ahead_ms + STEP_BACK_MS >= self.wall_ahead_ms {
+            self.wall_ahead_ms = self.wall_ahead_ms.max(ahead_ms);
+            return;
+        }
+        self.wall_ahead_ms = ahead_ms;
+        for ((space, name), schedule) in &mut self.all {
+            let next_wall_ms = schedule.next_wall_ms(now);
+            let noted_ms = std::mem::replace(&mut schedule.next_wall_ms, next_wall_ms);
+            if let (Some(noted_ms), Some(next_ms)) = (noted_ms, next_wall_ms) {
+                self.due.remove(&(noted_ms, *space, name.clone()));
+                self.due.insert((next_ms, *space, name.clone()));
+            }
+        }
+    }
+
     #[cfg(any(feature = "file", feature = "postgres"))]
-    pub(super) fn restore(&mut self, space: u32, kept: KeptSchedule) {
+    pub(super) fn restore(&mut self, now: Stamp, space: u32, kept: KeptSchedule) {
         let KeptSchedule { spec, next_wall_ms, last_wall_ms, .. } = kept;
         // It was understood when it was made; a later version that does not understand it any more leaves it out.
         if let (Ok(cron), Ok(zone)) = (Cron::parse(&spec.cron), Zone::parse(&spec.zone)) {
-            self.put(space, Schedule { spec, cron, zone, next_wall_ms, last_wall_ms });
+            let schedule = Schedule { spec, cron, zone, next_wall_ms, last_wall_ms };
+            let next_wall_ms = schedule.next_wall_ms(now);
+            self.put(space, Schedule { next_wall_ms, ..schedule });
         }
     }
 }
@@ -98,7 +132,7 @@ impl Engine {
         let unchanged =
             earlier.filter(|earlier| earlier.spec.cron == spec.cron && earlier.spec.zone == spec.zone);
         let next_wall_ms = match unchanged {
-            Some(earlier) => earlier.next_wall_ms,
+            Some(earlier) => earlier.next_wall_ms(now),
             None => cron.next_after(now.wall_ms, &zone),
         };
         if next_wall_ms.is_none() {
@@ -170,7 +204,7 @@ impl Engine {
         }
         let job = NewJob::new(id, spec.queue.clone(), spec.kind.clone(), spec.payload.clone());
         let job = NewJob { terms: spec.terms, labels: spec.labels.clone(), ..job };
-        self.add_job(now, space, job, None, None);
+        self.add_job(now, space, job, fencehold_core::job::Due::Now, None);
         if let Ok(key) = fencehold_core::Key::new(format!("schedule/{}", spec.name)) {
             let fact = Fact::ScheduleFired { schedule: spec.name.clone(), due_wall_ms };
             self.note(now, space, &key, vec![fact]);

@@ -15,7 +15,7 @@ impl Engine {
         budget: usize,
         archive: &mut dyn Archive,
     ) -> bool {
-        self.jobs.wall_ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
+        self.look_at_the_wall_clock(now);
         self.dismiss_claimers(now);
         self.dismiss_waits(now);
         let fired = self.fire_schedules(now, archive);
@@ -59,6 +59,8 @@ impl Engine {
             }
             (None, None) => return false,
         };
+        self.becomes_ready(at);
+        let jobs = &mut self.jobs;
         let Some(slot) = jobs.table.at(at) else { return true };
         let queue = jobs.queues.at_mut(slot.queue);
         let count = queue.counts.of(State::Scheduled);
@@ -67,6 +69,13 @@ impl Engine {
         queue.ready.insert(slot.record.terms.priority, slot.arrival, at);
         jobs.queues.stirred.insert(slot.queue);
         true
+    }
+
+    /// Notes what the wall clock shows. One that was set back makes the next moments of schedules be looked for anew.
+    pub(super) fn look_at_the_wall_clock(&mut self, now: Stamp) {
+        let ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
+        self.jobs.wall_ahead_ms = ahead_ms;
+        self.jobs.schedules.wall_clock_shows(now, ahead_ms);
     }
 
     /// When the engine must be woken for a job although nobody asks anything.

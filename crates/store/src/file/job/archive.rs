@@ -7,7 +7,7 @@ use fencehold_core::ledger::Effect;
 use rusqlite::{OptionalExtension, params};
 
 use super::bodies::{AHEAD, AHEAD_BYTES};
-use super::codec::{decode, decode_job};
+use super::codec::{decode, decode_finished};
 use super::write::tag_of;
 use crate::engine::{Archive, Body, KeptJob, Note, Read, Row, Rows};
 use crate::file::sqlite::{SqliteKeep, from_sql, to_sql};
@@ -138,8 +138,8 @@ fn readable_id(row: &rusqlite::Row<'_>) -> JobId {
 }
 
 fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<KeptJob> {
-    let (about, record) = understood(arrival, decode_job(record))?;
-    Some(KeptJob { arrival, id, queue, record, deadline_ms: 0, about, reopened: false, renewed: false })
+    let (about, record, deadline_ms) = understood(arrival, decode_finished(record))?;
+    Some(KeptJob { arrival, id, queue, record, deadline_ms, about, reopened: false, renewed: false })
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::engine::About;
 
 const VERSION: u8 = 1;
+/// A job that has come to its end, and when it did.
+const VERSION_ENDED: u8 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct Standing<R> {
@@ -38,6 +40,24 @@ pub(super) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T,
 
 pub(super) fn encode_job(about: About, record: &Record, into: &mut Vec<u8>) {
     encode(&Standing { about, record }, into);
+}
+
+/// A job that has come to its end, and when it did, in store time.
+pub(super) fn encode_finished(about: About, record: &Record, ended_ms: u64, into: &mut Vec<u8>) {
+    encode(&(Standing { about, record }, ended_ms), into);
+    if let Some(version) = into.first_mut() {
+        *version = VERSION_ENDED;
+    }
+}
+
+/// When it ended is 0 where an earlier version kept it.
+pub(super) fn decode_finished(bytes: &[u8]) -> Result<(About, Record, u64), String> {
+    let Some((&VERSION_ENDED, body)) = bytes.split_first() else {
+        return decode_job(bytes).map(|(about, record)| (about, record, 0));
+    };
+    let (standing, ended_ms): (Standing<Record>, u64) =
+        postcard::from_bytes(body).map_err(|error| format!("the record is damaged: {error}"))?;
+    Ok((standing.about, standing.record, ended_ms))
 }
 
 pub(super) fn decode_job(bytes: &[u8]) -> Result<(About, Record), String> {

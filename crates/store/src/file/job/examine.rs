@@ -4,7 +4,7 @@ use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue, Record, State};
 use rusqlite::Connection;
 
-use super::codec::{decode, decode_job};
+use super::codec::{decode, decode_finished};
 use crate::engine::Body;
 use crate::file::sqlite::from_sql;
 use crate::file::tools::CheckReport;
@@ -29,8 +29,8 @@ pub(in crate::file) fn examine(connection: &Connection, report: &mut CheckReport
             if id == [0; 16] {
                 problem(id, "its id cannot be read");
             }
-            match decode_job(row.get_ref(1)?.as_blob().unwrap_or_default()) {
-                Ok((_, record)) => {
+            match decode_finished(row.get_ref(1)?.as_blob().unwrap_or_default()) {
+                Ok((_, record, _)) => {
                     if let Some(what) = wrong(&record, finished, newest) {
                         problem(id, what);
                     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{decode, decode_job};
 use crate::engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
-use crate::file::load::Trust;
+use crate::file::load::{Trust, began_ms};
 use crate::file::sqlite::from_sql;
 use crate::job::{Counts, QueueMode};
 
@@ -232,13 +232,18 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
 
 /// Makes a job's moments mean something on the clock of now.
 pub(crate) fn rebase(job: &mut KeptJob, now: Stamp, trust: Trust) {
-    if trust == Trust::NewBoot {
-        if let Due::Store(_) = job.record.due {
-            // How long it was still to wait is unknown on a new clock. It has waited for the boot.
-            job.record.due = Due::Store(now.store_ms);
+    if trust.is_of_another_boot() && seeded!(RebootEndsDelays) && matches!(job.record.due, Due::Store(_)) {
+        job.record.due = Due::Store(now.store_ms);
+    } else if trust == Trust::NewBoot {
+        if let Due::Store(due_ms) = job.record.due {
+            // It waits since its last attempt ended, of which both clocks are known.
+            let ended = job.record.attempts().last().map_or(now, |last| last.ended);
+            let whole_ms = due_ms.saturating_sub(ended.store_ms);
+            let left_ms = whole_ms.saturating_sub(now.wall_ms.saturating_sub(ended.wall_ms));
+            job.record.due = Due::Store(now.store_ms.saturating_add(left_ms));
         }
         if let Some(claim) = &mut job.record.claim {
-            claim.since.store_ms = now.store_ms;
+            claim.since.store_ms = began_ms(claim.since, now);
         }
     }
     if let Some(claim) = &job.record.claim {
@@ -247,7 +252,7 @@ pub(crate) fn rebase(job: &mut KeptJob, now: Stamp, trust: Trust) {
             Trust::Exact => job.deadline_ms,
             // A renewal that was lost may have kept it.
             Trust::Lengthen => job.deadline_ms.max(anew_ms),
-            Trust::NewBoot => anew_ms,
+            Trust::Reboot | Trust::NewBoot => anew_ms,
         };
     }
 }
@@ -264,7 +269,7 @@ fn load_uniques(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Resul
                 key: row.get(1).ok()?,
                 job: JobId::from_bytes(row.get(2).ok()?),
                 payload: row.get(3).ok()?,
-                until_wall_ms: from_sql(row.get(4).ok()?),
+                until_ms: from_sql(row.get(4).ok()?),
             })
         })();
         match read {

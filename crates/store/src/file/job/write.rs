@@ -2,7 +2,7 @@
 
 use rusqlite::{CachedStatement, Connection, params};
 
-use super::codec::{encode, encode_job};
+use super::codec::{encode, encode_finished, encode_job};
 use crate::engine::{JobChange, KeptJob, KeptQueue, Note};
 use crate::file::sqlite::to_sql;
 
@@ -69,7 +69,7 @@ impl<'c> Writing<'c> {
                     let sql = "DELETE FROM job_terms WHERE arrival = ?1";
                     connection.prepare_cached(sql)?.execute([arrival])?;
                 }
-                encode_job(job.about, &job.record, self.buffer);
+                encode_finished(job.about, &job.record, job.deadline_ms, self.buffer);
                 let sql = "INSERT OR REPLACE INTO job_finished VALUES (?1, ?2, ?3)";
                 let statement = found(&mut self.finished, connection, sql)?;
                 statement.execute(params![arrival, job.queue, &self.buffer[..]]).map(drop)
@@ -139,7 +139,7 @@ fn write_other(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange
                 taken.key,
                 taken.job.as_bytes(),
                 taken.payload,
-                to_sql(taken.until_wall_ms)
+                to_sql(taken.until_ms)
             ];
             connection.prepare_cached(sql)?.execute(values).map(drop)
         }

@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::questions::Told;
 use super::{Next, Service, beat};
+use crate::clock::{Ahead, Clock};
 use crate::engine::{Ended, Engine, Writer};
 use crate::error::StoreError;
 use crate::file::link::{BEAT, wait};
@@ -25,7 +26,8 @@ struct Stopped {
 impl Service {
     /// Serves the directory until somebody else does, the disk fails, or the handle is closed.
     pub(super) async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
-        let Ownership { epoch, mut engine, keep, lock } = ownership;
+        let Ownership { epoch, mut engine, ahead_ms, keep, lock } = ownership;
+        let clock: Arc<dyn Clock> = Arc::new(Ahead { clock: Arc::clone(&self.clock), ahead_ms });
         engine.measures = Arc::clone(&self.shared.measures);
         // It was noted in the transaction that made this process the owner.
         self.untold = KeepFinished::default();
@@ -33,7 +35,7 @@ impl Service {
         let shared = Arc::clone(&self.shared);
         let started = Writer::start(
             "fencehold-engine",
-            Arc::clone(&self.clock),
+            Arc::clone(&clock),
             engine,
             keep,
             self.options.gather,
@@ -75,7 +77,7 @@ impl Service {
         drop(writer);
         match stopped.or_else(|| end.try_recv().ok()) {
             Some(Stopped { failure: Some(failure), engine, .. }) => {
-                self.after_failure(failure, &engine, &mut door, epoch).await;
+                self.after_failure(failure, &engine, &*clock, &mut door, epoch).await;
             }
             Some(Stopped { end: Err(_), .. }) if !self.closed => {
                 tracing::warn!(
@@ -110,7 +112,14 @@ impl Service {
     /// The disk failed: renewals that were acknowledged may be lost. The next owner has been told by a mark to give every
     /// live lease a full ttl. Where no mark could be made, this process keeps its turn at the disk, so that nobody serves
     /// until the last acknowledged deadline is past; also one that is being closed stays until then.
-    async fn after_failure(&mut self, failure: Failure, engine: &Engine, door: &mut Door, epoch: u64) {
+    async fn after_failure(
+        &mut self,
+        failure: Failure,
+        engine: &Engine,
+        clock: &dyn Clock,
+        door: &mut Door,
+        epoch: u64,
+    ) {
         let Failure { why, unnoted } = failure;
         let path = self.place.path().display().to_string();
         tracing::error!(why, place = path, "the disk failed; recovering from what it holds");
@@ -123,7 +132,7 @@ impl Service {
         door.serve(Offer::Refusing { epoch, why: why.as_str().into() });
         let refusal = StoreError::Unavailable { why };
         let mut beat = beat();
-        while self.clock.now().store_ms < until_ms && self.place.mark().is_err() {
+        while clock.now().store_ms < until_ms && self.place.mark().is_err() {
             tokio::select! {
                 () = door.admit() => {}
                 order = self.orders.recv(), if !self.closed => drop(self.take(order)),

@@ -161,6 +161,6 @@ fn unique_row(unique: &KeptUnique, loaded: &[KeptUnique]) -> Value {
         .map(|loaded| loaded.job);
     json!({
         "what": "unique", "namespace": unique.namespace, "key": Bits(unique.key).text(), "job": unique.job,
-        "payload": Bits(unique.payload).text(), "until_ms": unique.until_wall_ms, "was": was,
+        "payload": Bits(unique.payload).text(), "until_ms": unique.until_ms, "was": was,
     })
 }

@@ -46,7 +46,7 @@ impl UniqueRow {
             key: *self.key.as_bytes(),
             job: self.job,
             payload: *self.payload.as_bytes(),
-            until_wall_ms: self.until_ms,
+            until_ms: self.until_ms,
         }
     }
 }

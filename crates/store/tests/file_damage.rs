@@ -6,14 +6,14 @@ mod support;
 
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, State, Terms, UniqueKey};
 use fencehold_core::lease::How;
-use fencehold_core::limits::TTL_MS_MAX;
+use fencehold_core::limits::{FINISHED_KEPT_MS_MAX, TTL_MS_MAX};
 use fencehold_core::{Fact, HoldId, Owner};
-use fencehold_store::file::{FileStore, backup, check, restore};
+use fencehold_store::file::{FileOptions, FileStore, backup, check, restore};
 use fencehold_store::job::{
     AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
     NewJob, Report, ScheduleSpec, Unique, Word,
 };
-use fencehold_store::{Call, EventsRequest, JobStore, LeaseStore, StoreError};
+use fencehold_store::{Call, EventsRequest, JobStore, KeepFinished, LeaseStore, StoreError};
 use support::{Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
@@ -434,7 +434,10 @@ fn a_database_of_schema_2_is_read() {
     let ground = Ground::new();
     let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-2.db");
     restore(&kept, ground.path()).unwrap();
-    let store = ground.open();
+    // The job that is done was done long ago.
+    let options = FileOptions::default().keep_finished(KeepFinished::for_ms(FINISHED_KEPT_MS_MAX).unwrap());
+    let clock = std::sync::Arc::new(ground.clock.clone());
+    let store = FileStore::open_with(ground.path(), clock, options).unwrap();
     assert_eq!(view(&store, "reports/daily").token.get(), 1);
     let jobs = |state| {
         let filter = JobFilter { states: vec![state], ..JobFilter::default() };

@@ -104,11 +104,14 @@ pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Ground) -> V
             g.arena.restart();
         }
         let next_ms = set().next_wall_ms.expect("a schedule that fires");
-        assert!(next_ms < first_ms + 10 * MINUTE_MS, "{next_ms} is not soon after {first_ms}");
+        assert!(next_ms < first_ms + 60 * MINUTE_MS, "{next_ms} is not soon after {first_ms}");
         assert_eq!(schedules(g)[0].next_wall_ms, Some(next_ms));
         let before = fired();
-        g.pass(2 * MINUTE_MS);
-        until("a schedule that goes on", || fired() > before);
+        // The moment that was fired while the clock was ahead is not fired again; the next one is.
+        until("a schedule that goes on", || {
+            g.pass(MINUTE_MS);
+            fired() > before
+        });
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fencehold::job::{Backoff, Retry};
 use fencehold::store::{EventsRequest, file};
@@ -22,12 +22,14 @@ pub(crate) struct Desk {
     news: mpsc::Sender<News>,
     fed: Vec<JobId>,
     seen: u64,
+    /// Some jobs wait for a delay, some for a moment of the wall clock.
+    pub(crate) has_them_wait: bool,
 }
 
 impl Desk {
     pub(crate) async fn open(room: Room, random: Random, news: mpsc::Sender<News>) -> Self {
         let fh = room.connect("desk").await;
-        Desk { room, fh, random, news, fed: Vec::new(), seen: 0 }
+        Desk { room, fh, random, news, fed: Vec::new(), seen: 0, has_them_wait: false }
     }
 
     pub(crate) async fn run(mut self, calm: Arc<AtomicBool>) {
@@ -63,7 +65,15 @@ impl Desk {
             bits[2..].copy_from_slice(&self.random.below(u64::MAX).to_be_bytes());
             let id = JobId::from_random(number, bits);
             let soon = Retry::new(Backoff::Fixed, 10, 10);
-            let job = queue.job(kind, &Task { number, holds_before }).id(id);
+            let mut job = queue.job(kind, &Task { number, holds_before }).id(id);
+            if self.has_them_wait {
+                let soon = Duration::from_millis(self.random.below(2_000));
+                job = match self.random.below(4) {
+                    0 => job.delay(soon),
+                    1 => job.run_at(SystemTime::now() + soon),
+                    _ => job,
+                };
+            }
             jobs.push(job.max_crashes(1_000).max_attempts(1_000).retry(soon));
             self.fed.push(id);
         }

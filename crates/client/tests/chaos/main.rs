@@ -4,6 +4,9 @@
 //! The same through a server that is killed and stopped as they are; and on PostgreSQL, whose connections are ended and which
 //! is restarted without having written anything.
 //!
+//! With `FENCEHOLD_CHAOS_CLOCKS` the wall clocks of all workers, and so of whoever owns the directory, are set all the while, by
+//! up to a day either way; and jobs wait for a delay or for a moment of the wall clock.
+//!
 //! What is done to whom is drawn from a seed, which is printed; when processes run is the machine's affair. Half of the
 //! trouble comes at any moment, half at a moment that a job holds still for it.
 
@@ -100,6 +103,10 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
     println!("chaos: seed {seed}, {} s", span.as_secs());
     let directory = tempfile::tempdir().unwrap();
     let room = Room::new(directory.path());
+    let steps_clocks = number_in("FENCEHOLD_CHAOS_CLOCKS").is_some();
+    if steps_clocks {
+        room.set_clocks(0);
+    }
     let (news, inbox) = mpsc::channel();
     let calm = Arc::new(AtomicBool::new(false));
     let (of_leader, of_desk) = (room.clone(), news.clone());
@@ -107,7 +114,12 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
     let leader =
         tokio::task::spawn_blocking(move || Leader::new(of_leader.clone(), seed, news, ground(&of_leader)));
     let mut leader = leader.await.unwrap();
-    let desk = Desk::open(room.clone(), Random(!seed), of_desk).await;
+    let mut desk = Desk::open(room.clone(), Random(!seed), of_desk).await;
+    desk.has_them_wait = steps_clocks;
+    let clocks = steps_clocks.then(|| {
+        let (room, calm) = (room.clone(), Arc::clone(&calm));
+        std::thread::spawn(move || step_clocks(&room, seed, &calm))
+    });
     let desk = tokio::spawn(desk.run(Arc::clone(&calm)));
 
     let led = tokio::task::spawn_blocking(move || {
@@ -118,6 +130,10 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
     });
     let (leader, fed) = led.await.unwrap();
     desk.await.unwrap();
+    if let Some(steps) = clocks.map(|clocks| clocks.join().unwrap()) {
+        println!("chaos: the wall clocks were set {steps} times");
+        assert!(steps > 0);
+    }
     let (tally, owed) = (leader.tally(), Tally::owed(span, &*leader.ground));
     let (of_ground, jobs) = (room.clone(), fed.len());
     let checked = tokio::task::spawn_blocking(move || {
@@ -136,6 +152,22 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
         fed.len()
     );
     assert!(tally.covers(&owed), "too little happened: {tally:?}, and it owes {owed:?}");
+}
+
+/// Sets the wall clocks, every time somewhere else, until it is calm. Then they are right.
+fn step_clocks(room: &Room, seed: u64, calm: &AtomicBool) -> u64 {
+    const DAY_S: u64 = 86_400;
+    let mut random = Random(seed.rotate_left(32));
+    let mut steps = 0;
+    while !calm.load(Ordering::SeqCst) {
+        let most_s = random.one_of(&[10, 3_600, DAY_S]);
+        let by_s = i64::try_from(random.below(2 * most_s + 1)).unwrap() - i64::try_from(most_s).unwrap();
+        room.set_clocks(by_s);
+        steps += 1;
+        std::thread::sleep(Duration::from_millis(200 + random.below(1_800)));
+    }
+    room.set_clocks(0);
+    steps
 }
 
 /// The books: every job completed, each effect and each line once.

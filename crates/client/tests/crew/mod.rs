@@ -28,6 +28,8 @@ use tokio::sync::watch;
 pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const TTL: Duration = Duration::from_secs(1);
 
+/// Where Debian keeps it.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 const NAME: &str = "FENCEHOLD_TEST_WORKER";
 const ROOM: &str = "FENCEHOLD_TEST_ROOM";
 /// What a process says starts with this: the test runner writes on the same output.
@@ -55,6 +57,18 @@ impl Room {
     /// Names the store by its URL, where it is not the directory.
     pub fn sign(&self) -> PathBuf {
         self.path.join("url")
+    }
+
+    /// By how much the wall clocks of processes are set, if they are: as libfaketime reads it.
+    pub fn clock(&self) -> PathBuf {
+        self.path.join("clock")
+    }
+
+    /// Sets the wall clocks of all processes that are started here from now on, whole at any moment.
+    pub fn set_clocks(&self, by_s: i64) {
+        let written = self.clock().with_extension("new");
+        std::fs::write(&written, format!("{by_s:+}")).unwrap();
+        std::fs::rename(written, self.clock()).unwrap();
     }
 
     /// Puts the sign up, whole at any moment.
@@ -225,6 +239,15 @@ impl Process {
             .env(ROOM, &room.path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        if room.clock().exists() {
+            assert!(Path::new(FAKETIME).exists(), "`cargo xtask servers` installs {FAKETIME}");
+            command
+                .env("LD_PRELOAD", FAKETIME)
+                .env("FAKETIME_TIMESTAMP_FILE", room.clock())
+                .env("FAKETIME_NO_CACHE", "1")
+                // The wall clock alone: nobody sets the boot-time clock.
+                .env("DONT_FAKE_MONOTONIC", "1");
+        }
         let mut child = command.spawn().unwrap();
         let (orders, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         std::thread::spawn(move || {

@@ -81,11 +81,10 @@ fn knock_with(socket: &Path, ask: Ask) -> io::Result<Knocked> {
                 return Ok(if denied { Knocked::Refused } else { Knocked::Answered });
             }
             Ok(FromOwner::Welcome { .. } | FromOwner::Starting | FromOwner::Pong) => {}
-            Ok(FromOwner::Refuse { .. }) => return Ok(Knocked::Refused),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Err(error);
             }
-            Err(_) => return Ok(Knocked::Refused),
+            Ok(FromOwner::Refuse { .. }) | Err(_) => return Ok(Knocked::Refused),
         }
     }
 }

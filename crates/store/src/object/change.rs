@@ -160,14 +160,7 @@ impl Inner {
                 self.note_own(spot, seen.version.clone(), body, &changed);
                 return Ok(changed);
             }
-            let floor = match &seen {
-                Some(_) => Token::NONE,
-                None => match self.floor_of_new_keys(spot.limit).await? {
-                    Ok(floor) => floor,
-                    Err(ms) if self.opens_in_time(spot, ms).await => continue,
-                    Err(ms) => return Err(closed(ms)),
-                },
-            };
+            let Some(floor) = self.floor_for(spot, seen.as_ref()).await? else { continue };
             self.pace(seen.as_ref()).await;
             let now = self.clock.now();
             let record = self.record_of(spot.key, seen.as_ref())?;
@@ -202,13 +195,7 @@ impl Inner {
                 return Ok(changed);
             }
             let body = self.next_body(spot, seen.as_ref(), &record, &command, &decision, now);
-            spot.doubt.begin();
-            let bytes = body.encode();
-            let written = match &seen {
-                Some(seen) => self.cas.swap(&spot.name, &seen.version, bytes, spot.limit).await,
-                None => self.cas.create(&spot.name, bytes, spot.limit).await,
-            };
-            match written {
+            match self.send(spot, seen.as_ref(), &body).await {
                 Ok(Written::Won(version)) => {
                     self.note_own(spot, version, body, &changed);
                     return Ok(changed);
@@ -240,15 +227,29 @@ impl Inner {
                 }
             }
         }
-        if attempts.is_empty() {
-            let why = format!(
-                "{}: each of {ROUNDS_MAX} writes found that another one had come first; \
-                 `fencehold store probe` shows whether the storage keeps its conditions",
-                spot.key
-            );
-            return Err(StoreError::Unavailable { why });
+        Err(gave_up(spot, attempts.is_empty(), &last_why))
+    }
+
+    /// The floor for a key without an object. `None`: it was closed, and may be open now.
+    async fn floor_for(&self, spot: &Spot<'_>, seen: Option<&Seen>) -> Result<Option<Token>, StoreError> {
+        if seen.is_some() {
+            return Ok(Some(Token::NONE));
         }
-        Err(StoreError::Unknown { why: format!("{}: {last_why}", spot.key) })
+        match self.floor_of_new_keys(spot.limit).await? {
+            Ok(floor) => Ok(Some(floor)),
+            Err(ms) if self.opens_in_time(spot, ms).await => Ok(None),
+            Err(ms) => Err(closed(ms)),
+        }
+    }
+
+    /// Writes on the condition that the object is still what was seen.
+    async fn send(&self, spot: &Spot<'_>, seen: Option<&Seen>, body: &Body) -> Result<Written, CasError> {
+        spot.doubt.begin();
+        let bytes = body.encode();
+        match seen {
+            Some(seen) => self.cas.swap(&spot.name, &seen.version, bytes, spot.limit).await,
+            None => self.cas.create(&spot.name, bytes, spot.limit).await,
+        }
     }
 
     fn next_body(
@@ -332,6 +333,19 @@ impl Inner {
 pub(super) async fn pause(round: u32) {
     let ms = PAUSE_MS.saturating_mul(1 << round.min(10)).min(PAUSE_MS_MAX);
     sleep(Duration::from_millis(ms)).await;
+}
+
+/// What a change says that came to no end: that nothing was done, if no write was left without an outcome.
+fn gave_up(spot: &Spot<'_>, sure: bool, last_why: &str) -> StoreError {
+    if !sure {
+        return StoreError::Unknown { why: format!("{}: {last_why}", spot.key) };
+    }
+    let why = format!(
+        "{}: each of {ROUNDS_MAX} writes found that another one had come first; `fencehold store probe` shows \
+         whether the storage keeps its conditions",
+        spot.key
+    );
+    StoreError::Unavailable { why }
 }
 
 /// Whether a hold id was told of the lease that it has already.

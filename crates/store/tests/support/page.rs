@@ -46,10 +46,10 @@ pub fn check(name: &str, what: &str, columns: &[String], rows: &[(String, Vec<St
 }
 
 fn table(what: &str, columns: &[String], rows: &[(String, Vec<String>)]) -> String {
-    let mut text = format!("| {what} | {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len() + 1));
-    for (name, cells) in rows {
+    let head = format!("| {what} | {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len() + 1));
+    let line = |(name, cells): &(String, Vec<String>)| {
         assert_eq!(cells.len(), columns.len(), "{name}");
-        text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
-    }
-    text
+        format!("| {name} | {} |\n", cells.join(" | "))
+    };
+    head + &rows.iter().map(line).collect::<String>()
 }

@@ -328,7 +328,7 @@ impl Work {
             let had_trouble = self.known.trouble.swap(seen.is_err(), Ordering::AcqRel);
             match seen {
                 Err(error) if !had_trouble => {
-                    tracing::error!(%error, "nobody is let in: tokens cannot be checked")
+                    tracing::error!(%error, "nobody is let in: tokens cannot be checked");
                 }
                 Ok(()) if had_trouble => tracing::info!("tokens can be checked again"),
                 _ => {}

@@ -114,7 +114,7 @@ impl SecretHash {
     }
 
     /// The hash as 64 hexadecimal digits.
-    pub fn to_hex(&self) -> String {
+    pub fn to_hex(self) -> String {
         hex(&self.0)
     }
 

@@ -225,7 +225,9 @@ impl JobStore for Desk {
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
         let mut schedules = self.pass(LOOK, call, self.kept_jobs()?.schedules(call)).await?;
         if !self.caller.sees_payloads() {
-            schedules.iter_mut().for_each(|schedule| schedule.spec.payload = HIDDEN.into());
+            for schedule in &mut schedules {
+                schedule.spec.payload = HIDDEN.into();
+            }
         }
         Ok(schedules)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Repeat;
 use super::fault::Fault;
+use super::pool::Lane;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::patience::Patience;
@@ -20,13 +21,15 @@ pub(super) struct Errand {
     place: String,
     /// Something was sent whose outcome is not known.
     pub(super) uncertain: bool,
+    /// Whose connections it uses.
+    pub(super) lane: Lane,
 }
 
 impl Errand {
     /// Sets out now, and is given up when patience ends, on top of any waiting in line.
     pub(super) fn new(clock: &Arc<dyn Clock>, place: &str, patience_ms: u64, wait_ms: u64) -> Self {
         let patience = Patience::new(clock, patience_ms, wait_ms, REST);
-        Errand { patience, place: place.to_owned(), uncertain: false }
+        Errand { patience, place: place.to_owned(), uncertain: false, lane: Lane::default() }
     }
 
     /// How long it has been under way, by this machine's boot clock.

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::acquire::number;
 use super::errand::Errand;
 use super::fenced::Wanted;
+use super::pool::Lane;
 use super::{Core, Repeat};
 use crate::error::StoreError;
 use crate::lease::HoldRef;
@@ -21,6 +22,7 @@ impl Core {
         holds: &[HoldRef],
     ) -> Result<Vec<Result<Renewal, Refusal>>, StoreError> {
         let mut answers: Vec<Option<Result<Renewal, Refusal>>> = vec![None; holds.len()];
+        errand.lane = Lane::Renewals;
         for row in self.renew_live(errand, namespace, holds).await? {
             let nth: i64 = row.get("nth");
             let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
@@ -39,6 +41,7 @@ impl Core {
             .filter(|(_, answer)| answer.is_none())
             .map(|(hold, _)| hold.clone())
             .collect();
+        errand.lane = Lane::Checks;
         let mut checked = if rest.is_empty() {
             Vec::new()
         } else {

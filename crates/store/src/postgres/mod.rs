@@ -38,7 +38,7 @@ use tokio_postgres::Client;
 use self::errand::Errand;
 use self::fault::Fault;
 use self::listen::{Ear, Listener};
-use self::pool::Pool;
+use self::pool::{Lane, Lent, Pool};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::lease::Call;
@@ -268,6 +268,14 @@ impl Core {
         self.listener.listen(&self.pool, &self.schema, topic)
     }
 
+    /// A connection of this lane; or, where none can be made, one that is there for calls.
+    async fn lend(&self, lane: Lane) -> Result<Lent, Fault> {
+        match self.pool.lend(lane).await {
+            Err(_) if lane != Lane::Calls => self.pool.lend(Lane::Calls).await,
+            lent => lent,
+        }
+    }
+
     /// Sends something on a connection of its own, once.
     async fn send<T>(
         &self,
@@ -275,7 +283,7 @@ impl Core {
         work: impl AsyncFnOnce(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, Fault> {
         let late = "it was not answered in time";
-        let lending = tokio::time::timeout(errand.left(), self.pool.lend()).await;
+        let lending = tokio::time::timeout(errand.left(), self.lend(errand.lane)).await;
         let mut lent = lending.map_err(|_| Fault::Unreached(late.to_owned()))??;
         match tokio::time::timeout(errand.left() + ANSWER_WITHIN, work(&mut lent)).await {
             Ok(Ok(answer)) => {

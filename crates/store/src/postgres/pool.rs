@@ -1,5 +1,7 @@
 //! Connections: a few, lent to one request at a time.
 //!
+//! Renewals have connections of their own: whatever a process asks for besides, and however much of it, no renewal waits behind it.
+//!
 //! A connection goes back only when what was asked on it was answered. One whose request was given up is closed, so
 //! that nobody waits behind a statement that nobody wants any more.
 
@@ -23,7 +25,35 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How soon a machine that has vanished is noticed, together with the kernel's own tries.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
-/// How to connect, and the connections that nobody uses at the moment.
+/// For renewals and signs of life. Two: one may wait for a lock.
+const RENEWALS: usize = 2;
+/// For renewals that one statement could not decide. They may wait for a fence.
+const CHECKS: usize = 1;
+
+/// What a connection is used for. Each use has its own connections, and waits for no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lane {
+    #[default]
+    Calls,
+    /// Renewals, and the signs of life of those in line.
+    Renewals,
+    /// Renewals that one statement could not decide.
+    Checks,
+}
+
+/// The connections of one lane.
+struct Connections {
+    idle: RefCell<Vec<Client>>,
+    seats: Arc<Semaphore>,
+}
+
+impl Connections {
+    fn new(connections: usize) -> Self {
+        Connections { idle: RefCell::default(), seats: Arc::new(Semaphore::new(connections)) }
+    }
+}
+
+/// How to connect, and the connections that are idle.
 pub(super) struct Pool {
     config: Config,
     tls: Tls,
@@ -31,8 +61,9 @@ pub(super) struct Pool {
     /// The schema as it was last seen; none: it was not used yet.
     pub(super) seen: Cell<Option<migrate::Seen>>,
     schema: String,
-    idle: RefCell<Vec<Client>>,
-    seats: Arc<Semaphore>,
+    calls: Connections,
+    renewals: Connections,
+    checks: Connections,
 }
 
 impl Pool {
@@ -66,9 +97,18 @@ impl Pool {
             place: migrate::Place::new(url),
             seen: Cell::new(None),
             schema: url.schema.clone(),
-            idle: RefCell::default(),
-            seats: Arc::new(Semaphore::new(url.connections)),
+            calls: Connections::new(url.connections),
+            renewals: Connections::new(RENEWALS),
+            checks: Connections::new(CHECKS),
         })
+    }
+
+    fn of(&self, lane: Lane) -> &Connections {
+        match lane {
+            Lane::Calls => &self.calls,
+            Lane::Renewals => &self.renewals,
+            Lane::Checks => &self.checks,
+        }
     }
 
     /// A connection to a server that takes writes, with nothing looked at yet.
@@ -80,11 +120,11 @@ impl Pool {
     }
 
     /// Lends a connection, made if none is idle. On a new one the schema is looked at, and made if it is not there.
-    pub(super) async fn lend(self: &Rc<Self>) -> Result<Lent, Fault> {
+    pub(super) async fn lend(self: &Rc<Self>, lane: Lane) -> Result<Lent, Fault> {
         let closed = |_| Fault::Refused("this store was closed".to_owned());
-        let seat = Arc::clone(&self.seats).acquire_owned().await.map_err(closed)?;
+        let seat = Arc::clone(&self.of(lane).seats).acquire_owned().await.map_err(closed)?;
         let idle = loop {
-            match self.idle.borrow_mut().pop() {
+            match self.of(lane).idle.borrow_mut().pop() {
                 Some(client) if client.is_closed() => {}
                 other => break other,
             }
@@ -108,7 +148,7 @@ impl Pool {
                 .map_err(|error| Fault::of_connecting(&error, &self.schema))?;
             client
         };
-        Ok(Lent { pool: Rc::clone(self), client, _seat: seat })
+        Ok(Lent { pool: Rc::clone(self), lane, client, _seat: seat })
     }
 }
 
@@ -128,6 +168,7 @@ async fn read_committed(client: &Client, schema: &str) -> Result<(), Fault> {
 /// A connection for one request.
 pub(super) struct Lent {
     pool: Rc<Pool>,
+    lane: Lane,
     client: Client,
     _seat: OwnedSemaphorePermit,
 }
@@ -136,7 +177,7 @@ impl Lent {
     /// What was asked on it was answered: others may use it.
     pub(super) fn give_back(self) {
         if !self.client.is_closed() {
-            self.pool.idle.borrow_mut().push(self.client);
+            self.pool.of(self.lane).idle.borrow_mut().push(self.client);
         }
     }
 }

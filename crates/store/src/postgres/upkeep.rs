@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::errand::{Errand, pause};
+use super::pool::Lane;
 use super::{Core, Repeat, migrate};
 use crate::error::StoreError;
 
@@ -48,6 +49,8 @@ impl Core {
         for round in 0_u32.. {
             pause(EVERY).await;
             let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+            // Up to the sign of life: whoever waits through a busy handle must not fall out of line.
+            errand.lane = Lane::Renewals;
             let kept_up = self.keep_up_once(&mut errand, round).await;
             self.maintained("leases", kept_up.as_ref().err()).await;
         }
@@ -129,6 +132,7 @@ impl Core {
         if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
             self.say_alive(errand).await?;
         }
+        errand.lane = Lane::Calls;
         let sweep = self.sql("SELECT fencehold.lease_sweep($1)");
         loop {
             let done: i64 = self

@@ -3,6 +3,7 @@
 
 mod alike;
 mod another_server;
+mod apart;
 mod arena;
 mod bounds;
 mod call_order;

@@ -6,13 +6,15 @@ use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
 use fencehold_core::{HoldId, Token};
 use tokio_postgres::types::Type;
 
-use super::decide::About;
+use super::decide::{About, within};
 use super::value::{Bits, from_sql, to_sql};
 use crate::engine::{JobAnswer, JobAsk, check_word};
 use crate::error::StoreError;
 use crate::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};
 use crate::lease::Call;
 use crate::postgres::errand::Errand;
+use crate::postgres::fenced::Wanted;
+use crate::postgres::pool::Lane;
 use crate::postgres::{Core, Repeat};
 use crate::postgres_url::CompletedJobs;
 
@@ -24,10 +26,11 @@ impl Core {
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewedJobs, StoreError> {
         let proofs = Proofs::of(attempts.iter());
+        errand.lane = Lane::Renewals;
         let before_ms = self.clock.now().store_ms;
+        let sql = self.sql(&within(Core::lock_ms(errand), "job_renew($1, $2, $3, $4)"));
         let mut kept = self
             .run(errand, Repeat::Safe, async |client| {
-                let sql = self.sql("SELECT * FROM fencehold.job_renew($1, $2, $3, $4)");
                 let namespace = call.namespace.as_str();
                 let rows = client
                     .query_typed(
@@ -64,6 +67,7 @@ impl Core {
             .collect();
         let left: Vec<usize> = (0..attempts.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !left.is_empty() {
+            errand.lane = Lane::Checks;
             let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job).collect());
             let JobAnswer::Renewed(decided) =
@@ -116,6 +120,9 @@ impl Core {
             let notes =
                 |report: &Report| matches!(report.word, Word::Checkpoint { .. } | Word::Progress { .. });
             let about = if rest.iter().all(notes) { about } else { about.ending() };
+            // Whether it is the same completion again is told by the result that is kept.
+            let completes = |report: &Report| matches!(report.word, Word::Complete { .. });
+            let about = if rest.iter().any(completes) { about.with_notes() } else { about };
             let JobAnswer::Reported(decided) =
                 self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
             else {
@@ -164,9 +171,10 @@ impl Core {
         // Most have none to tell.
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Dropped;
+        let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job).collect();
+        let sql = self.sql(&within(Core::lock_ms(errand), "job_complete($1, $2, $3, $4, $5, $6)"));
         let rows = self
-            .run(errand, Repeat::Safe, async |client| {
-                let sql = self.sql("SELECT * FROM fencehold.job_complete($1, $2, $3, $4, $5, $6)");
+            .run_past_fences(errand, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
                 let namespace = call.namespace.as_str();
                 client
                     .query_typed(

@@ -211,6 +211,15 @@ pub(super) fn locking(call: &str) -> String {
     )
 }
 
+/// A call that waits for locks for so long at most: no backend goes on waiting for what its caller has given up.
+pub(super) fn within(lock_ms: i64, call: &str) -> String {
+    format!(
+        "SELECT o.* FROM set_config('lock_timeout', '{}', true) AS bound LEFT JOIN fencehold.{call} AS o ON true \
+         WHERE o IS DISTINCT FROM NULL",
+        lock_ms.max(1)
+    )
+}
+
 /// All that a decision may look at, locked. The inner error: what is kept cannot be read.
 async fn load(
     core: &Core,

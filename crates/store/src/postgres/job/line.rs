@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 
 use super::value::Bits;
 use crate::postgres::errand::{Errand, pause};
+use crate::postgres::pool::Lane;
 use crate::postgres::{Core, Repeat};
 
 /// How often. A process whose places have not been kept up for ten times as long is passed over.
@@ -72,6 +73,7 @@ pub(super) async fn keep_up(core: Weak<Core>) {
             continue;
         }
         let mut errand = Errand::new(&core.clock, &core.place, PATIENCE_MS, 0);
+        errand.lane = Lane::Renewals;
         let beaten = core
             .run(&mut errand, Repeat::Safe, async |client| {
                 let sql = core.sql("SELECT * FROM fencehold.job_line_beat($1)");

@@ -37,6 +37,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (19, "job list", include_str!("migrations/0019_job_list.sql")),
     (20, "job users", include_str!("migrations/0020_job_users.sql")),
     (21, "plans", include_str!("migrations/0021_plans.sql")),
+    (22, "producers", include_str!("migrations/0022_producers.sql")),
     (23, "roles", include_str!("migrations/0023_roles.sql")),
 ];
 

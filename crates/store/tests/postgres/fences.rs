@@ -223,3 +223,33 @@ fn one_transaction_has_a_fence_on_twenty_thousand_keys() {
     user.value("COMMIT");
     other.value(&calls.acquire("k20000", 2, "B"));
 }
+
+/// Between its deadline and the end of the transaction a fenced lease is held, for everybody who looks as for everybody who asks.
+#[test]
+fn a_lease_that_has_run_out_under_a_fence_is_shown_as_held() {
+    let arena = PostgresArena::new();
+    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
+    let a = take(&store, "k", 1, "A");
+    user.value("BEGIN");
+    user.value(&calls.fence("k", a.token.get()));
+    arena.pass(30_000);
+    let shown = || block_on(store.get(&call(), key("k"))).unwrap().unwrap().holder;
+    let listed = || {
+        block_on(store.list(&call(), fencehold_store::ListRequest { limit: 10, ..Default::default() }))
+            .unwrap()
+            .leases
+            .len()
+    };
+    match block_on(store.acquire(&call(), request("k", 2, "B"))) {
+        Err(StoreError::Refused { refusal: Refusal::Held { owner, .. }, .. }) => {
+            assert_eq!(owner.as_str(), "A")
+        }
+        other => panic!("{other:?}"),
+    }
+    let holder = shown().expect("it is held");
+    assert_eq!((holder.owner.as_str(), holder.remaining_ms), ("A", 0));
+    assert_eq!(listed(), 1);
+    user.value("COMMIT");
+    assert_eq!(shown(), None);
+    assert_eq!(listed(), 0);
+}

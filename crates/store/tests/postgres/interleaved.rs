@@ -411,3 +411,31 @@ fn nobody_throws_another_out_of_line() {
         assert_eq!(told["Ok"]["grant"]["token"], token + 1, "{told}");
     });
 }
+
+/// Two want the same two keys, in opposite order, while others are about to hold them: they are locked in one order, whatever was asked.
+#[test]
+fn new_keys_are_locked_in_one_order_whatever_the_callers_say() {
+    with_calls(|arena, calls| {
+        let sessions = [(); 4].map(|()| Session::new(arena));
+        let [p, q, a, b] = sessions;
+        // A namespace is made with its first key.
+        p.value(&calls.acquire("first", 9, "F"));
+        for (session, key, hold, owner) in [(&p, "x", 1, "P"), (&q, "y", 2, "Q")] {
+            session.value("BEGIN");
+            session.value(&calls.acquire(key, hold, owner));
+        }
+        let of_two = |hold, owner: &str, keys: &str| {
+            calls.acquire("x", hold, owner).replace("ARRAY['x']", &format!("ARRAY[{keys}]"))
+        };
+        let a = a.run_blocked_by(&p, &of_two(3, "A", "'x', 'y'"));
+        let b = b.start_blocked(&of_two(4, "B", "'y', 'x'"));
+        p.value("COMMIT");
+        // The first has what it waited for, and now waits for the other.
+        a.wait_until_blocked_by(&q);
+        q.value("COMMIT");
+        for step in [a, b] {
+            let (_, answer) = step.end();
+            assert!(said(answer)["Err"]["Refused"]["refusal"]["Held"].is_object());
+        }
+    });
+}

@@ -32,6 +32,7 @@ mod newcomers;
 mod page;
 mod pages;
 mod pooler;
+mod producers;
 mod python;
 mod queue_modes;
 mod restored;

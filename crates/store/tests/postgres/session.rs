@@ -56,6 +56,15 @@ impl Session {
         step
     }
 
+    /// A step that waits for somebody: that is waited for.
+    pub(crate) fn start_blocked(self, sql: &str) -> Step {
+        let step = self.start(sql);
+        let blocked = format!("SELECT cardinality(pg_blocking_pids({})) > 0", step.pid);
+        let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&blocked) == "t");
+        assert!(seen, "never blocked: {sql}");
+        step
+    }
+
     /// Returns when somebody, who need not be a session of the test's, waits for this one.
     pub(crate) fn wait_until_in_the_way(&self) {
         let sql = format!(
@@ -77,6 +86,13 @@ impl Session {
 }
 
 impl Step {
+    /// Returns when this step waits for another session.
+    pub(crate) fn wait_until_blocked_by(&self, by: &Session) {
+        let blocked = format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, self.pid);
+        let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&blocked) == "t");
+        assert!(seen, "never blocked by that session");
+    }
+
     /// Waits for the end of the step.
     pub(crate) fn end(self) -> (Session, Said) {
         let (admin, said) = self.thread.join().unwrap();

@@ -5,7 +5,7 @@ use fencehold_core::job::Refusal;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::decide::About;
+use super::decide::{About, within};
 use super::form::{Extra, kept_terms};
 use super::value::{Bits, Json, to_sql};
 use crate::engine::{JobAnswer, JobAsk, check_job, digest, unique_digest};
@@ -13,7 +13,11 @@ use crate::error::StoreError;
 use crate::job::{Enqueued, NewJob, When};
 use crate::lease::Call;
 use crate::postgres::errand::Errand;
+use crate::postgres::fault::Fault;
 use crate::postgres::{Core, Repeat};
+
+/// How long an enqueue waits at a time for what another transaction is about to make. Between two tries it uses no connection.
+const LOCK_MS: i64 = 250;
 
 type Answers = Vec<Result<Enqueued, Refusal>>;
 
@@ -34,21 +38,7 @@ impl Core {
         let good: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !good.is_empty() {
             let batch = Batch::of(good.iter().map(|nth| &jobs[*nth]));
-            let made = self
-                .run(errand, Repeat::Safe, async |client| {
-                    let sql = self.sql(
-                        "SELECT * FROM fencehold.job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
-                    );
-                    let namespace = call.namespace.as_str();
-                    let parameters = batch.parameters(&namespace);
-                    match client.query_typed(&sql, &parameters).await {
-                        Ok(rows) => Ok(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<i64>>()),
-                        // Somebody enqueues one of them at this very moment: the rules tell whether it is the same.
-                        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Vec::new()),
-                        Err(error) => Err(error),
-                    }
-                })
-                .await?;
+            let made = self.make_jobs(errand, call, &batch).await?;
             // From here on 'nothing was done' would not be true.
             errand.uncertain |= !made.is_empty();
             for nth in made {
@@ -82,6 +72,64 @@ impl Core {
             .into_iter()
             .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
             .collect())
+    }
+
+    /// Makes those that are new, and says which those are: their numbers, from 1.
+    async fn make_jobs(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<i64>, StoreError> {
+        let lock_ms = Core::lock_ms(errand).min(LOCK_MS);
+        let sql = self.sql(&within(lock_ms, "job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
+        loop {
+            let made = self
+                .send(errand, async |client| {
+                    let namespace = call.namespace.as_str();
+                    let parameters = batch.parameters(&namespace);
+                    match client.query_typed(&sql, &parameters).await {
+                        Ok(rows) => Ok(rows.iter().map(|row| row.get::<_, i64>(0)).collect()),
+                        // Somebody enqueues one of them at this very moment: the rules tell whether it is the same.
+                        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Vec::new()),
+                        Err(error) => Err(error),
+                    }
+                })
+                .await;
+            match made {
+                Ok(made) => return Ok(made),
+                Err(Fault::Locked(_)) => {
+                    let why = self.held_up(errand, call, batch).await?;
+                    errand.bear(Fault::Locked(why)).await?;
+                }
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// What open transaction is in the way of these jobs, in words.
+    async fn held_up(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        batch: &Batch<'_>,
+    ) -> Result<String, StoreError> {
+        let sql = self.sql("SELECT fencehold.job_held_up($1, $2, $3, $4)");
+        self.run(errand, Repeat::Safe, async |client| {
+            let rows = client
+                .query_typed(
+                    &sql,
+                    &[
+                        (&call.namespace.as_str(), Type::TEXT),
+                        (&batch.queues, Type::TEXT_ARRAY),
+                        (&batch.priorities, Type::INT2_ARRAY),
+                        (&batch.unique, Type::TEXT_ARRAY),
+                    ],
+                )
+                .await?;
+            rows[0].try_get(0)
+        })
+        .await
     }
 
     async fn enqueue_by_the_rules(
@@ -127,6 +175,8 @@ struct Batch<'a> {
     at_ms: Vec<Option<i64>>,
     after_ms: Vec<Option<i64>>,
     urgent: Vec<bool>,
+    /// The unique keys as they were given.
+    unique: Vec<&'a str>,
     /// `None`: no job has a unique key.
     keys: Option<Vec<Option<Bits>>>,
     digests: Vec<Option<Bits>>,
@@ -147,6 +197,7 @@ impl<'a> Batch<'a> {
             at_ms: Vec::new(),
             after_ms: Vec::new(),
             urgent: Vec::new(),
+            unique: Vec::new(),
             keys: any_unique.then(Vec::new),
             digests: Vec::new(),
             windows: Vec::new(),
@@ -166,6 +217,7 @@ impl<'a> Batch<'a> {
             yield_within_ms: job.yield_within_ms,
             undo_of: None,
         };
+        self.unique.extend(unique.map(|unique| unique.key.as_str()));
         self.ids.push(job.id.into());
         self.queues.push(job.queue.as_str());
         self.priorities.push(job.terms.priority);

@@ -121,8 +121,8 @@ impl Core {
                 |report: &Report| matches!(report.word, Word::Checkpoint { .. } | Word::Progress { .. });
             let about = if rest.iter().all(notes) { about } else { about.ending() };
             // Whether it is the same completion again is told by the result that is kept.
-            let completes = |report: &Report| matches!(report.word, Word::Complete { .. });
-            let about = if rest.iter().any(completes) { about.with_notes() } else { about };
+            let says_completed = |report: &Report| matches!(report.word, Word::Complete { .. });
+            let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
             let JobAnswer::Reported(decided) =
                 self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
             else {

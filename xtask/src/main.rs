@@ -22,8 +22,8 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    ALIKE, CHAOS, CLIPPY, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FORMAT, LONG, PACKAGE, PEERS,
-    PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND,
+    ALIKE, CHAOS, CLIPPY, CLOCKS, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FORMAT, LONG, PACKAGE,
+    PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND,
     SECURITY, SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK,
 };
 
@@ -43,7 +43,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "long",
         about: "what takes long: races, chaos, faults and floods at length, and every test twenty times",
-        stages: &[SERVERS, RACES, CHAOS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, LONG],
+        stages: &[SERVERS, RACES, CHAOS, CLOCKS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {

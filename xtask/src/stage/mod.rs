@@ -3,6 +3,7 @@
 mod alike;
 mod chaos;
 mod clippy;
+mod clocks;
 mod deny;
 mod docs;
 mod doctests;
@@ -39,6 +40,7 @@ pub(crate) struct Stage {
 pub(crate) const ALIKE: Stage = Stage { name: "alike", run: alike::run };
 pub(crate) const CHAOS: Stage = Stage { name: "chaos", run: chaos::run };
 pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
+pub(crate) const CLOCKS: Stage = Stage { name: "clocks", run: clocks::run };
 pub(crate) const DENY: Stage = Stage { name: "deny", run: deny::run };
 pub(crate) const DOCS: Stage = Stage { name: "docs", run: docs::run };
 pub(crate) const DOCTESTS: Stage = Stage { name: "doctests", run: doctests::run };

@@ -166,7 +166,8 @@ impl Notes {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&directory)?;
-        let ours = found.st_uid == rustix::process::geteuid().as_raw() && found.st_mode & 0o077 == 0;
+        let for_others = Mode::from_raw_mode(found.st_mode).intersects(Mode::RWXG | Mode::RWXO);
+        let ours = found.st_uid == rustix::process::geteuid().as_raw() && !for_others;
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -159,7 +159,9 @@ impl SqliteKeep {
         }
         let is_copied = self.copies_all_back(lost);
         if is_copied {
-            self.note.take().map(Note::remove);
+            if let Some(note) = self.note.take() {
+                note.remove();
+            }
             // Nothing is left to sync: SQLite may tidy up after itself.
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }
@@ -189,7 +191,9 @@ impl SqliteKeep {
         let noted = Noted { epoch, acknowledged, synced, longest_ttl_ms };
         if self.note.as_mut().is_some_and(|note| note.write(noted).is_err()) {
             // Without a note, what was not synced counts as lost.
-            self.note.take().map(Note::remove);
+            if let Some(note) = self.note.take() {
+                note.remove();
+            }
         }
     }
 

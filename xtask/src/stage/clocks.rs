@@ -1,0 +1,12 @@
+//! The chaos test of jobs for ten minutes, on a directory and on PostgreSQL, while the wall clocks of all workers are set forward
+//! and back by up to a day. `FENCEHOLD_CHAOS_SECONDS` says otherwise.
+
+use crate::process;
+
+pub(crate) fn run() -> Result<(), String> {
+    let args = ["test", "--package", "fencehold", "--all-features", "--test", "chaos", "--", "--nocapture"];
+    let seconds = std::env::var("FENCEHOLD_CHAOS_SECONDS").unwrap_or_else(|_| "600".to_owned());
+    let mut tests = process::cargo(&args);
+    tests.args(["whatever_dies_or_stalls", "on_postgres"]);
+    process::run(tests.env("FENCEHOLD_CHAOS_SECONDS", seconds).env("FENCEHOLD_CHAOS_CLOCKS", "1"))
+}

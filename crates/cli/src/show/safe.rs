@@ -56,7 +56,7 @@ fn is_turning(c: char) -> bool {
 fn colour(text: &str) -> Option<&str> {
     let digits = text.strip_prefix("\u{1b}[")?;
     let end = digits.find(|c: char| !c.is_ascii_digit() && c != ';')?;
-    digits[end..].starts_with('m').then(|| &text[..2 + end + 1])
+    digits[end..].starts_with('m').then(|| &text[..=2 + end])
 }
 
 #[cfg(test)]

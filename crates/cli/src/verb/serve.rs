@@ -220,9 +220,9 @@ async fn serve(settings: &Settings, store: &Store, access: Access, options: Opti
         say(settings, "stopping: nothing new is given, what is under way is finished");
         systemd::tell(systemd::State::Stopping, "finishing what is under way");
     };
-    let served = server.serve(listener, stop).await.map_err(failed);
+    let outcome = server.serve(listener, stop).await.map_err(failed);
     marking.abort();
-    served
+    outcome
 }
 
 /// Tells people on stderr; or, where every line is an object for programs, the log.

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Ask a holder of lower priority to yield within this time
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     preempt: Option<u64>,
-    /// Let the command inherit FENCEHOLD_API_TOKEN, and the token in FENCEHOLD_STORE
+    /// Let the command inherit the token of access, alone or in the URL of the store
     #[arg(long)]
     pass_token: bool,
     /// The command and its arguments

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Who works [default: user@host/pid]
     #[arg(long)]
     owner: Option<Owner>,
-    /// Let the command inherit FENCEHOLD_API_TOKEN, and the token in FENCEHOLD_STORE
+    /// Let the command inherit the token of access, alone or in the URL of the store
     #[arg(long)]
     pass_token: bool,
     /// The command and its arguments

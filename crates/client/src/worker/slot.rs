@@ -155,7 +155,7 @@ fn log(span: &tracing::Span, job: &Job, word: Option<&Word>, took_ms: u64) {
             tracing::warn!(parent: span, job = %id, %queue, %kind, attempt, took_ms, for_good, error, "an attempt failed");
         }
         _ => {
-            tracing::debug!(parent: span, job = %id, %queue, %kind, attempt, took_ms, outcome, "an attempt ended")
+            tracing::debug!(parent: span, job = %id, %queue, %kind, attempt, took_ms, outcome, "an attempt ended");
         }
     }
 }

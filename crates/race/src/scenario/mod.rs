@@ -41,9 +41,9 @@ mod r33_cancel_against_complete;
 mod r34_other_tenants_hold;
 mod r36_collected_key;
 mod r40_cancel_in_the_middle;
-mod r45_answer_too_large;
-mod r43_clock_forward_while_a_claim_waits;
 mod r42_wall_clock_back_over_a_ready_job;
+mod r43_clock_forward_while_a_claim_waits;
+mod r45_answer_too_large;
 
 use std::fmt;
 

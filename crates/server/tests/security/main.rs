@@ -4,8 +4,8 @@
 
 mod gate;
 mod limits;
-mod open;
 mod matrix;
+mod open;
 #[path = "../../../store/tests/support/page.rs"]
 mod page;
 mod rights;

@@ -252,9 +252,9 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let notes = |name: &str| Notes { directory: room.path().join(name), must_be_memory: false };
         let mut note = notes("ours").about("5eed", 7).unwrap();
-        let noted = Noted { epoch: 1, acknowledged: 2, synced: 2, longest_ttl_ms: 7 };
-        note.write(noted).unwrap();
-        assert_eq!(notes("ours").about("5eed", 7).unwrap().read(), Some(noted));
+        let reached = Noted { epoch: 1, acknowledged: 2, synced: 2, longest_ttl_ms: 7 };
+        note.write(reached).unwrap();
+        assert_eq!(notes("ours").about("5eed", 7).unwrap().read(), Some(reached));
         assert_eq!(notes("ours").about("5eed", 8).unwrap().read(), None, "another directory");
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(room.path().join("ours"), open).unwrap();

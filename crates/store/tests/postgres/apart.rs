@@ -32,14 +32,14 @@ fn with_all_connections_in_use(stage: &Stage, work: impl FnOnce()) {
         let looks: Vec<_> = (0..2 * CONNECTIONS)
             .map(|_| scope.spawn(|| block_on(store.get(&call(), key())).unwrap()))
             .collect();
-        let blocked = format!(
+        let in_use = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[]) AND query LIKE '%lease_get%'",
             blocker.pid
         );
-        let all = (0..LOOKS_MAX).any(|_| stage.watch.value(&blocked) == CONNECTIONS.to_string());
+        let all = (0..LOOKS_MAX).any(|_| stage.watch.value(&in_use) == CONNECTIONS.to_string());
         assert!(all, "not all connections are in use");
         work();
-        assert_eq!(stage.watch.value(&blocked), CONNECTIONS.to_string(), "they are still in use");
+        assert_eq!(stage.watch.value(&in_use), CONNECTIONS.to_string(), "they are still in use");
         run(&blocker, "COMMIT");
         for look in looks {
             look.join().unwrap();
@@ -55,12 +55,12 @@ fn renewals_go_through_while_all_connections_for_calls_are_in_use() {
     let owner = Owner::new("A").unwrap();
     let wanted = AcquireRequest::new(Key::new("k").unwrap(), hold, owner, 30_000);
     let token = block_on(store.acquire(&call(), wanted)).unwrap().grant.token;
-    let held = HoldRef { key: Key::new("k").unwrap(), hold, token };
+    let lease = HoldRef { key: Key::new("k").unwrap(), hold, token };
     let jobs = store.jobs().unwrap();
     block_on(jobs.claim(&call(), request(A))).unwrap();
     with_all_connections_in_use(&stage, || {
         let soon = || call().with_patience_ms(5_000);
-        let renewed = block_on(store.renew(&soon(), vec![held])).expect("leases are renewed");
+        let renewed = block_on(store.renew(&soon(), vec![lease])).expect("leases are renewed");
         assert!(renewed.answers[0].is_ok(), "{renewed:?}");
         let renewed = block_on(jobs.renew_claims(&soon(), vec![attempt(A, 1)])).expect("claims are renewed");
         assert!(renewed.answers[0].is_ok(), "{renewed:?}");

@@ -242,7 +242,7 @@ fn a_lease_that_has_run_out_under_a_fence_is_shown_as_held() {
     };
     match block_on(store.acquire(&call(), request("k", 2, "B"))) {
         Err(StoreError::Refused { refusal: Refusal::Held { owner, .. }, .. }) => {
-            assert_eq!(owner.as_str(), "A")
+            assert_eq!(owner.as_str(), "A");
         }
         other => panic!("{other:?}"),
     }

@@ -55,7 +55,7 @@ fn one_who_may_only_look_can_look_and_is_refused_the_rest() {
     assert!(block_on(looking.status(&call())).is_ok());
     match block_on(looking.acquire(&call(), request(2))) {
         Err(StoreError::Unusable { why, .. }) => {
-            assert!(why.contains(&format!("fencehold_{schema}_worker")), "{why}")
+            assert!(why.contains(&format!("fencehold_{schema}_worker")), "{why}");
         }
         other => panic!("{other:?}"),
     }

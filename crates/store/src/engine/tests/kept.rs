@@ -38,7 +38,7 @@ impl Disk {
                 Change::Floor { namespace, floor } => drop(self.floors.insert(namespace, floor)),
                 Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
-                Change::KeepFinished { .. } => {}
+                Change::KeepFinished { .. } | Change::Seen { .. } => {}
             }
         }
         self.events.extend(changes.events.iter().map(|event| (**event).clone()));

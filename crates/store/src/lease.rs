@@ -372,7 +372,6 @@ pub struct StoreStatus {
     /// Rows that could not be read and were set aside.
     pub set_aside: u64,
     /// Parts of the maintenance that fail at present, and why.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maintenance: Vec<String>,
     /// For how long nobody is granted anything, after an advance. Known where an engine serves the store.
     pub closed_for_ms: u64,

@@ -117,9 +117,9 @@ pub const RACES: &[Race] = &[
     r34_other_tenants_hold::RACE,
     r36_collected_key::RACE,
     r40_cancel_in_the_middle::RACE,
-    r45_answer_too_large::RACE,
-    r43_clock_forward_while_a_claim_waits::RACE,
     r42_wall_clock_back_over_a_ready_job::RACE,
+    r43_clock_forward_while_a_claim_waits::RACE,
+    r45_answer_too_large::RACE,
 ];
 
 /// The race of this number, in upper or lower case.

@@ -88,7 +88,7 @@ mod tests {
     fn a_url_names_a_server_and_never_shows_its_token() {
         let url = parsed("https://s3cr3t@leases.example.org:7117/fh/?ca=ca.pem").unwrap();
         assert_eq!(url.base, "https://leases.example.org:7117/fh");
-        assert_eq!(url.servers, [url.base.clone()]);
+        assert_eq!(url.servers, std::slice::from_ref(&url.base));
         assert_eq!(url.token.as_deref(), Some("s3cr3t"));
         assert_eq!(url.ca.as_deref(), Some("ca.pem".as_ref()));
         assert!(!format!("{url} {url:?}").contains("s3cr3t"));

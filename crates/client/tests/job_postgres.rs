@@ -226,7 +226,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
         let (shop, told) = (of_handler.clone(), told.clone());
         async move {
             if job.attempt() == 1 {
-                let announced = async |_| Err::<(), _>(JobError::new("no route to host"));
+                let announced = async |_| Err::<(), _>(JobError::new("no route to host").indeterminate());
                 job.once_with_intent("sell", OnDoubt::Ask, announced).await?;
             }
             let mut client = shop.client().await;

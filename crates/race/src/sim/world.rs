@@ -1,6 +1,6 @@
 //! The world of one seed: owners, a network, a store, and trouble; one event after the other, in virtual time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use fencehold_core::job::{JobId, Queue};
@@ -21,8 +21,8 @@ use super::tally::{CLOCK_OFF, Tally, says};
 pub(super) const PATIENCE_MS: u64 = 800;
 /// How long the world goes on after the trouble has stopped, so that everything can come to its end.
 pub(super) const AFTERMATH_MS: u64 = 60_000;
-/// How many answers in a thousand find a closed connection.
-const UNREAD: u64 = 30;
+/// How many answers to repetitions, in a thousand, find a closed connection.
+const UNREAD: u64 = 200;
 /// So many things go wrong before the trouble may stop.
 const FAULTS_MIN: u64 = 3;
 /// When the clocks of the machine start.
@@ -75,8 +75,6 @@ pub(super) struct World {
     /// The latest moment that the wall clock has shown before it was set back.
     pub(super) wall_ms_latest: u64,
     pub(super) next_hold: u64,
-    /// Holds that were granted before and of which a later sending was told.
-    told_again: BTreeSet<[u8; 16]>,
     pub(super) faults: u64,
     /// No more trouble, and nobody begins anything.
     pub(super) calm: bool,
@@ -122,7 +120,6 @@ impl World {
             wall_shift_ms_least: 0,
             wall_ms_latest: 0,
             next_hold: seed << 20,
-            told_again: BTreeSet::new(),
             faults: 0,
             calm: false,
             ends_at_ms: None,
@@ -285,28 +282,22 @@ impl World {
         Ok(())
     }
 
-    /// The caller's connection may close before the answer is read. What was granted with it then goes back, unless an
-    /// earlier sending was given it before, or a later one was answered since.
+    /// A request was sent twice, and the second answer finds its connection closed. What an earlier sending was given stays
+    /// with its holder. A first grant that is not read is not played here: whether it goes back is decided in the step that
+    /// carries that out, since another sending may be answered meanwhile.
     fn is_unread(&mut self, caller: Caller, question: &Question, answer: &Answer) -> Result<bool, String> {
-        let (hold, resumed) = match (question, answer) {
-            (Question::Acquire(asked), Ok(Reply::Acquired(acquired))) => (asked.hold, acquired.grant.resumed),
-            (Question::Claim(asked), Ok(Reply::Claimed(claimed))) => (asked.hold, claimed.resumed),
-            _ => return Ok(false),
+        let resumed = match answer {
+            Ok(Reply::Acquired(acquired)) => acquired.grant.resumed,
+            Ok(Reply::Claimed(claimed)) => claimed.resumed,
+            _ => false,
         };
-        let hash = *hold.hash().as_bytes();
-        if self.calm || !self.chance.per_mille(UNREAD) {
-            if resumed {
-                self.told_again.insert(hash);
-            }
+        if self.calm || !resumed || !self.chance.per_mille(UNREAD) {
             return Ok(false);
         }
         self.tally.count("answer not read");
         self.tell(|| "  … the connection closes before the answer is read".to_owned());
-        let Ok(reply) = answer else { return Ok(true) };
-        let Some(gives_back) = question.after_unread(reply) else { return Ok(true) };
-        if !resumed && self.told_again.contains(&hash) {
-            return Ok(true);
-        }
+        let gives_back = answer.as_ref().ok().and_then(|reply| question.after_unread(reply));
+        let Some(gives_back) = gives_back else { return Ok(true) };
         if self.owners[caller.owner].works_under(&gives_back) {
             let name = &self.owners[caller.owner].name;
             return Err(format!(

@@ -15,12 +15,18 @@ pub(in crate::sim) const BEAT: &str = "beat";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     job: JobId,
-    payload: Box<str>,
+    /// What makes another request the same one: queue, kind and payload.
+    request: [Box<str>; 3],
     /// Its window does not end before this moment, and not after the other.
     certain_until_ms: u64,
     possible_until_ms: u64,
     /// Its window has ended and so has its job: the store may have forgotten it.
     may_be_free: bool,
+}
+
+/// What makes another request the same one.
+fn request(job: &NewJob) -> [Box<str>; 3] {
+    [job.queue.as_str().into(), job.kind.as_str().into(), job.payload.clone()]
 }
 
 impl Taken {
@@ -217,7 +223,7 @@ impl Auditor {
                     let until_ms = now.store_ms + unique.window_ms;
                     let taken = Taken {
                         job: *id,
-                        payload: job.payload.clone(),
+                        request: request(job),
                         certain_until_ms: until_ms,
                         possible_until_ms: until_ms,
                         may_be_free: false,
@@ -228,11 +234,11 @@ impl Auditor {
             }
             Ok(Enqueued { id, existed: true }) if *id == job.id => self.known(*id).map(drop),
             Ok(Enqueued { id, existed: true }) => match taken {
-                Some(first) if possibly && first.job == *id && first.payload == job.payload => Ok(()),
+                Some(first) if possibly && first.job == *id && first.request == request(job) => Ok(()),
                 _ => Err(format!("P7: job {} was taken for job {id}, which it is not", job.id)),
             },
             Err(Refusal::Conflict { first, .. }) => match taken {
-                Some(taken) if possibly && taken.job == *first && taken.payload != job.payload => Ok(()),
+                Some(taken) if possibly && taken.job == *first && taken.request != request(job) => Ok(()),
                 _ => Err(format!("P7: job {} was refused for job {first}, without reason", job.id)),
             },
             other => Err(format!("job {} was enqueued, and the answer was {other:?}", job.id)),

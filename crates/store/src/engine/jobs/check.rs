@@ -208,7 +208,7 @@ pub(super) fn check_json(field: &'static str, text: &str, bytes_max: usize) -> R
 
 /// Whether JSON is nested too deeply. The parser above does not nest, and so does not notice.
 pub(super) fn is_too_deep(json: &str) -> bool {
-    let (mut depth, mut in_string, mut escaped) = (0, false, false);
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in json.bytes() {
         match byte {
             _ if escaped => escaped = false,
@@ -221,7 +221,8 @@ pub(super) fn is_too_deep(json: &str) -> bool {
                     return true;
                 }
             }
-            b']' | b'}' => depth -= 1,
+            // What is not JSON may close more than it opens.
+            b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }

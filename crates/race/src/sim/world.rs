@@ -72,6 +72,8 @@ pub(super) struct World {
     pub(super) wall_shift_ms: i64,
     /// The least of it so far.
     pub(super) wall_shift_ms_least: i64,
+    /// By how much it was set forward, in all.
+    pub(super) wall_forward_ms: u64,
     /// The latest moment that the wall clock has shown before it was set back.
     pub(super) wall_ms_latest: u64,
     pub(super) next_hold: u64,
@@ -118,6 +120,7 @@ impl World {
             stopped_at_ms: 0,
             wall_shift_ms: 0,
             wall_shift_ms_least: 0,
+            wall_forward_ms: 0,
             wall_ms_latest: 0,
             next_hold: seed << 20,
             faults: 0,
@@ -339,6 +342,7 @@ impl World {
             now_ms: now.store_ms,
             down_ms: self.now_ms - self.stopped_at_ms,
             wall_is_sound: self.wall_shift_ms <= self.wall_shift_ms_least,
+            wall_forward_ms: self.wall_forward_ms,
             found,
         };
         match self.store.starts(now, gap)? {
@@ -439,6 +443,7 @@ impl World {
     fn wall_is_set(&mut self, by_ms: i64) {
         self.wall_ms_latest = self.wall_ms_latest.max(self.stamp().wall_ms);
         self.wall_shift_ms += by_ms;
+        self.wall_forward_ms += by_ms.max(0).cast_unsigned();
         self.wall_shift_ms_least = self.wall_shift_ms_least.min(self.wall_shift_ms);
         self.tell(|| format!("the wall clock is set by {} s", by_ms / 1_000));
         // Whoever runs the store looks at the clock once a second, while anything is due.

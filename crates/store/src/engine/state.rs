@@ -40,11 +40,13 @@ pub(crate) struct Engine {
     pub(super) batch: Batch,
     /// The last moment that the engine was told, and the last one that was kept, in store time.
     pub(super) seen: Stamp,
-    seen_kept_ms: u64,
+    seen_kept: Stamp,
 }
 
 /// How often the moment is kept, while there is something else to keep.
 const SEEN_EVERY_MS: u64 = 60_000;
+/// A wall clock that is off by this much was set.
+const STEP_MS: u64 = 1_000;
 
 /// What the step under way has changed and answered so far.
 #[derive(Debug, Default)]
@@ -126,16 +128,23 @@ impl Engine {
             measures: Arc::default(),
             batch: Batch::default(),
             seen: Stamp::default(),
-            seen_kept_ms: 0,
+            seen_kept: Stamp::default(),
         }
     }
 
     /// The moment it is.
     pub(super) fn sees(&mut self, now: Stamp) {
-        if self.seen_kept_ms == 0 {
-            self.seen_kept_ms = now.store_ms;
+        if self.seen_kept == Stamp::default() {
+            self.seen_kept = now;
         }
         self.seen = now;
+    }
+
+    /// A step of the wall clock is noted at once: over a reboot it would be taken for time that has passed.
+    fn seen_must_be_kept(&self) -> bool {
+        let passed_ms = self.seen.store_ms.saturating_sub(self.seen_kept.store_ms);
+        let on_the_wall_ms = self.seen_kept.wall_ms.saturating_add(passed_ms);
+        passed_ms >= SEEN_EVERY_MS || self.seen.wall_ms.abs_diff(on_the_wall_ms) >= STEP_MS
     }
 
     /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
@@ -294,8 +303,8 @@ impl Engine {
             rows.push(change);
         }
         let keeps_something = !(rows.is_empty() && jobs.is_empty() && events.is_empty());
-        if keeps_something && self.seen.store_ms.saturating_sub(self.seen_kept_ms) >= SEEN_EVERY_MS {
-            self.seen_kept_ms = self.seen.store_ms;
+        if keeps_something && self.seen_must_be_kept() {
+            self.seen_kept = self.seen;
             rows.push(Change::Seen { now: self.seen });
         }
         (Changes { rows, jobs, events, durable: batch.durable }, batch.answers)

@@ -86,6 +86,20 @@ impl Cluster {
         panic!("the server does not answer");
     }
 
+    /// What the server said last, but for the statements that it was given.
+    pub fn end_of_log(&self) -> String {
+        const LINES: usize = 40;
+        let log = std::fs::read(self.directory.path().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let said: Vec<&str> = log
+            .lines()
+            .rev()
+            .filter(|line| ["LOG:", "FATAL:", "PANIC:"].iter().any(|level| line.contains(level)))
+            .take(LINES)
+            .collect();
+        said.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
     /// Ends the server as `pg_ctl stop -m immediate` does: nothing is written, and the log is replayed at the next start.
     pub fn stop_at_once(&self) {
         if let Some(mut process) = locked(&self.process).take() {

@@ -97,6 +97,9 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the server's log ends with:\n{}", crate::cluster().end_of_log());
+        }
         if !thread::panicking() && self.clear() {
             spare().push(self.name.clone());
         } else {

@@ -2,6 +2,7 @@
 
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Refusal, State};
+use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_store::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode, When};
 use fencehold_store::sim::{Question, Reply};
 
@@ -109,12 +110,15 @@ impl Auditor {
             }
             (Question::Job(id), Ok(Reply::Job(detail))) => match (self.jobs.get(id), detail) {
                 (Some(job), Some(detail)) => job.seen(now_ms, detail),
-                (Some(_), None) => Err(format!("P6: job {id} was enqueued, and is not there")),
+                (Some(job), None) if !self.may_be_pruned(job) => {
+                    Err(format!("P6: job {id} was enqueued, and is not there"))
+                }
                 (None, Some(_)) => Err(format!("P6: job {id} is there, and nobody was told so")),
-                (None, None) => Ok(()),
+                (_, None) => Ok(()),
             },
             (Question::Act(request), Ok(Reply::Acted(acted))) => acted.items.iter().try_for_each(|item| {
-                if item.outcome == Err(Refusal::Unknown) && !self.jobs.contains_key(&item.id) {
+                let gone = || self.jobs.get(&item.id).is_none_or(|job| self.may_be_pruned(job));
+                if item.outcome == Err(Refusal::Unknown) && gone() {
                     return Ok(());
                 }
                 self.known(item.id)?.acted(now_ms, &request.action, &item.outcome)?;
@@ -175,6 +179,11 @@ impl Auditor {
             }
         }
         Ok(())
+    }
+
+    /// Whether it may have come to its end, and been kept for as long as finished jobs are, for all that the store knows of time.
+    fn may_be_pruned(&self, job: &Job) -> bool {
+        self.ahead_ms_most >= FINISHED_KEPT_MS && (job.ended.is_some() || job.claim.is_some())
     }
 
     fn known(&mut self, id: JobId) -> Result<&mut Job, String> {

@@ -39,6 +39,8 @@ pub(super) struct Gap {
     pub(super) down_ms: u64,
     /// Whether the wall clock is not ahead of any moment before: then it makes no time pass that has not passed.
     pub(super) wall_is_sound: bool,
+    /// By how much the wall clock was set forward so far, in all.
+    pub(super) wall_forward_ms: u64,
     pub(super) found: Found,
 }
 
@@ -110,6 +112,8 @@ pub(super) struct Auditor {
     holds_given: BTreeSet<[u8; 16]>,
     /// Since when, on its clock, the store has been running without a gap.
     pub(super) awake_since_ms: u64,
+    /// Over reboots, so much more time may have passed for the store than did.
+    ahead_ms_most: u64,
 }
 
 /// A question that waits for its answer.
@@ -232,6 +236,9 @@ impl Auditor {
     pub(super) fn restarted(&mut self, gap: &Gap) {
         let Gap { stopped_ms, now_ms, found, .. } = *gap;
         self.awake_since_ms = now_ms;
+        if found == Found::NewBoot {
+            self.ahead_ms_most = gap.wall_forward_ms;
+        }
         self.keys.values_mut().for_each(|key| key.restarted(stopped_ms, now_ms, found));
         self.jobs.values_mut().for_each(|job| job.restarted(gap));
         self.uniques.values_mut().for_each(|taken| taken.restarted(gap));

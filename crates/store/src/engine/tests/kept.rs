@@ -220,3 +220,21 @@ fn a_notice_does_not_outlive_the_line() {
     rig.engine = disk.load();
     assert_eq!(rig.view("k").unwrap().holder.unwrap().notice, None);
 }
+
+/// Over a reboot, the wall clock says how much time has passed since it was last noted: a step that was seen before does not count.
+#[test]
+fn a_step_of_the_wall_clock_is_noted_with_the_next_change() {
+    let mut rig = Rig::new();
+    let mut noted = |by_ms: i64, nth: u64| {
+        rig.pass(10);
+        rig.now.wall_ms = rig.now.wall_ms.saturating_add_signed(by_ms);
+        let (changes, _) = rig.ask(Ask::Acquire(request(&format!("k/{nth}"), nth)));
+        let seen = changes.rows.iter().any(|change| *change == Change::Seen { now: rig.now });
+        (by_ms, seen)
+    };
+    let day_ms = 24 * 3_600_000;
+    let steps = [(0, false), (day_ms, true), (0, false), (-day_ms, true), (0, false), (5, false)];
+    for (nth, step) in steps.into_iter().enumerate() {
+        assert_eq!(noted(step.0, nth as u64), step, "step {nth}");
+    }
+}

@@ -316,7 +316,8 @@ fn the_stories_reach_every_kind_of_answer() {
         Over: handed back, Over: abandoned, Over: indeterminate, \
         Reported: cancelled, Reported: cancelled late, Reported: completed, Reported: completed late, \
         Reported: failed, Reported: failed late, Reported: indeterminate, Reported: queued, Reported: queued late, \
-        Reported: scheduled, Reported: scheduled late, \
+        Reported: scheduled, Reported: scheduled late, Reported: indeterminate late, Reported: quarantined late, \
+        Reported: running, Reported: running late, \
         Stale: crashed, Stale: timed out, Stale: yielded, Stale: failed, Stale: failed late, Stale: snoozed, \
         Stale: handed back, Stale: abandoned, Stale: indeterminate, Stale: revoked, Stale: ended by store advance, \
         Stale: forgotten";

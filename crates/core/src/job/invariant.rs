@@ -31,7 +31,8 @@ pub enum Violation {
     LiveClaimExpired,
     /// P4: the holder was told another deadline than the one that was set.
     ToldAnotherDeadline,
-    /// P5: an attempt that is not the job's newest, or that showed a wrong hold id, changed something or was believed.
+    /// P5: an attempt that is not the job's newest, or that showed a wrong hold id, changed something, or was believed
+    /// when it said something new.
     StrangerBelieved,
     /// P5: a refused command changed something.
     RefusalChangedTheJob,
@@ -143,7 +144,19 @@ impl Step<'_> {
         let ended = self.before.attempt(by.token).map(|attempt| attempt.hash);
         let is_newest = claim.or(ended).is_some_and(own);
         let heard = !matches!(self.decision.reply, Err(_) | Ok(Outcome::Nothing));
-        must(is_newest || (unchanged && !heard), Violation::StrangerBelieved)
+        must(is_newest || (unchanged && (!heard || self.is_said_again(by))), Violation::StrangerBelieved)
+    }
+
+    /// Whether the attempt that speaks ended by this very word.
+    fn is_said_again(&self, by: By) -> bool {
+        let attempt = self.before.attempt(by.token).filter(|attempt| attempt.hash == by.hash);
+        matches!(
+            (self.command, attempt.map(|attempt| attempt.how)),
+            (Command::Fail { .. }, Some(Ended::Failed | Ended::FailedLate))
+                | (Command::Snooze { .. }, Some(Ended::Snoozed))
+                | (Command::HandBack(_), Some(Ended::HandedBack))
+                | (Command::StopAtIntent { .. }, Some(Ended::Indeterminate))
+        )
     }
 
     fn the_end_stands(&self) -> Result<(), Violation> {

@@ -51,6 +51,9 @@ impl Case<'_> {
         for_good: bool,
         random: u64,
     ) -> Decision {
+        if let Some(again) = self.said_before(by, &[Ended::Failed, Ended::FailedLate]) {
+            return again;
+        }
         let speaker = match self.speaker(by, Attempted::Fail) {
             Ok(speaker) => speaker,
             Err(refused) => return *refused,
@@ -59,10 +62,6 @@ impl Case<'_> {
             Speaker::Live(..) => Ended::Failed,
             Speaker::Unnoted(_) => Ended::FailedLate,
             Speaker::Over(attempt) => match attempt.how {
-                // The same word again.
-                Ended::Failed | Ended::FailedLate => {
-                    return self.reported(self.record, attempt.how == Ended::FailedLate);
-                }
                 how if self.is_open_to(attempt) => {
                     let mut decision = self.late(how, Ended::FailedLate, Some(kept(error)));
                     if let Some(record) = &mut decision.record {
@@ -93,11 +92,16 @@ impl Case<'_> {
         self.put_back(by, Ended::HandedBack, Attempted::HandBack, State::Queued, Due::Now)
     }
 
+    /// The same word again was heard the first time, also where another attempt has begun since.
+    fn said_before(&self, by: By, words: &[Ended]) -> Option<Decision> {
+        let attempt = self.record.attempt(by.token)?;
+        let same = attempt.hash == by.hash && words.contains(&attempt.how);
+        same.then(|| self.reported(self.record, attempt.how == Ended::FailedLate))
+    }
+
     fn put_back(&self, by: By, how: Ended, attempted: Attempted, state: State, due: Due) -> Decision {
-        if let Ok(Speaker::Over(attempt)) = self.speaker(by, attempted)
-            && attempt.how == how
-        {
-            return self.reported(self.record, false);
+        if let Some(again) = self.said_before(by, &[how]) {
+            return again;
         }
         match self.live(by, attempted) {
             Ok((claim, _)) if claim.cancel.is_some() => {
@@ -119,10 +123,8 @@ impl Case<'_> {
     }
 
     pub(super) fn stop_at_intent(&self, by: By, effect: &str) -> Decision {
-        if let Ok(Speaker::Over(attempt)) = self.speaker(by, Attempted::Intent)
-            && attempt.how == Ended::Indeterminate
-        {
-            return self.reported(self.record, false);
+        if let Some(again) = self.said_before(by, &[Ended::Indeterminate]) {
+            return again;
         }
         match self.live(by, Attempted::Intent) {
             Ok((claim, _)) => {

@@ -233,6 +233,11 @@ impl Model {
         let again = (State::Scheduled, Some(self.now_ms + delay_ms));
         let (state, due_ms) = if for_good { (State::Failed, None) } else { again };
         match self.voice(by) {
+            Voice::Refused(Refusal::Stale {
+                how: Some(how @ (Ended::Failed | Ended::FailedLate)), ..
+            }) => {
+                return self.told_again(how, reply);
+            }
             Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
             Voice::Live => self.end(Ended::Failed, state, due_ms),
             Voice::RanOut(_) => self.end(Ended::FailedLate, state, due_ms),
@@ -245,6 +250,9 @@ impl Model {
 
     fn put_back(&mut self, by: By, how: Ended, state: State, due_ms: Option<u64>, reply: &Reply) {
         match self.voice(by) {
+            Voice::Refused(Refusal::Stale { how: Some(was), .. }) if was == how => {
+                return self.told_again(how, reply);
+            }
             Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
             Voice::RanOut(how) => return assert_eq!(*reply, Err(Refusal::Over { token: by.token, how })),
             Voice::Live => self.end(how, state, due_ms),
@@ -324,8 +332,14 @@ impl Model {
     }
 
     fn told(&mut self, reply: &Reply) {
+        let how = self.last().end.expect("an attempt that ended");
+        self.told_again(how, reply);
+    }
+
+    /// An attempt that ended so said so before: it hears how the job stands now.
+    fn told_again(&mut self, how: Ended, reply: &Reply) {
         self.wake();
-        let late = matches!(self.last().end, Some(Ended::CompletedLate | Ended::FailedLate));
+        let late = matches!(how, Ended::CompletedLate | Ended::FailedLate);
         let waits_ms = self.due_ms.map_or(0, |due_ms| due_ms - self.now_ms);
         let again_in_ms = matches!(self.state, State::Queued | State::Scheduled).then_some(waits_ms);
         assert_eq!(*reply, Ok(Outcome::Reported(Reported { state: self.state, again_in_ms, late })));

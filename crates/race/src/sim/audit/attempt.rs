@@ -66,7 +66,8 @@ impl Job {
         match speaker {
             // The same word again.
             Speaker::Said(before) if before == said => return Ok(()),
-            Speaker::Said(before) => {
+            Speaker::SaidEarlier { said: before, .. } if before == said => return Ok(()),
+            Speaker::Said(before) | Speaker::SaidEarlier { said: before, .. } => {
                 return Err(format!("P5: token {token} had ended ({before:?}) and ended again ({said:?})"));
             }
             Speaker::Stale => {
@@ -121,6 +122,11 @@ impl Job {
             Speaker::RunOut | Speaker::MaybeLive if open && may_be_late => Err(format!(
                 "late completion: token {token} ran out, nobody has had the job since, and it was told: {refusal}"
             )),
+            Speaker::SaidEarlier { said: before, remembered: true } if said(word) == Some(before) => {
+                Err(format!(
+                    "P7: the same word of token {token} again, after other attempts, was told: {refusal}"
+                ))
+            }
             _ if again && self.ended.is_some() && !self.was_retried => {
                 Err(format!("P7: the same word of token {token} again was told: {refusal}"))
             }

@@ -71,7 +71,7 @@ impl Auditor {
                     }
                     if self.given(now_ms, request, job.id, job.token.get(), job.remaining_ms)? {
                         self.known(job.id)?.handed(job)?;
-                        if self.paused.contains(job.queue.as_str()) {
+                        if self.open_since_ms.get(job.queue.as_str()) == Some(&None) {
                             return Err(format!("{} is paused, and gave a job out", job.queue));
                         }
                     }
@@ -127,11 +127,8 @@ impl Auditor {
             }),
             (Question::SetQueue(order), Ok(Reply::Queue(_))) => {
                 let name = order.queue.as_str().to_owned();
-                if order.mode == QueueMode::Paused {
-                    self.paused.insert(name)
-                } else {
-                    self.paused.remove(&name)
-                };
+                let since_ms = (order.mode != QueueMode::Paused).then_some(now_ms);
+                self.open_since_ms.insert(name, since_ms);
                 Ok(())
             }
             // Nothing came of it: a look, a bad request, or one whose later sending took its place.
@@ -171,8 +168,9 @@ impl Auditor {
         for (id, job) in &self.jobs {
             let Some(queue) = job.queue.as_ref().filter(|queue| asks_for(queue)) else { continue };
             let Some(since_ms) = job.ready_since_ms() else { continue };
-            let ready_ms = now_ms.saturating_sub(since_ms.max(self.awake_since_ms));
-            if ready_ms > HAPPENS_WITHIN_MS && !self.paused.contains(queue) {
+            let Some(open_ms) = self.open_since_ms.get(queue).copied().unwrap_or(Some(0)) else { continue };
+            let ready_ms = now_ms.saturating_sub(since_ms.max(self.awake_since_ms).max(open_ms));
+            if ready_ms > HAPPENS_WITHIN_MS {
                 return Err(format!(
                     "P10: a claim got nothing, and job {id} has been ready in {queue} for {ready_ms} ms"
                 ));

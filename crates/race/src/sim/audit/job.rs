@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, State};
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
+use fencehold_core::limits::TRAIL_MAX;
 use fencehold_store::job::{ClaimedJob, JobDetail};
 use fencehold_store::sim::Found;
 
@@ -51,6 +52,8 @@ pub(super) struct Job {
     /// `None`: it was made by the store, and nobody has seen it yet.
     pub(super) payload: Option<Box<str>>,
     pub(super) claim: Option<Claim>,
+    /// The attempts before, by hold id and token, and how they ended by their own word.
+    pub(super) earlier: Vec<([u8; 16], u64, Option<Said>)>,
     /// How it ended, where it did; also `Indeterminate`, until a person has looked.
     pub(super) ended: Option<State>,
     pub(super) cancel_asked: bool,
@@ -91,6 +94,12 @@ pub(super) enum Speaker {
     MaybeLive,
     RunOut,
     Said(Said),
+    /// The same, and others have had the job since.
+    SaidEarlier {
+        said: Said,
+        /// Whether the job certainly remembers it.
+        remembered: bool,
+    },
     Stale,
 }
 
@@ -99,6 +108,7 @@ impl Job {
         Job {
             payload,
             claim: None,
+            earlier: Vec::new(),
             ended: None,
             cancel_asked: false,
             was_retried: false,
@@ -119,7 +129,13 @@ impl Job {
     pub(super) fn speaker(&self, now_ms: u64, hold: [u8; 16], token: u64) -> Speaker {
         let Some(claim) = self.claim.as_ref().filter(|claim| claim.token == token && claim.hold == hold)
         else {
-            return Speaker::Stale;
+            let mut earlier = self.earlier.iter().rev().enumerate();
+            let found = earlier.find(|(_, attempt)| (attempt.0, attempt.1) == (hold, token));
+            return match found.map(|(later, attempt)| (later, attempt.2)) {
+                // What was completed was had done anew, or nobody would have had it since.
+                None | Some((_, None | Some(Said::Complete | Said::Silenced))) => Speaker::Stale,
+                Some((later, Some(said))) => Speaker::SaidEarlier { said, remembered: later < TRAIL_MAX / 2 },
+            };
         };
         if let Some((said, _)) = claim.said {
             return Speaker::Said(said);
@@ -237,6 +253,10 @@ impl Job {
             if self.crashes >= self.max_crashes {
                 return Err(format!("P10: after {} crashes the job was given out again", self.crashes));
             }
+        }
+        if let Some(before) = &self.claim {
+            self.earlier
+                .push((before.hold, before.token, before.said.map(|(said, _)| said)));
         }
         self.claim = Some(Claim { token, hold, ttl_ms, span: Span::until(now_ms + ttl_ms), said: None });
         Ok(())

@@ -105,7 +105,8 @@ pub(super) struct Auditor {
     jobs: BTreeMap<JobId, Job>,
     /// Which job has a unique key, with what payload, and for how long at least.
     uniques: BTreeMap<String, desk::Taken>,
-    paused: BTreeSet<String>,
+    /// Since when queues that were set are open; `None`: it is paused.
+    open_since_ms: BTreeMap<String, Option<u64>>,
     /// The newest token that was given to any job.
     newest_claim: u64,
     /// Hold ids of claims that were given jobs: sent again, such a claim gets what it still has, which may be nothing.
@@ -239,6 +240,10 @@ impl Auditor {
         if found == Found::NewBoot {
             self.ahead_ms_most = gap.wall_forward_ms;
         }
+        self.open_since_ms
+            .values_mut()
+            .flatten()
+            .for_each(|since_ms| *since_ms = now_ms);
         self.keys.values_mut().for_each(|key| key.restarted(stopped_ms, now_ms, found));
         self.jobs.values_mut().for_each(|job| job.restarted(gap));
         self.uniques.values_mut().for_each(|taken| taken.restarted(gap));

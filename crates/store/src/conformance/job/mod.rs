@@ -123,6 +123,7 @@ macro_rules! job_cases {
                 an_error_that_is_too_long_is_cut_off
                 a_snoozed_job_comes_back_and_nothing_is_counted
                 a_job_that_is_handed_back_stands_at_its_old_place
+                the_same_word_again_is_heard_after_the_job_has_moved_on
                 a_job_that_comes_back_stands_at_its_old_place
                 a_checkpoint_reaches_the_next_attempt
                 progress_is_shown

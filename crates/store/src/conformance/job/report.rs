@@ -4,7 +4,7 @@ use fencehold_core::job::{Ended, Refusal, Reported, State};
 use fencehold_core::limits::ERROR_BYTES_KEPT;
 use fencehold_core::{Fact, Token};
 
-use super::ground::{RETRY_MS, Work, assert_over, completed, failed, fresh_id, terms};
+use super::ground::{RETRY_MS, Work, assert_over, assert_stale, completed, failed, fresh_id, terms};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, fresh_hold};
@@ -201,6 +201,23 @@ pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Ground) -> V
     let order: Vec<_> = works.iter().map(|work| work.job.id).collect();
     assert_eq!(order, [first.job.id, put[0], put[1], put[2]]);
     assert_eq!(g.counts_of(first.job.id), (0, 0));
+    Ok(())
+}
+
+/// P7: the same word again was heard the first time, whatever has become of the job since.
+pub(super) fn the_same_word_again_is_heard_after_the_job_has_moved_on(g: &Ground) -> Verdict {
+    let failure = Word::Fail { error: "no route to host".to_owned(), retry_in_ms: Some(0), for_good: false };
+    for (nth, word) in [failure, Word::Snooze { for_ms: 0 }, Word::HandBack].into_iter().enumerate() {
+        let queue = format!("q{nth}");
+        let work = g.new_work(&queue, "A");
+        g.say(&work, word.clone()).expect("a live claim");
+        let next = g.work(&queue, "B");
+        let again = g.say(&work, word).expect("the same word again");
+        assert_eq!((again.state, again.late), (State::Running, false), "{queue}");
+        assert_stale(g.say(&work, completed()), work.job.token, next.job.token);
+        g.complete(&next).expect("nothing was taken from the next attempt");
+        assert_eq!(g.detail(work.job.id).job.failures, u16::from(nth == 0));
+    }
     Ok(())
 }
 

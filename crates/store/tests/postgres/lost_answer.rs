@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -37,19 +36,30 @@ impl Wire {
                 let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", port)).unwrap());
                 let (asking, asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 // On one connection one question is answered after the other.
-                let doomed: Arc<AtomicBool> = Arc::default();
+                let doomed: Losing = Arc::default();
                 let (losing, dooms) = (Arc::clone(&losing), Arc::clone(&doomed));
+                let again = Arc::clone(&losing);
                 thread::spawn(move || {
                     carry(asking, asked, |bytes| {
                         let mut losing = losing.lock().unwrap();
                         let meant =
                             |name: &mut &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
-                        dooms.fetch_or(losing.take_if(|name| meant(name)).is_some(), Ordering::SeqCst);
+                        if let Some(name) = losing.take_if(|name| meant(name)) {
+                            *dooms.lock().unwrap() = Some(name);
+                        }
                         true
                     });
                 });
-                // The server has answered, so it was carried out.
-                thread::spawn(move || carry(server, client, |_| !doomed.load(Ordering::SeqCst)));
+                thread::spawn(move || {
+                    carry(server, client, |bytes| match doomed.lock().unwrap().take() {
+                        // An error comes through, and the next try is meant: nothing was carried out.
+                        Some(name) if !was_carried_out(bytes) => {
+                            *again.lock().unwrap() = Some(name);
+                            true
+                        }
+                        doomed => doomed.is_none(),
+                    });
+                });
             }
         });
         wire
@@ -74,6 +84,18 @@ impl Wire {
             other => panic!("{other}"),
         }
     }
+}
+
+/// Whether an answer of the server has a message of the type `CommandComplete`.
+fn was_carried_out(mut answer: &[u8]) -> bool {
+    while let [kind, a, b, c, d, ..] = *answer {
+        if kind == b'C' {
+            return true;
+        }
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        answer = answer.get(1 + length..).unwrap_or_default();
+    }
+    false
 }
 
 fn carry(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool) {

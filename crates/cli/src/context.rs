@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fencehold_core::Namespace;
 use fencehold_store::clock::SystemClock;
-use fencehold_store::{Call, JobStore, LeaseStore, StoreError};
+use fencehold_store::{Call, JobStore, LeaseStore, StoreError, StoreUrl};
 
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 #[cfg(feature = "server")]
 use crate::place::Chosen;
 use crate::place::Place;
@@ -17,6 +17,14 @@ use crate::place::Place;
 /// How often a request whose outcome is unknown is sent.
 pub(crate) const SENDINGS_MAX: u32 = 3;
 const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
+
+/// Whether a verb that changes something creates the store.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct Create {
+    /// Create the store that was named, if there is none
+    #[arg(long)]
+    pub(crate) create: bool,
+}
 
 /// What was said once for all verbs.
 #[derive(Debug)]
@@ -69,32 +77,64 @@ impl Context {
         self.store_flag.as_deref()
     }
 
-    /// Opens the store that was named. To be closed by whoever opened it.
-    pub(crate) fn open(&self) -> Result<Store, Failure> {
+    /// Opens the store that was named, for a verb that changes something. To be closed by whoever opened it.
+    pub(crate) fn open(&self, create: Create) -> Result<Store, Failure> {
         self.output.refuse_env()?;
-        self.open_at(&self.place()?)
+        self.open_at(&self.place()?.to_act(create.create)?)
     }
 
-    /// Opens the store that was named, also where it has lost what was acknowledged from it.
-    pub(crate) fn open_rewound(&self) -> Result<Store, Failure> {
+    /// Opens the store that was named, for a verb that looks at what is there. It is never created: while the store that creates itself
+    /// is not there yet, an empty one answers.
+    pub(crate) fn open_to_look(&self) -> Result<Store, Failure> {
         self.output.refuse_env()?;
         let place = self.place()?;
+        match self.open_existing_at(&place)? {
+            Ok(store) => Ok(store),
+            Err(missing) => {
+                note(&format!("{missing}: nothing was ever kept there"));
+                let empty = StoreUrl::memory();
+                Ok(Store { name: place.url.to_string(), ..self.open_at(&Place { url: empty, ..place })? })
+            }
+        }
+    }
+
+    /// Opens the store that was named, for a verb that waits for what happens in it. It is never created.
+    pub(crate) fn open_to_wait(&self) -> Result<Store, Failure> {
+        self.output.refuse_env()?;
+        let missing = |what| {
+            Failure::new(Exit::Unusable, what).with_next("The first verb that changes something creates it.")
+        };
+        self.open_existing_at(&self.place()?)?.map_err(missing)
+    }
+
+    /// Opens a store that must be there. What is said of it where it is yet to come is the inner error.
+    pub(crate) fn open_existing_at(&self, place: &Place) -> Result<Result<Store, String>, Failure> {
+        let name = place.url.to_string();
+        match fencehold_store::open(&place.clone().to_look().url, Arc::new(SystemClock)) {
+            Ok(leases) => Ok(Ok(Store { leases, call: Call::new(self.namespace.clone()), name })),
+            Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
+            Err(error) => Err(Failure::of_store(error, &name)),
+        }
+    }
+
+    /// Opens the store that was named, also where it has lost what was acknowledged from it. It must be there.
+    pub(crate) fn open_rewound(&self) -> Result<Store, Failure> {
+        self.output.refuse_env()?;
+        let place = self.place()?.to_look();
         #[cfg(feature = "file")]
-        if let fencehold_store::StoreUrl::File(path, kept) = &place.url {
+        if let StoreUrl::File(url) = &place.url {
             use fencehold_store::file::{FileOptions, FileStore};
-            place.prepare()?;
             let name = place.url.to_string();
-            let options = FileOptions::default().keep_finished(*kept).accepting_rewound();
-            let leases = FileStore::open_with(path, Arc::new(SystemClock), options)
+            let options = FileOptions::of_url(url).accepting_rewound();
+            let leases = FileStore::open_with(&url.directory, Arc::new(SystemClock), options)
                 .map_err(|error| Failure::of_store(error, &name))?;
             return Ok(Store { leases: Arc::new(leases), call: Call::new(self.namespace.clone()), name });
         }
         self.open_at(&place)
     }
 
-    /// Opens a store.
+    /// Opens a store as its URL says.
     pub(crate) fn open_at(&self, place: &Place) -> Result<Store, Failure> {
-        place.prepare()?;
         let name = place.url.to_string();
         let leases = fencehold_store::open(&place.url, Arc::new(SystemClock))
             .map_err(|error| Failure::of_store(error, &name))?;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-use fencehold_store::StoreUrl;
+use fencehold_store::{StoreError, StoreUrl};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -76,10 +76,37 @@ impl Place {
         Ok(Place { url: StoreUrl::file(state), chosen: Chosen::Default })
     }
 
-    /// The user's state directory may not exist yet, on a new account. What somebody named is not made up, though.
-    pub(crate) fn prepare(&self) -> Result<(), Failure> {
-        let StoreUrl::File(path, _) = &self.url else { return Ok(()) };
-        let (Chosen::Default, Some(parent)) = (self.chosen, path.parent()) else { return Ok(()) };
+    /// Whether the store is created where there is none: the default one, one whose URL says so, and one that a verb that
+    /// changes something is to create. One that was only named is not: its name may be mistyped, and another store excludes nothing.
+    fn creates(&self, create: bool) -> bool {
+        let in_url = matches!(&self.url, StoreUrl::File(url) if url.create);
+        create || in_url || self.chosen == Chosen::Default
+    }
+
+    /// The store for a verb that changes something, with or without `--create`.
+    pub(crate) fn to_act(mut self, create: bool) -> Result<Self, Failure> {
+        if self.creates(create) {
+            self.prepare()?;
+            self.url = self.url.creating();
+        }
+        Ok(self)
+    }
+
+    /// The store for a verb that only looks: it is never created.
+    pub(crate) fn to_look(mut self) -> Self {
+        self.url = self.url.existing();
+        self
+    }
+
+    /// Whether an error means only that the store was not created yet, and that a verb that changes something would create it.
+    pub(crate) fn is_yet_to_come(&self, error: &StoreError) -> bool {
+        matches!(error, StoreError::NoStore { .. }) && self.creates(false)
+    }
+
+    /// The user's state directory may not exist yet, on a new account.
+    fn prepare(&self) -> Result<(), Failure> {
+        let StoreUrl::File(url) = &self.url else { return Ok(()) };
+        let (Chosen::Default, Some(parent)) = (self.chosen, url.directory.parent()) else { return Ok(()) };
         std::fs::create_dir_all(parent).map_err(|error| {
             Failure::new(Exit::Unavailable, format!("{} cannot be created: {error}", parent.display()))
                 .with_next(format!("Name another place with --store file:DIR or {STORE_VARIABLE}."))

@@ -64,7 +64,15 @@ impl Whereabouts {
             let server = Box::new(server.map_err(|error| Failure::of_store(error, &name))?);
             return Ok(Tokens::Server { server, call: Call::new(context.namespace.clone()), name });
         }
-        place.prepare()?;
+        let place = place.to_act(false)?;
+        #[cfg(feature = "file")]
+        if let (StoreUrl::File(url), None) = (&place.url, &settings.access)
+            && !url.create
+        {
+            // Beside a store that is not there, no server would find them.
+            let found = fencehold_store::file::FileStore::find(&url.directory);
+            found.map_err(|error| Failure::of_store(error, &place.url.to_string()))?;
+        }
         let book = Book::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))?;
         Ok(Tokens::File(Box::new(book)))
     }
@@ -79,8 +87,8 @@ pub(crate) fn access_file(settings: &Settings, place: &Place) -> Result<PathBuf,
     if let Some(path) = &settings.access {
         return Ok(path.clone());
     }
-    if let StoreUrl::File(directory, _) = &place.url {
-        return Ok(directory.join(ACCESS_FILE));
+    if let StoreUrl::File(url) = &place.url {
+        return Ok(url.directory.join(ACCESS_FILE));
     }
     // systemd names the directory of a service, with colons between several.
     let of_service = std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty());

@@ -50,7 +50,7 @@ impl Disk {
             .arg(format!("--wdns={}", self.room.path("").display()))
             .arg(program)
             .args(words)
-            .env("FENCEHOLD_STORE", format!("file:{}", self.directory().display()))
+            .env("FENCEHOLD_STORE", format!("file:{}?create=true", self.directory().display()))
             .env("HOME", self.room.path(""))
             .stdin(Stdio::null());
         command

@@ -317,7 +317,7 @@ fn a_lost_store_is_refused_until_a_backup_is_put_back_which_repeats_no_token() {
     assert_eq!(room.fencehold(&["store", "backup", &backup]).code, 0);
     let restore = || room.fencehold(&["store", "restore", &backup, "--by", "me"]);
     assert_eq!(restore().code, 74, "there is a store already");
-    let directory = room.store().trim_start_matches("file:").to_owned();
+    let directory = room.path("leases").display().to_string();
     std::fs::remove_file(format!("{directory}/fencehold.db")).unwrap();
     let lost = room.fencehold(&["lease", "ls"]);
     assert!(lost.code == 74 && lost.err.contains("store restore"), "{lost:?}");

@@ -74,7 +74,7 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
     let room = Room::new();
     let owner = Bystander::start(&room);
     let gates = Gates::of(&room);
-    let store = FileStore::open(&room.path("leases"), Arc::new(SystemClock)).unwrap();
+    let store = FileStore::open_or_create(&room.path("leases"), Arc::new(SystemClock)).unwrap();
     let call = Call::new(Namespace::default()).with_patience_ms(60_000);
     let key = Key::new("k").unwrap();
     let view = || -> LeaseView { block_on(store.get(&call, key.clone())).unwrap().unwrap() };

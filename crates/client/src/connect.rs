@@ -50,7 +50,8 @@ pub struct Fencehold {
 
 impl Fencehold {
     /// Connects to the store that a URL names (`memory:`, `file:DIR`), with everything else as it is by default. Returns once the store
-    /// has answered; a database without our schema has it then.
+    /// has answered; a database without our schema has it then. A `file:` store must be there, unless the URL ends in `?create=true`:
+    /// see [`Connect::create`].
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Fencehold::builder().url(url).connect().await
     }
@@ -219,6 +220,7 @@ pub struct Connect {
     namespace: Option<String>,
     owner: Option<String>,
     clock: Option<Arc<dyn Clock>>,
+    create: bool,
     patience: Option<Duration>,
     breaker: BreakerPolicy,
     retries: RetryPolicy,
@@ -228,6 +230,27 @@ impl Connect {
     /// The store, by its URL.
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
+        self
+    }
+
+    /// Creates the store if there is none. Without this, or `?create=true` in the URL, a `file:` store must be there: a mistyped path
+    /// is an error, and no second store in which every key is free. Other stores need no creating.
+    ///
+    /// ```
+    /// use fencehold::{Error, Fencehold};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// let url = format!("file:{}", directory.path().join("leases").display());
+    /// assert!(matches!(Fencehold::connect(&url).await, Err(Error::Unusable { .. })));
+    /// Fencehold::builder().url(&url).create().connect().await?.close().await;
+    /// Fencehold::connect(&url).await?.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create(mut self) -> Self {
+        self.create = true;
         self
     }
 
@@ -297,7 +320,11 @@ impl Connect {
         let patience_ms = ms(self.patience.unwrap_or(PATIENCE_DEFAULT));
         let store = match (self.store, self.url) {
             (Some(store), None) => store,
-            (None, Some(url)) => open(url.parse()?, Arc::clone(&clock), patience_ms).await?,
+            (None, Some(url)) => {
+                let url: StoreUrl = url.parse()?;
+                let url = if self.create { url.creating() } else { url };
+                open(url, Arc::clone(&clock), patience_ms).await?
+            }
             (Some(_), Some(_)) => {
                 return Err(BadInput::new("store", "is given twice, as a store and as a URL").into());
             }

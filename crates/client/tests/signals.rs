@@ -133,7 +133,7 @@ fn a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back() {
         std::process::exit(0);
     }
     let directory = tempfile::tempdir().unwrap();
-    let store = format!("file:{}", directory.path().join("s").display());
+    let store = format!("file:{}?create=true", directory.path().join("s").display());
     for _ in 0..5 {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let test = "a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back";

@@ -69,7 +69,7 @@ impl World {
         match url {
             StoreUrl::Memory(_) => Ok(World::in_arena(Arc::new(ClockArena::new(MemoryStore::open)))),
             #[cfg(feature = "file")]
-            StoreUrl::File(directory, _) => World::in_directory(directory),
+            StoreUrl::File(url) => World::in_directory(&url.directory),
             #[cfg(not(feature = "file"))]
             StoreUrl::File(..) => Err(WorldError::NoRaces("this build lacks the feature `file`".to_owned())),
             other => {
@@ -107,10 +107,10 @@ impl World {
                 why: format!("no directory can be made in it: {error}"),
             })?;
         // What cannot be opened is found here, where it can still be told.
-        drop(FileStore::open(room.path(), Arc::new(ManualClock::new()))?);
+        drop(FileStore::open_or_create(room.path(), Arc::new(ManualClock::new()))?);
         let (place, beside) = (room.path().to_owned(), room.path().to_owned());
-        let arena = ClockArena::new(move |clock| FileStore::open(&place, clock))
-            .and_other(move |clock| FileStore::open(&beside, clock))
+        let arena = ClockArena::new(move |clock| FileStore::open_or_create(&place, clock))
+            .and_other(move |clock| FileStore::open_or_create(&beside, clock))
             .that_restarts();
         Ok(World { _room: Some(room), ..World::in_arena(Arc::new(arena)) })
     }

@@ -16,6 +16,10 @@ pub(crate) trait Route: Send + Sync {
     fn measured(&self) -> Option<&Measures> {
         None
     }
+    /// Proves that the engine answers.
+    fn proven(&self, _call: &Call) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
     /// Ends this side's part.
     fn shut(&self) -> impl Future<Output = ()> + Send;
 }
@@ -111,6 +115,10 @@ macro_rules! asking_store {
                 let status: Result<StoreStatus, StoreError> =
                     $crate::asking::answer!(self, call, Ask::Status, Status);
                 status.map(|status| StoreStatus { store: self.can().store.to_owned(), ..status })
+            }
+
+            async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+                self.proven(call).await
             }
 
             async fn close(&self) {

@@ -71,6 +71,12 @@ pub enum StoreError {
         /// What is missing, and how to get it.
         why: String,
     },
+    /// There is no store at this place, and none was to be created.
+    #[error("there is no store in {place}; create one with `create=true` in its URL, if the path is right")]
+    NoStore {
+        /// Where.
+        place: String,
+    },
 }
 
 impl StoreError {

@@ -27,6 +27,7 @@ pub mod etcd;
 mod etcd_url;
 #[cfg(feature = "file")]
 pub mod file;
+mod file_url;
 pub mod job;
 mod lease;
 mod locality;
@@ -57,6 +58,7 @@ pub use alone::alone;
 pub use capability::Capabilities;
 pub use error::StoreError;
 pub use etcd_url::{EtcdTls, EtcdUrl};
+pub use file_url::FileUrl;
 pub use job::JobStore;
 pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,

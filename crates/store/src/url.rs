@@ -10,6 +10,7 @@ use fencehold_core::BadInput;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::etcd_url::EtcdUrl;
+use crate::file_url::FileUrl;
 use crate::lease::LeaseStore;
 use crate::postgres_url::PostgresUrl;
 use crate::remote_url::RemoteUrl;
@@ -22,7 +23,7 @@ pub enum StoreUrl {
     /// `memory:`: in this process.
     Memory(KeepFinished),
     /// `file:DIR`: in a directory on this machine.
-    File(PathBuf, KeepFinished),
+    File(FileUrl),
     /// `etcd://HOST,HOST/PREFIX`: in an etcd cluster.
     Etcd(EtcdUrl),
     /// `postgres://USER@HOST/DATABASE`: in a PostgreSQL database.
@@ -52,17 +53,7 @@ impl FromStr for StoreUrl {
         match scheme {
             "memory" if place.is_empty() => KeepFinished::of_options(scheme, options).map(StoreUrl::Memory),
             "memory" => Err(bad(format!("names {place:?}, and memory: takes no place"))),
-            "file" => {
-                let kept = KeepFinished::of_options(scheme, options)?;
-                let path = place.strip_prefix("//").unwrap_or(place);
-                if path.is_empty() {
-                    return Err(bad("names no directory; it looks like file:DIR".to_owned()));
-                }
-                if path.contains('\0') {
-                    return Err(bad("has a NUL character in its directory".to_owned()));
-                }
-                Ok(StoreUrl::File(path.into(), kept))
-            }
+            "file" => FileUrl::parse(place, options).map(StoreUrl::File),
             "http" | "https" => RemoteUrl::parse(scheme == "https", place, options).map(StoreUrl::Remote),
             "etcd" => EtcdUrl::parse(place, options).map(StoreUrl::Etcd),
             "postgres" | "postgresql" => {
@@ -96,7 +87,27 @@ impl StoreUrl {
 
     /// `file:DIR`, with nothing more said about it.
     pub fn file(directory: impl Into<PathBuf>) -> Self {
-        StoreUrl::File(directory.into(), KeepFinished::default())
+        StoreUrl::File(FileUrl::new(directory))
+    }
+
+    /// The same store, created if there is none. Of the stores that a URL can name only `file:` asks for that: `postgres:` makes its
+    /// schema on first use, and the others have nothing to create.
+    #[must_use]
+    pub fn creating(self) -> Self {
+        self.with_create(true)
+    }
+
+    /// The same store, whose absence is an error.
+    #[must_use]
+    pub fn existing(self) -> Self {
+        self.with_create(false)
+    }
+
+    fn with_create(self, create: bool) -> Self {
+        match self {
+            StoreUrl::File(url) => StoreUrl::File(FileUrl { create, ..url }),
+            other => other,
+        }
     }
 }
 
@@ -109,11 +120,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Memory(kept) => write!(f, "memory:{kept}"),
-            // The first two slashes of what follows the scheme belong to the URL.
-            StoreUrl::File(path, kept) => {
-                let slashes = if path.as_os_str().as_encoded_bytes().starts_with(b"//") { "//" } else { "" };
-                write!(f, "file:{slashes}{}{kept}", path.display())
-            }
+            StoreUrl::File(url) => url.fmt(f),
             StoreUrl::Etcd(url) => url.fmt(f),
             StoreUrl::Postgres(url) => url.fmt(f),
             StoreUrl::Remote(url) => url.fmt(f),
@@ -128,9 +135,9 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
     match url {
         StoreUrl::Memory(kept) => Ok(Arc::new(crate::memory::MemoryStore::open_with(clock, *kept)?)),
         #[cfg(feature = "file")]
-        StoreUrl::File(path, kept) => {
-            let options = crate::file::FileOptions::default().keep_finished(*kept);
-            Ok(Arc::new(crate::file::FileStore::open_with(path, clock, options)?))
+        StoreUrl::File(url) => {
+            let options = crate::file::FileOptions::of_url(url);
+            Ok(Arc::new(crate::file::FileStore::open_with(&url.directory, clock, options)?))
         }
         #[cfg(not(feature = "file"))]
         StoreUrl::File(..) => Err(StoreError::Unsupported {
@@ -184,8 +191,9 @@ mod tests {
     fn how_long_finished_jobs_are_kept_is_an_option_of_every_store_that_has_them() {
         let thirty_days = KeepFinished::for_ms(30 * 24 * 3_600_000).unwrap();
         let url: StoreUrl = "file:state/x?keep_finished=30d".parse().unwrap();
-        assert_eq!(url, StoreUrl::File("state/x".into(), thirty_days));
+        assert_eq!(url, StoreUrl::File(FileUrl { keep_finished: thirty_days, ..FileUrl::new("state/x") }));
         assert_eq!(url.to_string(), "file:state/x?keep_finished=30d");
+        assert_eq!(url.creating().to_string(), "file:state/x?keep_finished=30d&create=true");
         assert_eq!("memory:?keep_finished=30d".parse(), Ok(StoreUrl::Memory(thirty_days)));
         for (wrong, said) in [
             ("file:x?keep_finished=5m", "keep_finished is 5m; it must be 1h to 3650d"),
@@ -201,7 +209,12 @@ mod tests {
     fn what_is_not_understood_is_refused_and_named() {
         assert_eq!(error("/var/x"), "store URL \"/var/x\" has no scheme; it looks like file:DIR or memory:");
         assert_eq!(error("file:"), "store URL names no directory; it looks like file:DIR");
-        assert_eq!(error("file:x?sync=off"), "store URL has an option \"sync\"; file: takes keep_finished");
+        assert_eq!(
+            error("file:x?sync=off"),
+            "store URL has an option \"sync\"; file: takes create and keep_finished"
+        );
+        assert_eq!(error("file:x?create=yes"), "store URL has create=\"yes\"; it is true or false");
+        assert_eq!("file:x?create=true".parse(), Ok(StoreUrl::file("x").creating()));
         assert_eq!(error("memory:x"), "store URL names \"x\", and memory: takes no place");
         assert!(error("redis://h").contains("unknown scheme \"redis\""));
     }

@@ -90,8 +90,8 @@ impl Directory {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             chown(&path, Some(OWNER), Some(OWNER)).unwrap();
         }
-        let group = if self == Directory::Grouped { format!("?group={GROUP}") } else { String::new() };
-        let url = format!("file:{}{group}", path.display());
+        let group = if self == Directory::Grouped { format!("&group={GROUP}") } else { String::new() };
+        let url = format!("file:{}?create=true{group}", path.display());
         url.parse::<StoreUrl>().is_ok().then_some(url)
     }
 }
@@ -263,7 +263,9 @@ fn the_matrix_of_the_socket_is_what_was_seen() {
             "not root: processes of other users cannot be started, so only this user's rights are seen"
         );
         let directory = tempfile::tempdir().unwrap();
-        let url: StoreUrl = format!("file:{}", directory.path().join("store").display()).parse().unwrap();
+        let url: StoreUrl = format!("file:{}?create=true", directory.path().join("store").display())
+            .parse()
+            .unwrap();
         let store = fencehold_store::open(&url, Arc::new(SystemClock)).unwrap();
         block_on(store.status(&Call::new(Namespace::default()))).unwrap();
         let seen = knock(&socket_in(&directory.path().join("store"))).unwrap();

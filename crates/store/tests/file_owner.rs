@@ -5,6 +5,6 @@ use fencehold_store::file::FileStore;
 
 fencehold_store::lease_conformance!(|| {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    ClockArena::new(move |clock| FileStore::open(directory.path(), clock)).that_restarts()
+    ClockArena::new(move |clock| FileStore::open_or_create(directory.path(), clock)).that_restarts()
 });
 fencehold_store::job_conformance!(conformance_factory());

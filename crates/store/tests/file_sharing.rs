@@ -136,9 +136,9 @@ fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
     let ground = Ground::new();
     let deep = ground.path().join("d".repeat(100)).join("e".repeat(100));
     let clock = || std::sync::Arc::new(ground.clock.clone());
-    let first = fencehold_store::file::FileStore::open(&deep, clock()).unwrap();
+    let first = fencehold_store::file::FileStore::open_or_create(&deep, clock()).unwrap();
     take(&first, "k", 1);
-    let second = fencehold_store::file::FileStore::open(&deep, clock()).unwrap();
+    let second = fencehold_store::file::FileStore::open_or_create(&deep, clock()).unwrap();
     assert!(acquire(&second, "k", 2).is_err(), "held, as the owner says through its socket");
 }
 

@@ -12,11 +12,11 @@ fencehold_store::lease_conformance!(|| {
     let owner = Arc::new(OnceLock::new());
     let join = move |clock: Arc<dyn fencehold_store::clock::Clock>| {
         owner.get_or_init(|| {
-            let owner = FileStore::open(directory.path(), Arc::clone(&clock)).expect("an owner");
+            let owner = FileStore::open_or_create(directory.path(), Arc::clone(&clock)).expect("an owner");
             block_on(owner.status(&Call::new(Namespace::default()))).expect("an owner that serves");
             owner
         });
-        FileStore::open(directory.path(), clock)
+        FileStore::open_or_create(directory.path(), clock)
     };
     ClockArena::new(join.clone()).and_other(join)
 });

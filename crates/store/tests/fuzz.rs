@@ -18,6 +18,7 @@ const URLS: &[&[u8]] = &[
     b"az://account/container/prefix",
     b"postgres://ada%40home@/a%2Fpp?host=/run/pg&keep_finished=30d",
     b"file:////srv//leases?keep_finished=90m",
+    b"file:x?create=true",
     b"https://s3cret@fencehold.example.org:7117/below?ca=/etc/ca.pem",
     b"https://fencehold.example.org:7117?token_file=/run/token",
 ];

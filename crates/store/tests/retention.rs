@@ -77,6 +77,7 @@ fn is_kept(store: &Arc<dyn LeaseStore>, id: JobId) -> bool {
 }
 
 fn url(directory: &Path, option: &str) -> String {
+    let option = if option.is_empty() { "?create=true".to_owned() } else { format!("{option}&create=true") };
     format!("file:{}{option}", directory.display())
 }
 

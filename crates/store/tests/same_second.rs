@@ -79,7 +79,7 @@ fn job(queue: &str, nth: u64, when: When) -> NewJob {
 fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::new();
-    let store = FileStore::open(directory.path(), Arc::new(clock.clone())).unwrap();
+    let store = FileStore::open_or_create(directory.path(), Arc::new(clock.clone())).unwrap();
     let desk = Desk { store, call: Call::new(Namespace::default()).with_patience_ms(600_000) };
     let many = many();
     desk.enqueue(vec![job("work", 0, When::Now)]);

@@ -15,7 +15,7 @@ pub(super) fn open_store_with(
     directory: &Path,
     options: FileOptions,
 ) -> Result<Arc<dyn LeaseStore>, StoreError> {
-    Ok(Arc::new(FileStore::open_with(directory, Arc::new(SystemClock), options)?))
+    Ok(Arc::new(FileStore::open_with(directory, Arc::new(SystemClock), options.creating())?))
 }
 
 /// A directory that is gone at the end.

@@ -93,6 +93,12 @@ impl Failure {
                 Failure::new(Exit::Unusable, format!("{place} cannot be used as a store: {why}"))
                     .with_next("Nothing in it was touched. `fencehold doctor` looks closer.")
             }
+            StoreError::NoStore { place: path } => {
+                let url = place.strip_suffix("?create=true").unwrap_or(place);
+                let create = format!("fencehold --store {} store create", shell::word(url));
+                Failure::new(Exit::Unusable, format!("there is no store in {path}"))
+                    .with_next(format!("If the path is right, create it: `{create}`."))
+            }
             other => Failure::new(Exit::Failed, other.to_string()),
         }
     }
@@ -239,6 +245,7 @@ mod tests {
             (StoreError::Unknown { why: why() }, Exit::Unavailable),
             (StoreError::Denied { why: why() }, Exit::Denied),
             (StoreError::Unusable { place: "x".to_owned(), why: why() }, Exit::Unusable),
+            (StoreError::NoStore { place: "x".to_owned() }, Exit::Unusable),
             (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), Exit::Usage),
         ] {
             assert_eq!(parts(Failure::of_store(error.clone(), "file:x")).0, exit, "{error}");

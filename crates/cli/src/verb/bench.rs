@@ -8,7 +8,7 @@ use fencehold_core::limits::BATCH_MAX;
 #[cfg(all(feature = "remote", feature = "server"))]
 use crate::bench::http;
 use crate::bench::{Failed, Line, job, lease, named, peers, queue};
-use crate::context::Context;
+use crate::context::{Context, Create};
 use crate::duration::parse_ms;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -135,13 +135,13 @@ impl Args {
         let measured = match self.what {
             What::Lease(args) if context.store_named().is_some() => {
                 let plan = args.named_plan()?;
-                let store = context.open()?;
+                let store = context.open(Create::default())?;
                 let measured = named::measure(store.leases.clone(), &plan, show).await;
                 store.leases.close().await;
                 measured
             }
             What::Job(args) if context.store_named().is_some() => {
-                let store = context.open()?;
+                let store = context.open(Create::default())?;
                 let mut measured =
                     named::measure_jobs(store.leases.clone(), time(args.time), &mut show).await;
                 if measured.is_ok() {

@@ -77,7 +77,10 @@ impl Findings {
     }
 
     fn wrong(&mut self, what: &'static str, failure: Failure) {
-        let Failure::Said { exit, what: says, .. } = failure else { return };
+        let Failure::Said { exit, what: says, next } = failure else { return };
+        // "`doctor` looks closer" is no news here, but how a store is created is.
+        let next = next.filter(|next| next.contains("store create"));
+        let says = next.map_or(says.clone(), |next| format!("{says}. {next}"));
         self.0.push(Finding { what, verdict: Verdict::Wrong, says, exit });
     }
 }
@@ -89,17 +92,21 @@ impl Args {
         let mut findings = Findings::default();
         about_us(&mut findings, &place);
         about_clocks(&mut findings);
-        if let StoreUrl::File(directory, _) = &place.url {
-            about_directory(&mut findings, directory);
+        if let StoreUrl::File(url) = &place.url {
+            about_directory(&mut findings, &url.directory);
         }
         #[cfg(feature = "etcd")]
         if let StoreUrl::Etcd(url) = &place.url {
             about_members(&mut findings, url).await;
         }
         let began_ms = boot_ms();
-        match context.open_at(&place) {
+        match context.open_existing_at(&place) {
             Err(failure) => findings.wrong("store", failure),
-            Ok(store) => {
+            Ok(Err(missing)) => {
+                let says = format!("{missing}: the first verb that changes something creates it");
+                findings.add("store", Verdict::Fine, says);
+            }
+            Ok(Ok(store)) => {
                 let findings = &mut findings;
                 store
                     .closing(async move |store| {
@@ -186,11 +193,7 @@ fn about_directory(findings: &mut Findings, directory: &Path) {
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return findings.add(
-                "directory",
-                Verdict::Fine,
-                format!("{shown} is not there yet: the first use makes it"),
-            );
+            return findings.add("directory", Verdict::Fine, format!("{shown} is not there yet"));
         }
         Err(error) => return findings.add("directory", Verdict::Wrong, format!("{shown}: {error}")),
     };

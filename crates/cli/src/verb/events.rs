@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = if self.follow { context.open_to_wait()? } else { context.open_to_look()? };
         let output = context.output;
         store
             .closing(async |store| {

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store
             .closing(async |store| match (self.job, self.effect.clone()) {
                 (Some(job), Some(effect)) => self.resolve(store, job, effect).await,

@@ -9,7 +9,7 @@ use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Refusal, Task, ttl};
 use tokio::sync::watch;
 
-use crate::context::{Context, Store};
+use crate::context::{Context, Create, Store};
 use crate::duration::{parse_ms, show_ms};
 use crate::exit::{self, Exit, SIGNAL_BASE};
 use crate::failure::Failure;
@@ -65,6 +65,8 @@ pub(crate) struct Args {
     /// Let the command inherit the token of access, alone or in the URL of the store
     #[arg(long)]
     pass_token: bool,
+    #[command(flatten)]
+    create: Create,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -94,7 +96,7 @@ impl Args {
         // First of all: the store starts threads, and a signal must not meet a half-taken lease.
         let mut signals = Signals::listen()
             .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be passed on: {error}")))?;
-        let store = context.open()?;
+        let store = context.open(self.create)?;
         store
             .closing(async |store| self.hold(context, store, grace_ms, &mut signals).await)
             .await

@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, Create, Store};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::note;
@@ -30,7 +30,8 @@ Examples:
   # For programs on this machine: nobody is asked for a token
   fencehold serve
 
-  # For others: make a token first, then listen where they can reach it
+  # For others: make the store and a token first, then listen where they can reach it
+  fencehold --store file:/var/lib/fencehold store create
   fencehold --store file:/var/lib/fencehold token create ops --scope admin --all-namespaces
   fencehold --store file:/var/lib/fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
 
@@ -68,6 +69,8 @@ pub(crate) struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
+    create: Create,
+    #[command(flatten)]
     whereabouts: Whereabouts,
 }
 
@@ -75,14 +78,14 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let settings = settings(&self.whereabouts.told(self.flags()?)?)?;
         crate::logging::start_server(context.verbose, &settings.log)?;
-        let place = context.place_or(settings.store.as_deref())?;
-        place.prepare()?;
+        let place = context.place_or(settings.store.as_deref())?.to_act(self.create.create)?;
+        // First of all: no access file is made where there is no store.
+        let store = context.open_at(&place)?;
         let keeper = Keeper::start(access_file(&settings, &place)?, Arc::new(SystemClock));
         let keeper = Arc::new(keeper.map_err(|error| unusable(&error))?);
         let options = options(&settings)?;
         self.warn(&settings);
-        context
-            .open_at(&place)?
+        store
             .closing(async |store| {
                 let access = access(&settings, &keeper, store).await?;
                 serve(&settings, store, access, options).await

@@ -9,7 +9,7 @@ use fencehold_core::{Owner, ttl};
 use rustix::fs::{Access, access};
 
 use super::job::{Source, parse_source};
-use crate::context::Context;
+use crate::context::{Context, Create};
 use crate::duration::parse_ms;
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
@@ -77,6 +77,8 @@ pub(crate) struct Args {
     /// Let the command inherit the token of access, alone or in the URL of the store
     #[arg(long)]
     pass_token: bool,
+    #[command(flatten)]
+    create: Create,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -94,11 +96,12 @@ impl Args {
         if self.pass_token {
             crate::process::pass_token();
         }
+        let create = self.create;
         let plan = self.plan()?;
         find(&plan.words[0])?;
         let mut signals = Signals::listen()
             .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heard: {error}")))?;
-        let store = context.open()?;
+        let store = context.open(create)?;
         let (voice, writing) = Voice::start()
             .map_err(|error| Failure::new(Exit::Failed, format!("a thread cannot be started: {error}")))?;
         let outcome = store

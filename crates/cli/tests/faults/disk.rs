@@ -119,7 +119,8 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
     let histories = tempfile::tempdir().unwrap();
     let disk = histories.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mut crew = Crew::new(&format!("file:{}", disk.join("leases").display()), histories.path());
+    let mut crew =
+        Crew::new(&format!("file:{}?create=true", disk.join("leases").display()), histories.path());
     let script = r#"
         mount -t tmpfs -o size=3m none "$DISK" || exit 99
         start() { "$@" > /dev/null; }

@@ -29,8 +29,9 @@ impl Room {
         self.directory.path().join(name)
     }
 
+    /// Its store, which the first use creates.
     pub fn store(&self) -> String {
-        format!("file:{}", self.path("leases").display())
+        format!("file:{}?create=true", self.path("leases").display())
     }
 
     /// A command line that knows nothing but this room.

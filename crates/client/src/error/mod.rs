@@ -285,6 +285,10 @@ impl From<StoreError> for Error {
             StoreError::Unknown { why } => Error::Unknown { why },
             StoreError::Unusable { place, why } => Error::Unusable { place, why },
             StoreError::Denied { why } => Error::Denied { why },
+            StoreError::NoStore { place } => {
+                let why = "there is no store in it; if the path is right, create one with `Connect::create` or `?create=true` in its URL";
+                Error::Unusable { place, why: why.to_owned() }
+            }
             // A kind that this version does not know is safest taken as an outcome that is not known.
             other => Error::Unknown { why: other.to_string() },
         }

@@ -17,7 +17,7 @@ async fn the_server() {
     let Some((NAME, room)) = this_process().as_ref().map(|(name, room)| (name.as_str(), room.clone())) else {
         return;
     };
-    let store = format!("file:{}", room.store().display()).parse().unwrap();
+    let store = format!("file:{}?create=true", room.store().display()).parse().unwrap();
     let store = fencehold_store::open(&store, Arc::new(SystemClock)).unwrap();
     let before = std::fs::read_to_string(room.sign()).ok();
     let address = before

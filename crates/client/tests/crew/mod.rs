@@ -81,7 +81,7 @@ impl Room {
     /// To the store that the sign names, if there is one.
     pub async fn connect(&self, owner: &str) -> Fencehold {
         let url = std::fs::read_to_string(self.sign())
-            .unwrap_or_else(|_| format!("file:{}", self.store().display()));
+            .unwrap_or_else(|_| format!("file:{}?create=true", self.store().display()));
         let connecting = Fencehold::builder().url(url).owner(owner).patience(PATIENCE).connect();
         connecting.await.unwrap()
     }

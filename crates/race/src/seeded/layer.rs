@@ -210,7 +210,7 @@ fn conformance_holds() -> bool {
     exercise_jobs(&|| ClockArena::new(MemoryStore::open));
     let factory = || {
         let room = Arc::new(tempfile::tempdir().expect("a temporary directory"));
-        ClockArena::new(move |clock| FileStore::open(room.path(), clock)).that_restarts()
+        ClockArena::new(move |clock| FileStore::open_or_create(room.path(), clock)).that_restarts()
     };
     for name in report.not_applicable {
         if let Some((theme @ "restart", case)) = name.split_once("::") {

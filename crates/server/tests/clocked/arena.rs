@@ -43,7 +43,7 @@ impl ServerArena {
         let mut running = self.running.lock().unwrap();
         act(running.get_or_insert_with(|| {
             let store = match &self.directory {
-                Some(directory) => format!("file:{}", directory.path().display()),
+                Some(directory) => format!("file:{}?create=true", directory.path().display()),
                 None => "memory:".to_owned(),
             };
             let now = self.clock.now();

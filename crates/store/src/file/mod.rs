@@ -51,6 +51,7 @@ use crate::capability::Capabilities;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Answer, Ask, Claim, TTL_MS_MIN};
 use crate::error::StoreError;
+use crate::file_url::FileUrl;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
@@ -85,11 +86,18 @@ pub struct FileOptions {
     pub gather: bool,
     /// Open a store that has lost what was acknowledged from it. For whoever advances it next.
     pub accept_rewound: bool,
+    /// Create a store where there is none. Without it that is an error.
+    pub create: bool,
 }
 
 impl Default for FileOptions {
     fn default() -> Self {
-        FileOptions { keep_finished: KeepFinished::default(), gather: true, accept_rewound: false }
+        FileOptions {
+            keep_finished: KeepFinished::default(),
+            gather: true,
+            accept_rewound: false,
+            create: false,
+        }
     }
 }
 
@@ -102,6 +110,16 @@ impl FileOptions {
     /// The same, but a store that was rewound is opened: its tokens are lifted, and it grants nothing for its longest ttl.
     pub fn accepting_rewound(self) -> Self {
         FileOptions { accept_rewound: true, ..self }
+    }
+
+    /// What a URL says.
+    pub fn of_url(url: &FileUrl) -> Self {
+        FileOptions { keep_finished: url.keep_finished, create: url.create, ..FileOptions::default() }
+    }
+
+    /// The same, but a store is created where there is none.
+    pub fn creating(self) -> Self {
+        FileOptions { create: true, ..self }
     }
 
     /// The same, but finished jobs are kept for this long.
@@ -120,11 +138,21 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Opens the store in a directory, made (for this user alone) if it is missing.
+    /// Opens the store in a directory. It must be there.
     ///
     /// The clock decides when leases end; every process that opens the same directory must use the same one.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         Self::open_with(directory, clock, FileOptions::default())
+    }
+
+    /// Opens the store in a directory; where there is none, creates it, and the directory for this user alone.
+    pub fn open_or_create(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(directory, clock, FileOptions::default().creating())
+    }
+
+    /// Whether there is a store in a directory that this process can use. Changes nothing.
+    pub fn find(directory: &Path) -> Result<(), StoreError> {
+        Place::open(directory, false).map(drop)
     }
 
     /// Opens it with other options than the usual ones.
@@ -133,7 +161,7 @@ impl FileStore {
         clock: Arc<dyn Clock>,
         options: FileOptions,
     ) -> Result<Self, StoreError> {
-        let mut place = Place::open(directory)?;
+        let mut place = Place::open(directory, options.create)?;
         place.refuse_lost()?;
         place.accept_rewound = options.accept_rewound;
         let place = Arc::new(place);
@@ -243,6 +271,11 @@ impl Route for FileStore {
                 None => return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }),
             }
         }
+    }
+
+    /// Opening only looks at the directory. The first answer shows that the store is there, and was created if it had to be.
+    async fn proven(&self, call: &Call) -> Result<(), StoreError> {
+        self.route(call, Ask::Status).await.map(drop)
     }
 
     fn measured(&self) -> Option<&Measures> {

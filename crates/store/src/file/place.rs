@@ -40,6 +40,8 @@ pub(super) struct Place {
     notes: Notes,
     /// Whether to open a store that was rewound.
     pub(super) accept_rewound: bool,
+    /// Whether to create a store where there is none.
+    pub(super) create: bool,
 }
 
 /// Files by what they are, not by name.
@@ -76,13 +78,18 @@ impl Files {
 pub(crate) type WriteAgain = fn(&Path) -> io::Result<()>;
 
 impl Place {
-    /// Opens a directory, made if it is missing, and looks whether it can be a store. Changes nothing in one that
-    /// cannot.
-    pub(super) fn open(path: &Path) -> Result<Place, StoreError> {
+    /// Opens a directory and looks whether it can be a store. Changes nothing in one that cannot. If a store may be created,
+    /// a missing directory is made; else there must be a store in it.
+    pub(super) fn open(path: &Path, create: bool) -> Result<Place, StoreError> {
         let path = std::path::absolute(path).map_err(|error| unusable(path, &error.to_string()))?;
-        make_directory(&path)
-            .map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
-        let path = fs::canonicalize(&path).map_err(|error| unusable(&path, &error.to_string()))?;
+        if create {
+            make_directory(&path)
+                .map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
+        }
+        let path = fs::canonicalize(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => no_store(&path),
+            _ => unusable(&path, &error.to_string()),
+        })?;
         if path.as_os_str().len() > PATH_BYTES_MAX {
             let why = format!("its path has {} bytes; the limit is {PATH_BYTES_MAX}", path.as_os_str().len());
             return Err(unusable(&path, &why));
@@ -91,7 +98,7 @@ impl Place {
         let directory = rustix::fs::open(&path, flags, Mode::empty())
             .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
         let notes = Notes::in_shared_memory();
-        let place = Place { path, directory, write_again, notes, accept_rewound: false };
+        let place = Place { path, directory, write_again, notes, accept_rewound: false, create };
         place.refuse_network()?;
         if let Some(why) = what_is_unsafe(&place.path) {
             return Err(unusable(&place.path, &why));
@@ -99,7 +106,19 @@ impl Place {
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
         refuse_foreign(&place.database())?;
+        if !create {
+            place.refuse_lost()?;
+            // A look, for a clear answer at once: whoever takes over looks again, in the transaction that would create it.
+            is_filled(&place.database())
+                .map_err(|error| place.unavailable(&error))
+                .and_then(|filled| if filled { Ok(()) } else { Err(place.no_store()) })?;
+        }
         Ok(place)
+    }
+
+    /// The refusal of a directory without a store.
+    pub(super) fn no_store(&self) -> StoreError {
+        no_store(&self.path)
     }
 
     fn why_not_writable(&self, error: &impl Display) -> String {
@@ -126,17 +145,6 @@ impl Place {
         let files_are_used_up = system.f_files > 0 && system.f_favail == 0;
         (free_bytes < FREE_BYTES_MIN || files_are_used_up)
             .then(|| "its disk is full: free some space, and the store goes on by itself".to_owned())
-    }
-
-    /// Opens the directory of a store that must be there.
-    pub(super) fn open_existing(path: &Path) -> Result<Place, StoreError> {
-        let none = || unusable(path, "there is no store in it");
-        if !path.is_dir() {
-            return Err(none());
-        }
-        let place = Place::open(path)?;
-        place.refuse_lost()?;
-        if place.database().exists() { Ok(place) } else { Err(none()) }
     }
 
     /// Refuses to put another database in the place of one that somebody serves.
@@ -450,6 +458,10 @@ fn is_filled(path: &Path) -> io::Result<bool> {
 
 fn lock_name(epoch: u64) -> String {
     format!("owner-{epoch}.lock")
+}
+
+pub(super) fn no_store(place: &Path) -> StoreError {
+    StoreError::NoStore { place: place.display().to_string() }
 }
 
 pub(super) fn unusable(place: &Path, why: &str) -> StoreError {

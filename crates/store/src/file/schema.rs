@@ -45,16 +45,23 @@ CREATE TABLE events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);
 CREATE TABLE aside (id INTEGER PRIMARY KEY, problem TEXT NOT NULL, namespace, key, counter, deadline_ms, record);
 ";
 
-/// Opens the database, made if it is missing.
+/// Opens the database. It is made only if a store may be created.
 pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
+    let creates = if place.create { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
+    let flags = creates
+        | OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_PRIVATE_CACHE;
     let path = place.database();
     let fail = |error: rusqlite::Error| sorry(place, &error);
-    let connection = Connection::open_with_flags(&path, flags).map_err(fail)?;
+    let connection = match Connection::open_with_flags(&path, flags) {
+        Err(_) if !place.create && !path.exists() => {
+            place.refuse_lost()?;
+            return Err(place.no_store());
+        }
+        opened => opened.map_err(fail)?,
+    };
     // What SQLite makes beside the database from here on has the mode of the database.
     place.make_private();
     connection.busy_timeout(BUSY_WAIT).map_err(fail)?;
@@ -85,6 +92,7 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
             Err(unusable(&place.database(), "it is somebody else's database; it was left untouched"))
         }
         0 if place.was_kept().map_err(|error| place.unavailable(&error))? => Err(place.lost()),
+        0 if !place.create => Err(place.no_store()),
         SCHEMA_VERSION => Ok(()),
         version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
         version => {
@@ -178,7 +186,7 @@ mod tests {
     #[test]
     fn what_may_come_back_is_not_called_unusable() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path()).unwrap();
+        let place = Place::open(directory.path(), true).unwrap();
         let cannot_open = error(ffi::SQLITE_CANTOPEN);
         assert!(matches!(sorry(&place, &cannot_open), StoreError::Unavailable { .. }), "not made yet");
         std::fs::write(place.database(), "").unwrap();
@@ -192,7 +200,7 @@ mod tests {
     #[test]
     fn where_a_store_was_kept_none_is_made() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path()).unwrap();
+        let place = Place::open(directory.path(), true).unwrap();
         let connection = || rusqlite::Connection::open_in_memory().unwrap();
         assert!(make(&place, &connection()).is_ok());
         // As if the database had gone between the look and the turn.
@@ -203,7 +211,7 @@ mod tests {
     #[test]
     fn what_no_trying_again_mends_is_called_unusable() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path()).unwrap();
+        let place = Place::open(directory.path(), true).unwrap();
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u8>(0)).unwrap_err();
         for sql in ["SELECT NULL", "SELECT 'one'", "SELECT 256", "SELECT 1 WHERE 0"] {

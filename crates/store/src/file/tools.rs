@@ -17,7 +17,7 @@ use crate::error::StoreError;
 /// Copies a directory's database into one file, as it is at one moment, while others go on using it. The file must
 /// not exist.
 pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
-    let place = Place::open_existing(directory)?;
+    let place = Place::open(directory, false)?;
     if to.exists() {
         return Err(unusable(to, "it exists already; a backup goes into a new file"));
     }
@@ -27,7 +27,7 @@ pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
         .query_row("PRAGMA user_version", [], |row| row.get(0))
         .map_err(fail)?;
     if version == 0 {
-        return Err(unusable(directory, "there is no store in it"));
+        return Err(place.no_store());
     }
     // SQLite takes an empty file, and would make one that others may read: payloads are in it.
     let part = Part::of(to).map_err(|error| unusable(to, &error.to_string()))?;
@@ -43,7 +43,7 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
     if !report.problems.is_empty() {
         return Err(unusable(from, &format!("it is damaged: {}", report.problems.join("; "))));
     }
-    let place = Place::open(directory)?;
+    let place = Place::open(directory, true)?;
     let target = place.database();
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => unusable(
@@ -102,7 +102,7 @@ pub struct CheckReport {
 /// Looks for damage in a directory's database, or in a backup, without changing anything.
 pub fn check(path: &Path) -> Result<CheckReport, StoreError> {
     if path.is_dir() {
-        let place = Place::open_existing(path)?;
+        let place = Place::open(path, false)?;
         return look(&place.database());
     }
     if !path.exists() {

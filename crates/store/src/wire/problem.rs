@@ -253,6 +253,11 @@ impl Across<Problem> for StoreError {
                 (problem.what, problem.why) = (Some(place), Some(why));
                 problem
             }
+            StoreError::NoStore { place } => {
+                let mut problem = of(Kind::Unusable);
+                (problem.what, problem.why) = (Some(place), Some("there is no store in it".to_owned()));
+                problem
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ impl Ground {
     }
 
     pub fn try_open(&self) -> Result<FileStore, StoreError> {
-        FileStore::open(self.path(), Arc::new(self.clock.clone()))
+        FileStore::open_or_create(self.path(), Arc::new(self.clock.clone()))
     }
 
     /// Closes a gate, or makes the disk fail, at a point of the store.

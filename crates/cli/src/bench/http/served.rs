@@ -17,7 +17,7 @@ impl Served {
     pub(super) fn start(directory: &Path) -> Result<Served, Failed> {
         std::fs::create_dir_all(directory)?;
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--listen", "127.0.0.1:0", "--set", "log.level=warn", "--store"])
+            .args(["serve", "--create", "--listen", "127.0.0.1:0", "--set", "log.level=warn", "--store"])
             .arg(format!("file:{}", directory.canonicalize()?.display()))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store
             .closing(async |store| {
                 // A key may look like the id of a job; then what there is decides.

@@ -79,7 +79,7 @@ impl Which {
             }
             _ => {}
         }
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store.closing(async |store| self.carry_out(context, store, deed).await).await
     }
 

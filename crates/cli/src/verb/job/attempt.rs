@@ -34,7 +34,7 @@ struct Answer {
 impl Attempt {
     /// Says it, and prints what became of the job.
     pub(super) async fn say(self, context: &Context, word: Word) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store.closing(async |store| self.tell(context, store, word).await).await
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::get::raw;
-use crate::context::{Context, Store};
+use crate::context::{Context, Create, Store};
 use crate::duration::{parse_ms, show_ms};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -55,6 +55,8 @@ pub(crate) struct Args {
     /// Who works on it [default: user@host/pid of the calling process]
     #[arg(long)]
     owner: Option<Owner>,
+    #[command(flatten)]
+    create: Create,
 }
 
 /// A queue to take jobs from, with its weight.
@@ -92,7 +94,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         // What no store accepts makes no store either.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        let store = context.open_at(&context.place()?)?;
+        let store = context.open_at(&context.place()?.to_act(self.create.create)?)?;
         store.closing(async |store| self.claim(context, store).await).await
     }
 

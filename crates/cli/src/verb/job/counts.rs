@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store.closing(async |store| self.count(context, store).await).await
     }
 

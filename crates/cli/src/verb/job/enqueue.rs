@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::lines::{self, Line};
 use super::terms::{Label, Payload, TermsArgs, parse_label};
-use crate::context::{Context, Store};
+use crate::context::{Context, Create, Store};
 use crate::duration::parse_ms;
 use crate::exit::Exit;
 use crate::failure::{Failure, only_answer};
@@ -81,6 +81,8 @@ pub(crate) struct Args {
     preempt: Option<u64>,
     #[command(flatten)]
     terms: TermsArgs,
+    #[command(flatten)]
+    create: Create,
 }
 
 /// What became of one payload.
@@ -98,7 +100,7 @@ impl Args {
         // What no store accepts makes no store either.
         let terms = self.terms.terms()?;
         self.queue.check_open()?;
-        let store = context.open()?;
+        let store = context.open(self.create)?;
         store
             .closing(async |store| match (self.payload.take(), self.jsonl.take()) {
                 (Some(payload), _) => self.one(context, store, terms, payload).await,

@@ -36,7 +36,7 @@ struct Kept {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store.closing(async |store| self.renew(context, store).await).await
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_wait()?;
         store.closing(async |store| self.wait(context, store).await).await
     }
 

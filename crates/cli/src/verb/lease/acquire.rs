@@ -8,7 +8,7 @@ use fencehold_core::{HoldId, Key, Owner, Refusal, Task, ttl};
 use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 use serde::Serialize;
 
-use crate::context::{Context, SENDINGS_MAX, Store};
+use crate::context::{Context, Create, SENDINGS_MAX, Store};
 use crate::duration::{parse_ms, show_exact_ms, show_ms};
 use crate::failure::Failure;
 use crate::hold::{self, HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
@@ -60,6 +60,8 @@ pub(crate) struct Args {
     /// Who holds it [default: user@host/pid of the calling process]
     #[arg(long)]
     owner: Option<Owner>,
+    #[command(flatten)]
+    create: Create,
 }
 
 /// What a script needs to know.
@@ -76,7 +78,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         // What no store accepts makes no store either.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        let store = context.open_at(&context.place()?)?;
+        let store = context.open_at(&context.place()?.to_act(self.create.create)?)?;
         store.closing(async |store| self.acquire(context, store).await).await
     }
 

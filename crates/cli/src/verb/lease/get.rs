@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store.closing(async |store| self.get(context, store).await).await
     }
 

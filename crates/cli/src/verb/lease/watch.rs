@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_wait()?;
         store
             .closing(async |store| {
                 let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;

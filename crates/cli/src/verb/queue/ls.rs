@@ -19,7 +19,7 @@ pub(crate) struct Args {}
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         let queues = store
             .closing(async |store| store.ask(async |jobs, call| jobs.queues(call).await).await)
             .await?;

@@ -5,7 +5,7 @@ use fencehold_core::job::Queue;
 use fencehold_store::job::{QueueMode, QueueOrder};
 
 use super::ls::table;
-use crate::context::Context;
+use crate::context::{Context, Create};
 use crate::identity;
 use crate::verb::{DONE, Outcome};
 
@@ -18,6 +18,8 @@ pub(super) struct Order {
     /// Who does it [default: user@host]
     #[arg(long, value_name = "NAME")]
     by: Option<Owner>,
+    #[command(flatten)]
+    create: Create,
 }
 
 impl Order {
@@ -25,7 +27,7 @@ impl Order {
         self.queue.check_open()?;
         let by = self.by.map_or_else(identity::person, Ok)?;
         let order = QueueOrder { queue: self.queue, mode, by };
-        let store = context.open()?;
+        let store = context.open(self.create)?;
         let view = store
             .closing(async |store| {
                 store.ask(async |jobs, call| jobs.set_queue(call, order.clone()).await).await

@@ -6,7 +6,7 @@ use fencehold_core::job::{Kind, Queue, ScheduleName};
 use fencehold_store::job::ScheduleSpec;
 
 use super::ls::{Entry, table};
-use crate::context::Context;
+use crate::context::{Context, Create};
 use crate::identity;
 use crate::verb::job::{Label, Payload, TermsArgs, parse_label};
 use crate::verb::{DONE, Outcome};
@@ -52,6 +52,8 @@ pub(crate) struct Args {
     by: Option<Owner>,
     #[command(flatten)]
     terms: TermsArgs,
+    #[command(flatten)]
+    create: Create,
 }
 
 impl Args {
@@ -68,7 +70,7 @@ impl Args {
             labels: self.label,
             by: self.by.map_or_else(identity::person, Ok)?,
         };
-        let store = context.open()?;
+        let store = context.open(self.create)?;
         let view = store
             .closing(async |store| {
                 store.ask(async |jobs, call| jobs.set_schedule(call, spec.clone()).await).await

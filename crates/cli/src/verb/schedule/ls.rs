@@ -62,7 +62,7 @@ impl<'a> From<&'a ScheduleView> for Entry<'a> {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         let schedules = store
             .closing(async |store| store.ask(async |jobs, call| jobs.schedules(call).await).await)
             .await?;

@@ -69,7 +69,7 @@ impl Args {
 
 /// The line and the zone of a schedule that a store has.
 async fn kept(context: &Context, name: &ScheduleName) -> Result<(Cron, Zone), Failure> {
-    let store = context.open()?;
+    let store = context.open_to_look()?;
     let schedules = store
         .closing(async |store| store.ask(async |jobs, call| jobs.schedules(call).await).await)
         .await?;

@@ -30,7 +30,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let by = self.by.map_or_else(identity::person, Ok)?;
         let name = self.name;
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         let removed = store
             .closing(async |store| {
                 let remove = async |jobs: &dyn fencehold_store::JobStore, call: &fencehold_store::Call| {

@@ -5,6 +5,7 @@ mod advance;
 mod backup;
 #[cfg(feature = "file")]
 mod check;
+mod create;
 #[cfg(feature = "postgres")]
 mod migrate;
 #[cfg(any(feature = "etcd", feature = "object"))]
@@ -29,6 +30,7 @@ use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
+  fencehold --store file:/var/lib/app/leases store create
   fencehold store status
   fencehold --store file:/var/lib/app/leases store status -o json
   fencehold store backup monday.fencehold
@@ -38,6 +40,7 @@ group! {
     /// Look after the store itself
     EXAMPLES:
     Status = status,
+    Create = create,
     Advance = advance,
     #[cfg(feature = "postgres")]
     Migrate = migrate,
@@ -56,7 +59,7 @@ group! {
 fn directory(context: &Context) -> Result<(String, PathBuf), Failure> {
     let url = context.place()?.url;
     match &url {
-        StoreUrl::File(path, _) => Ok((url.to_string(), path.clone())),
+        StoreUrl::File(file) => Ok((url.to_string(), file.directory.clone())),
         other => {
             let what = format!("{other} is not a directory: backup, restore and check are for file: stores");
             Err(Failure::new(Exit::Usage, what))

@@ -93,7 +93,7 @@ impl Args {
             // Using it could make it: this only looks.
             return schema.show(context);
         }
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         store
             .closing(async |store| {
                 let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;

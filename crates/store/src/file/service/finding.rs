@@ -120,7 +120,9 @@ async fn find(
                 // It may be on its way again by now.
                 silent = None;
             }
-            Ok(Attempt::Unusable(error @ StoreError::Unusable { .. })) => return Sought::Unusable(error),
+            Ok(Attempt::Unusable(error @ (StoreError::Unusable { .. } | StoreError::NoStore { .. }))) => {
+                return Sought::Unusable(error);
+            }
             Ok(Attempt::Unusable(StoreError::Unavailable { why })) => shared.set_obstacle(why),
             Ok(Attempt::Unusable(error)) => shared.set_obstacle(error.to_string()),
             Err(panic) => shared.set_obstacle(format!("{path}: taking over failed: {panic}")),

@@ -1,0 +1,34 @@
+//! `fencehold store create`: makes the store that was named.
+
+use crate::context::Context;
+use crate::output::note;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold --store file:/var/lib/app/leases store create
+";
+
+const MORE: &str = "\
+Only a file: store has to be created, in a directory that may be missing; the schema of a PostgreSQL store is set up too. A \
+store that is there already stays as it is, and the exit code is 0: it can be run at every start.";
+
+/// Create the store, if there is none
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        context.output.refuse_env()?;
+        let place = context.place()?.to_act(true)?;
+        let store = context.open_at(&place)?;
+        store
+            .closing(async |store| {
+                store.leases.answers(&store.call).await.map_err(|error| store.explain(error))?;
+                note(&format!("the store {} is there", store.name.trim_end_matches("?create=true")));
+                Ok(DONE)
+            })
+            .await
+    }
+}

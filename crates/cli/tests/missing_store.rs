@@ -1,0 +1,164 @@
+//! A store at a path that was named is created only when that is asked for: a mistyped path excludes nothing.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::path::Path;
+
+use support::{Room, Running, Said, said};
+
+/// Every verb that only looks, or acts on what must be there.
+const LOOKING: &[&str] = &[
+    "lease ls",
+    "lease get k",
+    "lease revoke k --reason r",
+    "job ls",
+    "job counts",
+    "job get 00000000000000000000000000000000",
+    "queue ls",
+    "schedule ls",
+    "schedule rm s",
+    "events",
+    "explain k",
+    "reconcile",
+    "store status",
+    "doctor",
+];
+/// Verbs that wait for what happens.
+const WAITING: &[&str] = &["lease watch", "events --follow", "job wait 00000000000000000000000000000000"];
+/// Verbs that put something into the store.
+const ACTING: &[&str] = &[
+    "run --key k -- true",
+    "lease acquire k",
+    "job enqueue --queue q --kind k --payload 1",
+    "job claim --queue q",
+    "work --queue q --until-empty -- true",
+    "queue pause q",
+    "schedule add s --cron 0_*_*_*_* --queue q --kind k --payload 1",
+];
+
+/// The words of a line. `_` stands for a blank within a word.
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(|word| word.replace('_', " ")).collect()
+}
+
+/// In a room, with a store that is named by a flag.
+fn named(room: &Room, store: &str, line: &str) -> Said {
+    let mut words = words(line);
+    words.splice(0..0, ["--store".to_owned(), store.to_owned()]);
+    said(room.command(words).env_remove("FENCEHOLD_STORE"))
+}
+
+/// In a room, with the default store.
+fn default(room: &Room, line: &str) -> Said {
+    said(room.command(words(line)).env_remove("FENCEHOLD_STORE"))
+}
+
+fn is_refused(said: &Said, path: &Path, line: &str) {
+    assert_eq!(said.code, 74, "{line}: {said:?}");
+    let all = format!("{}{}", said.out, said.err);
+    assert!(all.contains(&format!("there is no store in {}", path.display())), "{line}: {said:?}");
+    assert!(all.contains("`fencehold --store file:typo/x store create`"), "{line}: {said:?}");
+}
+
+#[test]
+fn no_verb_creates_a_store_that_was_only_named() {
+    let room = Room::new();
+    let path = std::fs::canonicalize(room.path("")).unwrap().join("typo/x");
+    let all = LOOKING.iter().chain(WAITING).chain(ACTING);
+    for line in all
+        .clone()
+        .chain(&["token create t --scope admin", "serve --listen 127.0.0.1:0"])
+    {
+        is_refused(&named(&room, "file:typo/x", line), &path, line);
+        assert!(!room.path("typo").exists(), "{line}");
+    }
+    // By the variable too; and an empty directory is no store.
+    std::fs::create_dir_all(room.path("typo/x")).unwrap();
+    for line in all {
+        let said = said(room.command(words(line)).env("FENCEHOLD_STORE", "file:typo/x"));
+        is_refused(&said, &path, line);
+        assert_eq!(std::fs::read_dir(room.path("typo/x")).unwrap().count(), 0, "{line}");
+    }
+}
+
+#[test]
+fn a_server_whose_settings_name_a_missing_store_does_not_start() {
+    let room = Room::new();
+    let path = std::fs::canonicalize(room.path("")).unwrap().join("typo/x");
+    std::fs::write(room.path("server.toml"), "store = \"file:typo/x\"\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let line = "serve --config server.toml";
+    is_refused(&default(&room, line), &path, line);
+    assert!(!room.path("typo").exists());
+}
+
+#[test]
+fn the_printed_command_creates_it_and_so_does_create() {
+    let room = Room::new();
+    for _ in 0..2 {
+        let said = named(&room, "file:typo/x", "store create");
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    let listed = named(&room, "file:typo/x", "lease ls");
+    assert_eq!((listed.code, listed.err.contains("no store")), (0, false), "{listed:?}");
+    for (nth, line) in ACTING.iter().enumerate() {
+        let store = format!("file:deep/{nth}");
+        let line = match line.split_once(" -- ") {
+            Some((line, command)) => format!("{line} --create -- {command}"),
+            None => format!("{line} --create"),
+        };
+        let said = named(&room, &store, &line);
+        assert!([0, 75].contains(&said.code), "{line}: {said:?}");
+        assert_eq!(named(&room, &store, "store status").code, 0, "{line}");
+    }
+}
+
+#[test]
+fn the_default_store_creates_itself_and_looking_does_not_create_it() {
+    let room = Room::new();
+    let state = room.path(".local/state/fencehold");
+    for line in LOOKING {
+        let said = default(&room, line);
+        let all = format!("{}{}", said.out, said.err);
+        assert!(all.contains("there is no store in") && all.contains("yet"), "{line}: {said:?}");
+        assert!(said.code != 74 && said.code != 69, "{line}: {said:?}");
+        assert!(!state.exists(), "{line}");
+    }
+    let listed = default(&room, "lease ls -o json");
+    assert_eq!((listed.code, listed.out.as_str()), (0, "[]\n"), "{listed:?}");
+    for line in WAITING {
+        let said = default(&room, line);
+        assert_eq!(said.code, 74, "{line}: {said:?}");
+        assert!(said.err.contains("yet"), "{line}: {said:?}");
+        assert!(!state.exists(), "{line}");
+    }
+    assert_eq!(default(&room, "run --key k -- true").code, 0);
+    assert!(state.is_dir());
+    let listed = default(&room, "lease ls");
+    assert_eq!((listed.code, listed.err.contains("yet")), (0, false), "{listed:?}");
+}
+
+#[test]
+fn all_who_create_a_store_at_the_same_time_have_the_same_one() {
+    let room = Room::new();
+    let mut all: Vec<Running> = (0..8)
+        .map(|_| {
+            let words =
+                ["--store", "file:new/x", "run", "--create", "--key", "k", "--wait", "60s", "--", "sh", "-c"];
+            let mut command = room.command(words);
+            Running::start(command.arg("echo $FENCEHOLD_TOKEN"))
+        })
+        .collect();
+    let mut tokens: Vec<String> = all
+        .iter_mut()
+        .map(|running| {
+            let said = running.finish();
+            assert_eq!(said.code, 0, "{said:?}");
+            said.out.trim().to_owned()
+        })
+        .collect();
+    tokens.sort_unstable();
+    let one_to_eight: Vec<String> = (1..=8).map(|token| token.to_string()).collect();
+    assert_eq!(tokens, one_to_eight, "one store, one counter");
+}

@@ -1,0 +1,75 @@
+//! The URL of a `file:` store.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use fencehold_core::BadInput;
+
+use crate::retention::KeepFinished;
+
+const CREATE: &str = "create";
+
+/// `file:DIR?create=true&keep_finished=30d`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileUrl {
+    /// The store's directory.
+    pub directory: PathBuf,
+    /// For how long finished jobs are kept.
+    pub keep_finished: KeepFinished,
+    /// Whether a store is created where there is none. Otherwise that is an error: a mistyped path must not become a second
+    /// store, in which every key is free.
+    pub create: bool,
+}
+
+impl FileUrl {
+    /// A directory with default options.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        FileUrl { directory: directory.into(), keep_finished: KeepFinished::default(), create: false }
+    }
+
+    pub(crate) fn parse(place: &str, options: Option<&str>) -> Result<Self, BadInput> {
+        let bad = |problem: String| BadInput::new("store URL", problem);
+        let path = place.strip_prefix("//").unwrap_or(place);
+        let mut url = FileUrl::new(path);
+        for option in options.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                KeepFinished::OPTION => url.keep_finished = KeepFinished::parse(value)?,
+                CREATE => {
+                    url.create = match value {
+                        "true" => true,
+                        "false" => false,
+                        _ => return Err(bad(format!("has {CREATE}={value:?}; it is true or false"))),
+                    }
+                }
+                // It may have been meant as a safeguard: it is refused, not ignored.
+                _ => {
+                    let known = format!("{CREATE} and {}", KeepFinished::OPTION);
+                    return Err(bad(format!("has an option {name:?}; file: takes {known}")));
+                }
+            }
+        }
+        if path.is_empty() {
+            return Err(bad("names no directory; it looks like file:DIR".to_owned()));
+        }
+        if path.contains('\0') {
+            return Err(bad("has a NUL character in its directory".to_owned()));
+        }
+        Ok(url)
+    }
+}
+
+impl fmt::Display for FileUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The first two slashes of what follows the scheme belong to the URL.
+        let slashes =
+            if self.directory.as_os_str().as_encoded_bytes().starts_with(b"//") { "//" } else { "" };
+        write!(f, "file:{slashes}{}{}", self.directory.display(), self.keep_finished)?;
+        if self.create {
+            let mark = if self.keep_finished == KeepFinished::default() { '?' } else { '&' };
+            write!(f, "{mark}{CREATE}=true")?;
+        }
+        Ok(())
+    }
+}

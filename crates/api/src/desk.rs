@@ -214,6 +214,15 @@ wire! {
         pub last: Option<Moment>,
     }
 
+    /// Which queue to remove.
+    #[serde(deny_unknown_fields)]
+    pub struct RemoveQueueRequest {
+        /// Its name.
+        pub queue: Queue,
+        /// Who removes it.
+        pub by: Owner,
+    }
+
     /// Which schedule to remove.
     #[serde(deny_unknown_fields)]
     pub struct RemoveRequest {
@@ -223,7 +232,7 @@ wire! {
         pub by: Owner,
     }
 
-    /// What became of a schedule.
+    /// What became of a queue or a schedule.
     pub struct Removed {
         /// False: there was none.
         pub removed: bool,

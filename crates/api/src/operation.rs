@@ -172,6 +172,10 @@ operations! {
     /// Have a queue hand out its jobs, or stop, or take no new ones
     SetQueue = "set_queue" Post "/v1/queues/set" JOB_ADMIN (desk::QueueOrder) -> desk::QueueView, [];
 
+    /// Remove a queue that has no jobs and no schedules
+    RemoveQueue = "remove_queue" Post "/v1/queues/remove" JOB_ADMIN
+        (desk::RemoveQueueRequest) -> desk::Removed, [409];
+
     /// Every schedule
     ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Nothing) -> desk::Schedules, [];
     /// Make a schedule, or change it. It enqueues, so it needs `job:enqueue` too

@@ -92,6 +92,8 @@ kinds! {
     Conflict = "urn:fencehold:conflict" 409 "Something else came first under the same name";
     /// The queue takes no new jobs.
     Draining = "urn:fencehold:draining" 409 "The queue takes no new jobs";
+    /// The queue still has jobs or schedules.
+    NotEmpty = "urn:fencehold:not-empty" 409 "The queue has jobs or schedules";
     /// Events after this cursor are gone.
     CursorTooOld = "urn:fencehold:cursor-too-old" 410 "Events after this cursor are no longer kept";
     /// The body is too large.

@@ -99,7 +99,20 @@ impl JobQueue {
         self.set(QueueMode::Draining).await
     }
 
-    /// What it does, how many jobs it has in which state, and how many claims wait for more. `None`: it never had a job.
+    /// Removes it. One that has jobs, finished ones included, or schedules is not removed: [`Error::NotEmpty`]. False: there was
+    /// none. A queue that is empty, open and unused vanishes by itself.
+    pub async fn remove(&self) -> Result<bool, Error> {
+        let queue = self.queue.clone()?;
+        let by = self.fencehold.owner().clone();
+        ask(self.fencehold.hub(), |jobs, call| {
+            let (queue, by) = (queue.clone(), by.clone());
+            async move { jobs.remove_queue(&call, queue, by).await }
+        })
+        .await
+    }
+
+    /// What it does, how many jobs it has in which state, and how many claims wait for more. `None`: it has never had a job, or
+    /// none for so long that it has vanished.
     pub async fn view(&self) -> Result<Option<QueueView>, Error> {
         let queue = self.queue.clone()?;
         let views = self.fencehold.jobs().queues().await?;

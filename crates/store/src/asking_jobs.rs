@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 
 use crate::asking::{Route, misfit};
 use crate::engine::{Answer, Ask, JobAnswer, JobAsk};
@@ -75,6 +75,10 @@ impl<R: Route + std::fmt::Debug> JobStore for R {
 
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
         job_answer!(self, call, JobAsk::Schedules, Schedules)
+    }
+
+    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+        job_answer!(self, call, JobAsk::RemoveQueue { queue, by }, Removed)
     }
 
     async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {

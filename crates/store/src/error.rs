@@ -1,5 +1,6 @@
 //! What a store can answer instead of doing what was asked. Rich; the library folds it into what to do next.
 
+use fencehold_core::job::Queue;
 use fencehold_core::{BadInput, Key, Refusal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -26,6 +27,17 @@ pub enum StoreError {
         what: String,
         /// The limit.
         limit: u64,
+    },
+    /// The queue still has jobs or schedules.
+    #[error(
+        "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first; finished jobs are \
+         forgotten after their time, and an empty queue vanishes by itself"
+    )]
+    NotEmpty {
+        /// Which queue.
+        queue: Queue,
+        /// What is in it.
+        holds: String,
     },
     /// This store cannot do that.
     #[error("the store {store} cannot {what}")]

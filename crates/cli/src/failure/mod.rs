@@ -73,6 +73,13 @@ impl Failure {
             StoreError::Full { .. } => {
                 Failure::new(Exit::Unavailable, error.to_string()).with_next("Try again later.")
             }
+            StoreError::NotEmpty { queue, holds } => {
+                let quoted = shell::word(queue.as_str());
+                Failure::new(Exit::Held, format!("queue {queue} is not empty: {holds}")).with_next(format!(
+                    "Delete its jobs (`fencehold job delete --queue {quoted}`) and remove its schedules \
+                     (`fencehold schedule ls`) first."
+                ))
+            }
             StoreError::Denied { why } => {
                 Failure::new(Exit::Denied, format!("{place} does not allow it: {why}"))
                     .with_next(denied_next())

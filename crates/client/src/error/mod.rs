@@ -116,6 +116,13 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// The queue still has jobs or schedules.
+    NotEmpty {
+        /// Which queue.
+        queue: job::Queue,
+        /// What is in it.
+        holds: String,
+    },
     /// What is there cannot be used as a store, and was left untouched.
     Unusable {
         /// Where.
@@ -279,6 +286,7 @@ impl From<StoreError> for Error {
             StoreError::BadInput(bad) => Error::BadInput(bad),
             StoreError::Refused { key, refusal } => Error::refused(key, refusal),
             StoreError::Full { what, limit } => Error::Full { what, limit },
+            StoreError::NotEmpty { queue, holds } => Error::NotEmpty { queue, holds },
             StoreError::Unsupported { store, what } => Error::Unsupported { store, what },
             StoreError::CursorTooOld { cursor, oldest } => Error::CursorTooOld { cursor, oldest },
             StoreError::Unavailable { why } => Error::Unavailable { why },

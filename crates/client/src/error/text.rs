@@ -63,6 +63,10 @@ impl fmt::Display for Error {
             Error::Full { what, limit } => {
                 write!(f, "{what}: the limit of {limit} is reached; try again later")
             }
+            Error::NotEmpty { queue, holds } => write!(
+                f,
+                "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first"
+            ),
             Error::Unusable { place, why } => {
                 write!(f, "{place} cannot be used as a store: {why}; it was left untouched")
             }

@@ -8,6 +8,7 @@ use fencehold::job::{Acted, FindingPage, FindingsRequest, JobId, ScheduleSpec, S
 use fencehold::job::{Enqueued, JobDetail, JobPage, JobsRequest, QueueView, Refusal, Reported, ScheduleName};
 use fencehold::store::{Call, JobStore, LeaseStore, StoreError};
 use fencehold::{Job, Owner, Worker};
+use fencehold_core::job::Queue;
 use fencehold_store::job::{
     ActRequest, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, LedgerAnswer, LedgerEntry, NewJob,
     QueueOrder, RenewedJobs, Report, ResolveRequest, WaitRequest,
@@ -217,6 +218,10 @@ impl JobStore for Gate {
 
     async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         self.inside().set_schedule(call, spec).await
+    }
+
+    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+        self.inside().remove_queue(call, queue, by).await
     }
 
     async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {

@@ -108,6 +108,8 @@ impl Tally {
             }
             (Question::SetQueue(order), _) if order.mode == QueueMode::Paused => "queue: paused",
             (Question::SetQueue(_), _) => "queue: opened",
+            (Question::RemoveQueue(..), Ok(Reply::Removed(true))) => "queue: removed",
+            (Question::RemoveQueue(..), _) => "queue: not removed",
             (Question::SetSchedule(_), Ok(_)) => "schedule: set",
             (Question::Job(_), _) => "look at a job",
             _ => "other",

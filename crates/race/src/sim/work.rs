@@ -92,8 +92,13 @@ impl World {
     fn orders_a_queue(&mut self, at: usize) {
         let queue = self.some_queue();
         // Mostly open: a queue that is paused gives nothing away.
-        let mode = if self.chance.per_mille(300) { QueueMode::Paused } else { QueueMode::Open };
-        let name = self.name(at);
+        let (name, order) = (self.name(at), self.chance.draw() % 10);
+        if order == 3 {
+            self.tell(|| format!("{name} removes {queue}"));
+            let by = self.owners[at].signs();
+            return self.send(at, Question::RemoveQueue(queue, by));
+        }
+        let mode = if order < 3 { QueueMode::Paused } else { QueueMode::Open };
         self.tell(|| format!("{name} has {queue} {}", mode.name()));
         let by = self.owners[at].signs();
         self.send(at, Question::SetQueue(QueueOrder { queue, mode, by }));

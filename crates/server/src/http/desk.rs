@@ -3,7 +3,8 @@
 use fencehold_api::Nothing;
 use fencehold_api::desk::{
     ActRequest, Acted, Began, BeginRequest, FindingPage, FindingsRequest, QueueOrder, QueueView, Queues,
-    RemoveRequest, Removed, ResolveRequest, Resolved, ScheduleSpec, ScheduleView, Schedules,
+    RemoveQueueRequest, RemoveRequest, Removed, ResolveRequest, Resolved, ScheduleSpec, ScheduleView,
+    Schedules,
 };
 use fencehold_store::StoreError;
 use fencehold_store::wire::Across;
@@ -24,6 +25,11 @@ pub(super) async fn queues(asked: Asked, _: Nothing) -> Answer<Queues> {
 pub(super) async fn set_queue(asked: Asked, order: QueueOrder) -> Answer<QueueView> {
     let view = asked.jobs()?.set_queue(&asked.call, order.across()).await;
     view.map(Across::across).map_err(Across::across)
+}
+
+pub(super) async fn remove_queue(asked: Asked, request: RemoveQueueRequest) -> Answer<Removed> {
+    let removed = asked.jobs()?.remove_queue(&asked.call, request.queue, request.by).await;
+    removed.map(|removed| Removed { removed }).map_err(Across::across)
 }
 
 pub(super) async fn schedules(asked: Asked, _: Nothing) -> Answer<Schedules> {

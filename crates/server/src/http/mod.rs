@@ -41,6 +41,7 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     routes.add::<op::Act, _>(desk::act);
     routes.add::<op::ListQueues, _>(desk::queues);
     routes.add::<op::SetQueue, _>(desk::set_queue);
+    routes.add::<op::RemoveQueue, _>(desk::remove_queue);
     routes.add::<op::ListSchedules, _>(desk::schedules);
     routes.add::<op::SetSchedule, _>(desk::set_schedule);
     routes.add::<op::RemoveSchedule, _>(desk::remove_schedule);

@@ -30,6 +30,7 @@ pub(crate) fn sample(name: &str) -> Value {
         }
         "act_on_jobs" => json!({ "on": { "jobs": [JOB] }, "action": "retry", "by": "tester" }),
         "set_queue" => json!({ "queue": "q", "mode": "open", "by": "tester" }),
+        "remove_queue" => json!({ "queue": "q", "by": "tester" }),
         "set_schedule" => json!({ "name": "s", "cron": "0 0 * * *", "kind": "k", "by": "tester" }),
         "remove_schedule" => json!({ "name": "s", "by": "tester" }),
         "begin_operation" => {
@@ -56,9 +57,8 @@ fn allowed(name: &str, scope: Scope) -> bool {
             "store_capabilities" | "store_status" => true,
             "enqueue_jobs" | "begin_operation" => scope == Scope::JobEnqueue,
             "claim_jobs" | "renew_claims" | "report_jobs" | "write_ledger" => scope == Scope::JobWork,
-            "act_on_jobs" | "set_queue" | "set_schedule" | "remove_schedule" | "resolve_finding" => {
-                scope == Scope::JobAdmin
-            }
+            "act_on_jobs" | "set_queue" | "remove_queue" | "set_schedule" | "remove_schedule"
+            | "resolve_finding" => scope == Scope::JobAdmin,
             "get_job" | "list_jobs" | "list_queues" | "list_schedules" | "list_findings" => job,
             _ => false,
         }
@@ -303,6 +303,7 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         ("revoke_leases", "lease revoke"),
         ("act_on_jobs", "job retry"),
         ("set_queue", "queue set"),
+        ("remove_queue", "queue remove"),
         ("set_schedule", "schedule set"),
         ("remove_schedule", "schedule remove"),
         ("resolve_finding", "effect resolve"),
@@ -412,6 +413,7 @@ fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
     let operator = stage.token(None, &[Scope::Admin]);
     let acts = [
         ("act_on_jobs", "job retry"),
+        ("remove_queue", "queue remove"),
         ("remove_schedule", "schedule remove"),
         ("resolve_finding", "effect resolve"),
     ];

@@ -6,6 +6,7 @@ use fencehold_core::{HoldId, Owner, Reason, Token};
 use serde::{Deserialize, Serialize};
 
 use super::{ClaimedJob, Counts, JobFilter};
+use crate::error::StoreError;
 
 /// Which jobs to act upon, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +124,27 @@ pub struct QueueView {
     pub counts: Counts,
     /// How many claims wait for jobs from it.
     pub claimers: u64,
+}
+
+/// What is in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) counts: Counts,
+    pub(crate) schedules: u64,
+}
+
+impl Contents {
+    /// Whether the queue can be removed.
+    pub(crate) fn check(mut self, queue: &Queue) -> Result<(), StoreError> {
+        let jobs = State::ALL.map(|state| (*self.counts.of(state), state.to_string()));
+        let schedules = (self.schedules, "schedules".to_owned());
+        let there = jobs.into_iter().chain([schedules]).filter(|(count, _)| *count > 0);
+        let there: Vec<String> = there.map(|(count, what)| format!("{count} {what}")).collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        Err(StoreError::NotEmpty { queue: queue.clone(), holds: there.join(", ") })
+    }
 }
 
 /// A schedule: when to enqueue what.

@@ -19,6 +19,7 @@ use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 use crate::error::StoreError;
 use crate::lease::Call;
 
+pub(crate) use desk::Contents;
 pub use desk::{
     ActOn, ActRequest, Acted, ActedItem, Action, Began, BeginRequest, Begun, Finding, FindingKind,
     FindingPage, FindingsRequest, QueueMode, QueueOrder, QueueView, ResolveRequest, ScheduleSpec,
@@ -84,6 +85,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Has a queue hand out its jobs, or stop, or take no new ones.
     async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError>;
+
+    /// Removes a queue that has no jobs, finished ones included, and no schedules. False: there was none. One that is empty
+    /// and unused vanishes by itself.
+    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError>;
 
     /// Every schedule.
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError>;

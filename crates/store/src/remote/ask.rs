@@ -108,6 +108,10 @@ async fn job(wire: &Wire, call: &Call, ask: JobAsk) -> Result<JobAnswer, Fault> 
         JobAsk::SetQueue(order) => {
             JobAnswer::Queue(wire.send::<op::SetQueue>(call, &order.across()).await?.across())
         }
+        JobAsk::RemoveQueue { queue, by } => {
+            let request = api::desk::RemoveQueueRequest { queue, by };
+            JobAnswer::Removed(wire.send::<op::RemoveQueue>(call, &request).await?.removed)
+        }
         JobAsk::Schedules => {
             JobAnswer::Schedules(wire.send::<op::ListSchedules>(call, &Nothing {}).await?.schedules.across())
         }

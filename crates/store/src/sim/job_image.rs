@@ -46,6 +46,7 @@ impl JobImage {
                 self.uniques.remove(&(namespace.clone(), *key));
             }
             JobChange::Queue(queue) => drop(self.queues.insert(queue.number, queue.clone())),
+            JobChange::NoQueue { number } => drop(self.queues.remove(number)),
             JobChange::TokenCeiling { token } => self.token_ceiling = *token,
             JobChange::Schedule(schedule) => {
                 let name = (schedule.namespace.clone(), schedule.spec.name.clone());

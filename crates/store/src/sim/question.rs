@@ -1,6 +1,6 @@
 //! What can be asked of a machine, and what it answers.
 
-use fencehold_core::job::{JobId, Refusal as JobRefusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, Queue, Refusal as JobRefusal, Reported, ScheduleName};
 use fencehold_core::{Key, Owner, Refusal, Token};
 
 use crate::engine::{Answer, Ask, Claim, JobAnswer, JobAsk};
@@ -44,6 +44,8 @@ pub enum Question {
     Act(ActRequest),
     /// See [`JobStore::set_queue`](crate::JobStore::set_queue).
     SetQueue(QueueOrder),
+    /// See [`JobStore::remove_queue`](crate::JobStore::remove_queue).
+    RemoveQueue(Queue, Owner),
     /// See [`JobStore::set_schedule`](crate::JobStore::set_schedule).
     SetSchedule(Box<ScheduleSpec>),
     /// See [`JobStore::remove_schedule`](crate::JobStore::remove_schedule).
@@ -69,6 +71,7 @@ impl Question {
             Question::Job(id) => Ask::Job(JobAsk::Get(id)),
             Question::Act(request) => Ask::Job(JobAsk::Act(request)),
             Question::SetQueue(order) => Ask::Job(JobAsk::SetQueue(order)),
+            Question::RemoveQueue(queue, by) => Ask::Job(JobAsk::RemoveQueue { queue, by }),
             Question::SetSchedule(spec) => Ask::Job(JobAsk::SetSchedule(spec)),
             Question::RemoveSchedule(name, by) => Ask::Job(JobAsk::RemoveSchedule { name, by }),
             Question::Schedules => Ask::Job(JobAsk::Schedules),
@@ -128,6 +131,8 @@ pub enum Reply {
     Acted(Acted),
     /// To an order for a queue.
     Queue(QueueView),
+    /// To the removal of a queue: whether there was one.
+    Removed(bool),
     /// To a look at the schedules.
     Schedules(Vec<ScheduleView>),
     /// To anything else.
@@ -160,6 +165,7 @@ impl From<JobAnswer> for Reply {
             JobAnswer::Job(detail) => Reply::Job(detail),
             JobAnswer::Acted(acted) => Reply::Acted(acted),
             JobAnswer::Queue(view) => Reply::Queue(view),
+            JobAnswer::Removed(removed) => Reply::Removed(removed),
             JobAnswer::Schedules(views) => Reply::Schedules(views),
             _ => Reply::Other,
         }

@@ -221,6 +221,11 @@ impl Across<Problem> for StoreError {
                 full(&mut problem, what, limit);
                 problem
             }
+            StoreError::NotEmpty { queue, holds } => {
+                let mut problem = of(Kind::NotEmpty);
+                (problem.queue, problem.what) = (Some(queue), Some(holds));
+                problem
+            }
             StoreError::Unsupported { store, what } => {
                 let mut problem = of(Kind::Unsupported);
                 (problem.what, problem.why) = (Some(what), Some(store));
@@ -278,6 +283,10 @@ pub(crate) fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
         Kind::Full => {
             StoreError::Full { what: what.unwrap_or(problem.detail), limit: problem.limit.unwrap_or(0) }
         }
+        Kind::NotEmpty => StoreError::NotEmpty {
+            queue: problem.queue.unwrap_or_default(),
+            holds: what.unwrap_or(problem.detail),
+        },
         Kind::Unsupported => StoreError::Unsupported { store: why, what: what.unwrap_or(problem.detail) },
         Kind::CursorTooOld => StoreError::CursorTooOld {
             cursor: problem.cursor.unwrap_or(0),
@@ -371,6 +380,7 @@ mod tests {
         for error in [
             StoreError::BadInput(BadInput::new("ttl", "is 5 ms; the least is 100 ms")),
             StoreError::Full { what: text(), limit: 7 },
+            StoreError::NotEmpty { queue: Queue::new("emails").unwrap(), holds: text() },
             StoreError::Unsupported { store: "etcd:".to_owned(), what: text() },
             StoreError::CursorTooOld { cursor: 1, oldest: 5 },
             StoreError::Unavailable { why: text() },

@@ -19,7 +19,7 @@ const READER: &str =
     lease_status lease_timeline maintenance_errors migration now_ms";
 /// What a worker may call beside that.
 const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guard job_await job_claim job_complete job_complete_hashed
-    job_draw job_enqueue job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_recorded job_renew
+    job_draw job_enqueue job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew
     job_room job_run_out job_schedule_hold job_schedules_due job_tell_lines job_tidy job_under job_unheard job_unschedule lease_abandon
     lease_acquire lease_leave lease_look lease_release lease_renew lease_renew_checked lease_suspend lease_sweep maintenance_failed
     maintenance_worked once party_lives raise";

@@ -5,6 +5,7 @@ mod ls;
 mod order;
 mod pause;
 mod resume;
+mod rm;
 
 use crate::verb::group;
 
@@ -16,10 +17,11 @@ Examples:
 ";
 
 group! {
-    /// Look at queues; pause, resume or drain them
+    /// Look at queues; pause, resume, drain or remove them
     EXAMPLES:
     Ls = ls,
     Pause = pause,
     Resume = resume,
     Drain = drain,
+    Rm = rm,
 }

@@ -131,8 +131,20 @@ impl Auditor {
                 self.open_since_ms.insert(name, since_ms);
                 Ok(())
             }
+            (Question::RemoveQueue(queue, _), Ok(Reply::Removed(removed))) => {
+                let inside = |job: &&Job| job.queue.as_deref() == Some(queue.as_str());
+                if *removed && self.jobs.values().any(|job| inside(&job)) {
+                    return Err(format!("P6: {queue} was removed, and has jobs"));
+                }
+                if *removed {
+                    self.paused.remove(queue.as_str());
+                }
+                Ok(())
+            }
             // Nothing came of it: a look, a bad request, or one whose later sending took its place.
-            (Question::Schedules, Ok(Reply::Schedules(_))) | (_, Ok(Reply::Other) | Err(_)) => Ok(()),
+            (Question::Schedules, Ok(Reply::Schedules(_)))
+            | (Question::RemoveSchedule(..), Ok(Reply::Removed(_)))
+            | (_, Ok(Reply::Other) | Err(_)) => Ok(()),
             (question, result) => Err(format!("{question:?} was answered by {result:?}")),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencehold_api::{Operation as _, Scope, op};
-use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 use fencehold_core::{Owner, Token};
 use fencehold_store::job::{
     ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued,
@@ -29,6 +29,7 @@ const RETRY: Act = Act::new("job retry", Kind::Force, op::Act::SPEC);
 const DELETE: Act = Act::new("job delete", Kind::Force, op::Act::SPEC);
 const OTHER: Act = Act::new("job act", Kind::Force, op::Act::SPEC);
 const QUEUE: Act = Act::new("queue set", Kind::Force, op::SetQueue::SPEC);
+const UNQUEUE: Act = Act::new("queue remove", Kind::Force, op::RemoveQueue::SPEC);
 const SCHEDULE: Act = Act::new("schedule set", Kind::Force, op::SetSchedule::SPEC);
 const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, op::RemoveSchedule::SPEC);
 const BEGIN: Act = Act::new("operation begin", Kind::Claim, op::Begin::SPEC);
@@ -220,6 +221,13 @@ impl JobStore for Desk {
         let reason = Some(format!("by {}", order.by));
         let work = self.kept_jobs()?.set_queue(call, order);
         self.force(QUEUE, call, Force { target, reason }, |_| Outcome::Done, work).await
+    }
+
+    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+        let force = Force { target: format!("queue {queue}"), reason: Some(format!("by {by}")) };
+        let judge = |removed: &bool| if *removed { Outcome::Done } else { Outcome::Failed };
+        self.force(UNQUEUE, call, force, judge, self.kept_jobs()?.remove_queue(call, queue, by))
+            .await
     }
 
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {

@@ -290,6 +290,11 @@ impl Ground {
             .expect("a queue that obeys")
     }
 
+    pub(super) fn remove_queue(&self, name: &str) -> Result<bool, StoreError> {
+        let store = self.arena.other();
+        self.drive(jobs_of(&*store).remove_queue(&self.call, queue(name), owner("P")))
+    }
+
     pub(super) fn start_wait(
         &self,
         id: JobId,

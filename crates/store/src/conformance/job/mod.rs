@@ -206,6 +206,9 @@ macro_rules! job_cases {
                 the_counts_of_a_queue_add_up
                 a_queue_shows_how_many_wait_for_its_jobs
                 a_queue_that_only_claims_have_named_is_kept_nowhere
+                a_queue_with_nothing_left_in_it_vanishes
+                a_queue_that_is_still_used_stays
+                a_queue_is_removed_when_it_is_empty_and_not_before
             }
             schedule {
                 a_schedule_fires_once_at_its_moment

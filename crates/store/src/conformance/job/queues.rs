@@ -3,10 +3,12 @@
 use fencehold_core::job::{Refusal, State};
 
 use super::ground::{queue, terms};
+use super::schedule;
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, until};
-use crate::job::{ClaimRequest, Counts, NewJob, QueueMode, When, Word};
+use crate::error::StoreError;
+use crate::job::{ClaimRequest, Counts, NewJob, QueueMode, ScheduleSpec, When, Word};
 
 /// A paused queue takes jobs and hands none out, until it is resumed.
 pub(super) fn a_paused_queue_hands_nothing_out(g: &Ground) -> Verdict {
@@ -127,5 +129,69 @@ pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Ground) ->
         assert!(g.try_work(&format!("typo-{nth}"), "A").is_none());
         assert_eq!(g.queue_view(&format!("typo-{nth}")), None);
     }
+    Ok(())
+}
+
+fn yearly(name: &str) -> ScheduleSpec {
+    ScheduleSpec { queue: queue(name), ..schedule::spec("0 0 1 1 *") }
+}
+
+/// A queue that has no job, no schedule, no claim that waits and no order of an operator is not kept.
+pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Ground) -> Verdict {
+    let id = g.put("q");
+    assert!(g.queue_view("q").is_some());
+    g.delete(id, false).expect("a job that waits");
+    until("the queue has vanished", || g.queue_view("q").is_none());
+    g.put("q");
+    assert_eq!(g.count("q", State::Queued), 1, "the same name again");
+    g.complete(&g.work("q", "A")).expect("a live claim");
+    g.set_queue("paused", QueueMode::Paused);
+    g.set_queue("paused", QueueMode::Open);
+    until("a queue that was opened again has vanished", || g.queue_view("paused").is_none());
+    assert_eq!(g.count("q", State::Completed), 1, "a finished job keeps its queue");
+    Ok(())
+}
+
+/// What an operator has set, what a schedule enqueues into, and what a claim waits for stays.
+pub(super) fn a_queue_that_is_still_used_stays(g: &Ground) -> Verdict {
+    for name in ["paused", "scheduled", "plain"] {
+        let id = g.put(name);
+        match name {
+            "paused" => drop(g.set_queue(name, QueueMode::Paused)),
+            "scheduled" => drop(schedule::set(g, &yearly(name))),
+            _ => {}
+        }
+        g.delete(id, false).expect("a job that waits");
+    }
+    // By then the others would have gone too.
+    until("the plain one has vanished", || g.queue_view("plain").is_none());
+    assert_eq!(g.queue_view("paused").map(|view| view.mode), Some(QueueMode::Paused));
+    assert!(g.queue_view("scheduled").is_some(), "a schedule enqueues into it");
+    assert!(schedule::remove(g));
+    until("it goes with its schedule", || g.queue_view("scheduled").is_none());
+    Ok(())
+}
+
+/// A queue is removed when it has no jobs and no schedules; until then the refusal says what is in it.
+pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Ground) -> Verdict {
+    assert_eq!(g.remove_queue("q"), Ok(false), "there is none");
+    let (first, _) = (g.put("q"), g.put("q"));
+    g.set_queue("q", QueueMode::Paused);
+    schedule::set(g, &yearly("q"));
+    let refused = g.remove_queue("q").expect_err("it has jobs");
+    let StoreError::NotEmpty { queue: told, holds } = &refused else { panic!("{refused:?}") };
+    assert_eq!((told, holds.as_str()), (&queue("q"), "2 queued, 1 schedules"), "{refused}");
+    g.delete(first, false).expect("a job that waits");
+    g.set_queue("q", QueueMode::Open);
+    g.complete(&g.work("q", "A")).expect("a live claim");
+    g.set_queue("q", QueueMode::Paused);
+    let refused = g.remove_queue("q").expect_err("it has a finished job");
+    assert!(refused.to_string().contains("1 completed, 1 schedules"), "{refused}");
+    let empty = g.put("empty");
+    g.set_queue("empty", QueueMode::Paused);
+    g.delete(empty, false).expect("a job that waits");
+    assert_eq!(g.remove_queue("empty"), Ok(true), "an operator's order goes with it");
+    assert!(g.queue_view("empty").is_none());
+    assert_eq!(g.remove_queue("empty"), Ok(false), "sent again");
     Ok(())
 }

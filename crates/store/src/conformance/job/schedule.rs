@@ -31,11 +31,11 @@ pub(super) fn spec(cron: &str) -> ScheduleSpec {
     }
 }
 
-fn try_set(g: &Ground, spec: &ScheduleSpec) -> Result<ScheduleView, StoreError> {
+pub(super) fn try_set(g: &Ground, spec: &ScheduleSpec) -> Result<ScheduleView, StoreError> {
     g.drive(jobs_of(&*g.arena.store()).set_schedule(&g.call, spec.clone()))
 }
 
-fn set(g: &Ground, spec: &ScheduleSpec) -> ScheduleView {
+pub(super) fn set(g: &Ground, spec: &ScheduleSpec) -> ScheduleView {
     try_set(g, spec).expect("a good schedule")
 }
 
@@ -43,7 +43,7 @@ fn all(g: &Ground) -> Vec<ScheduleView> {
     g.drive(jobs_of(&*g.arena.store()).schedules(&g.call)).expect("schedules")
 }
 
-fn remove(g: &Ground) -> bool {
+pub(super) fn remove(g: &Ground) -> bool {
     let store = g.arena.other();
     g.drive(jobs_of(&*store).remove_schedule(&g.call, name("nightly"), owner("P")))
         .expect("an answer")

@@ -1,14 +1,15 @@
 //! What operators do: call jobs off, have them start over, forget them; pause, resume and drain queues.
 
-use fencehold_core::job::{Command, JobId, Outcome, Refusal, State};
+use fencehold_core::job::{Command, JobId, Outcome, Queue, Refusal, State};
 use fencehold_core::{Fact, Owner, Stamp};
 
-use super::archive::Archive;
+use super::archive::{Archive, JobChange};
 use super::enqueue::unique_digest;
 use super::queues::QueueState;
 use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
-use crate::job::{ActOn, ActRequest, Acted, ActedItem, Action, QueueOrder, QueueView};
+use crate::error::StoreError;
+use crate::job::{ActOn, ActRequest, Acted, ActedItem, Action, Contents, QueueMode, QueueOrder, QueueView};
 
 impl Engine {
     pub(super) fn act(
@@ -140,6 +141,7 @@ impl Engine {
         let changed = std::mem::replace(&mut queue.mode, order.mode) != order.mode;
         let view = queue.view();
         self.jobs.batch.queues.insert(number);
+        self.jobs.queues.may_be_idle(number);
         if changed {
             self.jobs.queues.stirred.insert(number);
             self.batch.durable = true;
@@ -151,4 +153,55 @@ impl Engine {
         }
         JobAnswer::Queue(view)
     }
+
+    /// Removes a queue that has no jobs and no schedules. Claims that wait for its jobs go on waiting.
+    pub(super) fn remove_queue(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        name: &Queue,
+        by: &Owner,
+    ) -> Result<JobAnswer, StoreError> {
+        let number = self.jobs.queues.find(space, name);
+        let Some(number) = number.filter(|number| self.jobs.queues.at(*number).is_kept) else {
+            return Ok(JobAnswer::Removed(false));
+        };
+        let schedules = self.jobs.schedules.into_queue(space, name);
+        let contents = Contents { counts: self.jobs.queues.at(number).counts, schedules };
+        contents.check(name)?;
+        self.forget_queue(number);
+        self.batch.durable = true;
+        let fact = Fact::QueueChanged { queue: name.clone(), mode: "removed".to_owned(), by: by.clone() };
+        if let Ok(key) = fencehold_core::Key::new(format!("queue/{name}")) {
+            self.note(now, space, &key, vec![fact]);
+        }
+        Ok(JobAnswer::Removed(true))
+    }
+
+    /// Forgets queues that have become unused, a few at a time. True: there are more to look at.
+    pub(super) fn drop_idle_queues(&mut self) -> bool {
+        for _ in 0..IDLE_QUEUES_AT_A_TIME {
+            let Some(number) = self.jobs.queues.idle.pop_first() else { return false };
+            let queue = self.jobs.queues.at(number);
+            if queue.is_idle() && self.jobs.schedules.into_queue(queue.space, &queue.name) == 0 {
+                self.forget_queue(number);
+            }
+        }
+        !self.jobs.queues.idle.is_empty()
+    }
+
+    fn forget_queue(&mut self, number: u32) {
+        self.jobs.batch.queues.remove(&number);
+        self.jobs.batch.others.push(JobChange::NoQueue { number });
+        let queue = self.jobs.queues.at_mut(number);
+        if queue.line.is_empty() {
+            self.jobs.queues.forget(number);
+        } else {
+            // It is what a queue is that only claims have named.
+            (queue.is_kept, queue.mode) = (false, QueueMode::Open);
+        }
+    }
 }
+
+/// How many queues one step looks at, to see whether they are unused.
+const IDLE_QUEUES_AT_A_TIME: usize = 64;

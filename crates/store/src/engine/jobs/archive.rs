@@ -136,6 +136,10 @@ pub(crate) enum JobChange {
         key: [u8; 16],
     },
     Queue(KeptQueue),
+    /// A queue that is forgotten.
+    NoQueue {
+        number: u32,
+    },
     Schedule(Box<KeptSchedule>),
     NoSchedule {
         namespace: Namespace,
@@ -246,6 +250,7 @@ impl MemoryArchive {
             | JobChange::Unique(_)
             | JobChange::NoUnique { .. }
             | JobChange::Queue(_)
+            | JobChange::NoQueue { .. }
             | JobChange::Schedule(_)
             | JobChange::NoSchedule { .. }
             | JobChange::TokenCeiling { .. } => {}

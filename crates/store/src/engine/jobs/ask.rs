@@ -1,7 +1,7 @@
 //! Everything that can be asked about jobs, and the answers, as plain data.
 
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{
@@ -29,6 +29,7 @@ pub(crate) enum JobAsk {
     Begin(BeginRequest),
     Findings(FindingsRequest),
     Resolve(ResolveRequest),
+    RemoveQueue { queue: Queue, by: Owner },
 }
 
 impl JobAsk {

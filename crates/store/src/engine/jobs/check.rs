@@ -32,6 +32,7 @@ impl JobAsk {
                 ActOn::Matching { limit, .. } => check_limit(*limit),
             },
             JobAsk::SetQueue(order) => order.queue.check_open(),
+            JobAsk::RemoveQueue { queue, .. } => queue.check_open(),
             JobAsk::SetSchedule(spec) => check_schedule(spec),
             JobAsk::Begin(request) => check_begin(request),
             JobAsk::Resolve(request) => match &request.happened {

@@ -136,6 +136,7 @@ impl Engine {
             JobAsk::Act(request) => Ok(self.act(now, space, request, archive)),
             JobAsk::Queues => Ok(JobAnswer::Queues(self.queue_views(space))),
             JobAsk::SetQueue(order) => Ok(self.set_queue(now, space, &order)),
+            JobAsk::RemoveQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
             JobAsk::Schedules => Ok(JobAnswer::Schedules(self.schedule_views(space))),
             JobAsk::SetSchedule(spec) => self.set_schedule(now, space, *spec),
             JobAsk::RemoveSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),

@@ -74,6 +74,7 @@ impl Engine {
             jobs.finished = jobs.finished.saturating_sub(1);
             jobs.batch.queues.insert(queue_no);
         }
+        jobs.queues.may_be_idle(queue_no);
     }
 
     /// Notes in its record that a job's moment has come: a wall clock that is set back afterwards takes nothing back. Store

@@ -40,6 +40,14 @@ impl QueueState {
         }
     }
 
+    /// Whether it has nothing in it, serves no one, and no operator has set it to anything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_kept
+            && self.mode == QueueMode::Open
+            && self.counts == Counts::default()
+            && self.line.is_empty()
+    }
+
     /// Whether there is a job to be had.
     pub(super) fn offers(&self) -> bool {
         self.mode != QueueMode::Paused && !self.ready.is_empty()
@@ -69,6 +77,8 @@ pub(super) struct Queues {
     by_name: HashMap<(u32, Queue), u32>,
     /// Queues to which something has happened since claims were last served.
     pub(super) stirred: BTreeSet<u32>,
+    /// Queues that may have become unused, to be looked at by the sweep.
+    pub(super) idle: BTreeSet<u32>,
     /// Where a job stands whose queue is none of these: only damage can say so, and no namespace has it.
     nowhere: QueueState,
 }
@@ -95,11 +105,29 @@ impl Queues {
     /// Forgets a queue that only claims have named, with the last of them.
     pub(super) fn drop_if_unused(&mut self, number: u32) {
         let queue = self.at(number);
-        if queue.is_kept || !queue.line.is_empty() || self.all.len() <= number as usize {
+        if !queue.line.is_empty() || self.all.len() <= number as usize {
             return;
         }
+        if queue.is_kept {
+            self.may_be_idle(number);
+            return;
+        }
+        self.forget(number);
+    }
+
+    /// Has the sweep look at a queue, if it is empty and as every queue is by itself.
+    pub(super) fn may_be_idle(&mut self, number: u32) {
+        if self.at(number).is_idle() {
+            self.idle.insert(number);
+        }
+    }
+
+    /// Takes a queue out of memory. Its number is free again.
+    pub(super) fn forget(&mut self, number: u32) {
+        let queue = self.at(number);
         self.by_name.remove(&(queue.space, queue.name.clone()));
         self.stirred.remove(&number);
+        self.idle.remove(&number);
         self.all[number as usize] = QueueState::vacant();
         self.vacant.push(number);
     }
@@ -112,8 +140,9 @@ impl Queues {
             self.all.push(QueueState::vacant());
         }
         self.vacant.retain(|number| *number != kept.number);
-        self.by_name.insert((space, kept.name.clone()), kept.number);
-        self.all[kept.number as usize] = QueueState {
+        let number = kept.number;
+        self.by_name.insert((space, kept.name.clone()), number);
+        self.all[number as usize] = QueueState {
             space,
             name: kept.name,
             mode: kept.mode,
@@ -121,6 +150,8 @@ impl Queues {
             is_kept: true,
             ..QueueState::vacant()
         };
+        // What is empty is looked at by the sweep: by then its live jobs are there.
+        self.idle.insert(number);
     }
 
     /// Whether there is a queue of this number.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_core::job::schedule::{Cron, Zone};
-use fencehold_core::job::{JobId, ScheduleName};
+use fencehold_core::job::{JobId, Queue, ScheduleName};
 use fencehold_core::{BadInput, Fact, Stamp};
+use hashbrown::HashMap;
 
 use super::JobAnswer;
 use super::archive::{Archive, JobChange, KeptSchedule};
@@ -23,6 +24,8 @@ const STEP_BACK_MS: i128 = 1_000;
 pub(super) struct Schedules {
     all: BTreeMap<(u32, ScheduleName), Schedule>,
     due: BTreeSet<(u64, u32, ScheduleName)>,
+    /// How many put their jobs into which queue.
+    queues: HashMap<(u32, Queue), u64>,
     /// The furthest that the wall clock was ahead of store time since the next moments were last looked for.
     wall_ahead_ms: i128,
 }
@@ -68,13 +71,26 @@ impl Schedules {
         if let Some(next_ms) = schedule.next_wall_ms {
             self.due.insert((next_ms, space, name.clone()));
         }
+        *self.queues.entry((space, schedule.spec.queue.clone())).or_default() += 1;
         self.all.insert((space, name), schedule);
+    }
+
+    /// How many put their jobs into this queue.
+    pub(super) fn into_queue(&self, space: u32, queue: &Queue) -> u64 {
+        self.queues.get(&(space, queue.clone())).copied().unwrap_or(0)
     }
 
     fn remove(&mut self, space: u32, name: &ScheduleName) -> Option<Schedule> {
         let schedule = self.all.remove(&(space, name.clone()))?;
         if let Some(next_ms) = schedule.next_wall_ms {
             self.due.remove(&(next_ms, space, name.clone()));
+        }
+        let queue = (space, schedule.spec.queue.clone());
+        if let Some(count) = self.queues.get_mut(&queue) {
+            *count -= 1;
+            if *count == 0 {
+                self.queues.remove(&queue);
+            }
         }
         Some(schedule)
     }
@@ -127,6 +143,9 @@ impl Engine {
             let what = "schedules of this namespace".to_owned();
             return Err(StoreError::Full { what, limit: SCHEDULES_MAX as u64 });
         }
+        let left = earlier
+            .map(|earlier| earlier.spec.queue.clone())
+            .filter(|queue| *queue != spec.queue);
         let last_wall_ms = earlier.and_then(|schedule| schedule.last_wall_ms);
         // Sent twice, it stays as it is: what is due but has not fired yet is not put off.
         let unchanged =
@@ -141,13 +160,19 @@ impl Engine {
         let schedule = Schedule { spec, cron, zone, next_wall_ms, last_wall_ms };
         let view = schedule.view();
         self.keep_schedule(space, schedule);
+        if let Some(queue) = left.and_then(|queue| self.jobs.queues.find(space, &queue)) {
+            self.jobs.queues.may_be_idle(queue);
+        }
         self.batch.durable = true;
         Ok(JobAnswer::Schedule(Box::new(view)))
     }
 
     pub(super) fn remove_schedule(&mut self, space: u32, name: &ScheduleName) -> JobAnswer {
-        let removed = self.jobs.schedules.remove(space, name).is_some();
-        if removed {
+        let removed = self.jobs.schedules.remove(space, name);
+        if let Some(schedule) = &removed {
+            if let Some(queue) = self.jobs.queues.find(space, &schedule.spec.queue) {
+                self.jobs.queues.may_be_idle(queue);
+            }
             let namespace = self.namespace(space);
             self.jobs
                 .batch
@@ -155,7 +180,7 @@ impl Engine {
                 .push(JobChange::NoSchedule { namespace, name: name.clone() });
             self.batch.durable = true;
         }
-        JobAnswer::Removed(removed)
+        JobAnswer::Removed(removed.is_some())
     }
 
     fn keep_schedule(&mut self, space: u32, schedule: Schedule) {

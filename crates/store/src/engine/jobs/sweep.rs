@@ -40,7 +40,8 @@ impl Engine {
             left -= 1;
         }
         let more = self.prune(now, archive);
-        fired || left == 0 || more
+        let idle = self.drop_idle_queues();
+        fired || left == 0 || more || idle
     }
 
     /// Moves one scheduled job whose time has come to its place among the ready ones.
@@ -90,6 +91,7 @@ impl Engine {
             jobs.waits.next_ms(),
             jobs.schedules.next_wall_ms().map(to_store_ms),
             jobs.pruning.next_ms(),
+            (!jobs.queues.idle.is_empty()).then_some(0),
         ]
         .into_iter()
         .flatten()

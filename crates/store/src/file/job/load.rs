@@ -72,8 +72,10 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         if !taken.insert((namespace.clone(), name.clone())) {
             continue;
         }
+        // A queue that seems empty is forgotten: where its counts are damaged, its finished jobs are counted.
+        let recounted = if whole { None } else { Some(count_finished(connection, number)?) };
         let finished = Counts {
-            completed: completed.unwrap_or(0),
+            completed: completed.or(recounted).unwrap_or(0),
             failed: failed.unwrap_or(0),
             cancelled: cancelled.unwrap_or(0),
             ..Counts::default()
@@ -94,6 +96,11 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         queue.map(|queue| put_queue(connection, queue)).transpose()?;
     }
     Ok(())
+}
+
+fn count_finished(connection: &Connection, queue: u32) -> rusqlite::Result<u64> {
+    let sql = "SELECT count(*) FROM job_finished WHERE queue = ?1";
+    connection.query_row(sql, [queue], |row| row.get(0)).map(from_sql)
 }
 
 /// What cannot be read is noted: `store status` counts it, and `store check` names it.

@@ -151,6 +151,7 @@ fn write_other(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange
                 .map(drop)
         }
         JobChange::Queue(queue) => write_queue(connection, queue),
+        JobChange::NoQueue { number } => run("DELETE FROM queues WHERE number = ?1", &[number]),
         JobChange::Schedule(schedule) => {
             encode(&schedule.spec, buffer);
             let sql = "INSERT OR REPLACE INTO schedules VALUES (?1, ?2, ?3, ?4, ?5)";

@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Refusal, ScheduleName};
+use fencehold_core::job::{JobId, Queue, Refusal, ScheduleName, State};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
+use super::value::from_sql;
 use crate::engine::{JobAnswer, JobAsk, Replay, unique_digest};
 use crate::error::StoreError;
 use crate::job::{
-    ActOn, ActRequest, Acted, Action, Began, BeginRequest, QueueOrder, QueueView, ResolveRequest,
-    ScheduleSpec, ScheduleView,
+    ActOn, ActRequest, Acted, Action, Began, BeginRequest, Contents, Counts, QueueOrder, QueueView,
+    ResolveRequest, ScheduleSpec, ScheduleView,
 };
 use crate::lease::Call;
 use crate::postgres::errand::Errand;
@@ -70,7 +71,7 @@ impl Core {
         call: &Call,
         order: QueueOrder,
     ) -> Result<QueueView, StoreError> {
-        let queue = order.queue.clone();
+        let (queue, mode) = (order.queue.clone(), order.mode);
         let about = About {
             queues: vec![queue.clone()],
             sets_queue: true,
@@ -79,7 +80,9 @@ impl Core {
         self.by_the_rules(errand, call, &about, JobAsk::SetQueue(order)).await?;
         errand.uncertain = true;
         let mut views = self.queue_views(errand, call, Some(&queue)).await?;
-        views.pop().ok_or_else(crate::asking::misfit)
+        // One that is open and empty is not shown.
+        let unused = || QueueView { queue, mode, counts: Counts::default(), claimers: 0 };
+        Ok(views.pop().unwrap_or_else(unused))
     }
 
     pub(super) async fn schedules(
@@ -165,6 +168,37 @@ impl Core {
             Ok(rows.first().is_some_and(|row| row.get(0)))
         })
         .await
+    }
+
+    pub(super) async fn remove_queue(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        queue: &Queue,
+        by: &Owner,
+    ) -> Result<bool, StoreError> {
+        let (namespace, name, by) = (call.namespace.as_str(), queue.as_str(), by.as_str());
+        let row = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_queue_remove($1, $2, $3)");
+                let values = [(&namespace as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT)];
+                let values = values.into_iter().chain([(&name as _, Type::TEXT), (&by as _, Type::TEXT)]);
+                let rows = client.query_typed(&sql, &values.collect::<Vec<_>>()).await?;
+                let row = rows.first();
+                Ok(row.map(|row| {
+                    (row.get::<_, bool>(0), row.get::<_, Option<Vec<i64>>>(1), row.get::<_, i64>(2))
+                }))
+            })
+            .await?;
+        let Some((removed, told, schedules)) = row else { return Ok(false) };
+        let mut counts = Counts::default();
+        for (state, count) in State::ALL.into_iter().zip(told.unwrap_or_default()) {
+            *counts.of(state) = from_sql(count);
+        }
+        if removed {
+            Contents { counts, schedules: from_sql(schedules) }.check(queue)?;
+        }
+        Ok(removed)
     }
 
     pub(super) async fn begin(

@@ -94,8 +94,8 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
             JobChange::NoSchedule { namespace, name } => {
                 Some(json!({"what": "no_schedule", "namespace": namespace, "name": name}))
             }
-            // The sequence of the database counts tokens.
-            JobChange::TokenCeiling { .. } => None,
+            // The sequence of the database counts tokens; its sweep removes queues.
+            JobChange::TokenCeiling { .. } | JobChange::NoQueue { .. } => None,
         });
     }
     kept.extend(events.iter().map(|event| {

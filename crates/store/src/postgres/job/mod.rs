@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use async_trait::async_trait;
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 use tokio::sync::oneshot;
 
 use super::{Core, Errand, PostgresStore, closed};
@@ -50,6 +50,8 @@ use crate::retention::KeepFinished;
 pub(super) struct Jobs {
     completed: CompletedJobs,
     keep_finished: KeepFinished,
+    /// When namespaces with many queues were last looked through, by this machine's clock.
+    queues_looked_at_ms: Cell<u64>,
     memory: RefCell<remembered::Memory>,
     line: line::Line,
     telling: tell::Telling,
@@ -182,6 +184,14 @@ impl JobStore for PostgresStore {
         JobAsk::SetSchedule(Box::new(spec.clone())).check()?;
         self.ask_jobs(call, async move |core, errand, call| core.set_schedule(errand, call, spec).await)
             .await
+    }
+
+    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+        JobAsk::RemoveQueue { queue: queue.clone(), by: by.clone() }.check()?;
+        self.ask_jobs(call, async move |core, errand, call| {
+            core.remove_queue(errand, call, &queue, &by).await
+        })
+        .await
     }
 
     async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {

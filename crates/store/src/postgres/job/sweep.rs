@@ -30,6 +30,9 @@ const STEP: i32 = 256;
 /// How many schedules fire in one step.
 const FIRE_MAX: i32 = 64;
 
+/// How often a namespace with many queues is looked through for unused ones.
+const UNUSED_QUEUES_EVERY_MS: u64 = 60_000;
+
 /// Sweeps for as long as the handle lives.
 pub(super) async fn sweep(core: Weak<Core>) {
     let Some(ear) = core.upgrade().map(|core| core.listen("sweep")) else { return };
@@ -116,12 +119,21 @@ impl Core {
 
     async fn tidy(&self, errand: &mut Errand) -> Result<bool, StoreError> {
         let kept_ms = to_sql(self.jobs.keep_finished.ms());
-        self.run(errand, Repeat::Safe, async |client| {
-            let sql = self.sql("SELECT fencehold.job_tidy($1, $2)");
-            let rows = client.query_typed(&sql, &[(&kept_ms, Type::INT8), (&STEP, Type::INT4)]).await?;
-            Ok(rows.first().is_some_and(|row| row.get(0)))
-        })
-        .await
+        let now_ms = self.clock.now().store_ms;
+        let unused = now_ms >= self.jobs.queues_looked_at_ms.get().saturating_add(UNUSED_QUEUES_EVERY_MS);
+        let more = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)");
+                let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                    [(&kept_ms, Type::INT8), (&STEP, Type::INT4), (&unused, Type::BOOL)];
+                let rows = client.query_typed(&sql, &values).await?;
+                Ok(rows.first().map_or((false, false), |row| (row.get(0), row.get(1))))
+            })
+            .await?;
+        if unused && !more.1 {
+            self.jobs.queues_looked_at_ms.set(now_ms);
+        }
+        Ok(more.0 || more.1)
     }
 
     /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.

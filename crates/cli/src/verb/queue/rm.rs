@@ -1,0 +1,53 @@
+//! `fencehold queue rm`: a queue that has no jobs and no schedules goes.
+
+use fencehold_core::Owner;
+use fencehold_core::job::Queue;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::identity;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold queue rm emails
+";
+
+const MORE: &str = "\
+A queue that has jobs, finished ones included, or schedules is not removed. One that is empty and open, and for which \
+no claim waits, vanishes by itself.";
+
+/// Remove a queue that has no jobs and no schedules
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    /// Which queue
+    #[arg(value_name = "QUEUE")]
+    queue: Queue,
+    /// Who does it [default: user@host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<Owner>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        self.queue.check_open()?;
+        let by = self.by.map_or_else(identity::person, Ok)?;
+        let queue = self.queue;
+        let store = context.open()?;
+        let removed = store
+            .closing(async |store| {
+                let remove = async |jobs: &dyn fencehold_store::JobStore, call: &fencehold_store::Call| {
+                    jobs.remove_queue(call, queue.clone(), by.clone()).await
+                };
+                store.ask(remove).await
+            })
+            .await?;
+        if !removed {
+            return Err(Failure::new(Exit::Failed, format!("there is no queue {queue}"))
+                .with_next("`fencehold queue ls` lists the queues there are."));
+        }
+        Ok(DONE)
+    }
+}

@@ -87,12 +87,14 @@ fn boot_offset_ms(offsets: &str) -> Option<i64> {
 }
 
 /// Another clock, so many milliseconds ahead in store time.
+#[cfg(feature = "file")]
 #[derive(Clone, Debug)]
 pub(crate) struct Ahead {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ahead_ms: u64,
 }
 
+#[cfg(feature = "file")]
 impl Clock for Ahead {
     fn now(&self) -> Stamp {
         let now = self.clock.now();

@@ -231,6 +231,7 @@ impl PostgresUrl {
 }
 
 /// A name as it stands in SQL, also where it is a word of the language.
+#[cfg(feature = "postgres")]
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

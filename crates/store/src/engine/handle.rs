@@ -105,6 +105,7 @@ impl Handle {
     }
 
     /// Sends a request; its answer goes to `reply`. `None`: the engine has stopped.
+    #[cfg(feature = "file")]
     pub(crate) fn send(
         &self,
         namespace: Namespace,

@@ -1,8 +1,8 @@
 //! What happened, in order, without leaving out what was committed late.
 //!
 //! Events are numbered when they are written, and seen when their transaction commits: a number that is missing may still
-//! come, or its transaction was rolled back. A page ends before such a *gap*, until every transaction that could fill it has
-//! ended: then it is *settled*.
+//! come, or its transaction was rolled back. A page ends before such a number. If it is missing for long, it is passed over; an event that
+//! comes after that gets another number (`migrations/0024_events_claims_schedules.sql`).
 
 use std::time::Duration;
 
@@ -18,40 +18,42 @@ use crate::lease::{EventPage, EventsRequest};
 
 /// How often one who watches looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long one who does not wait bears with a gap, and how often it looks: usually it is filled by the next commit.
-const GAP_LOOKS_MAX: usize = 100;
-const GAP_LOOK_EVERY: Duration = Duration::from_millis(5);
-
-/// Up to where no event can come any more.
-#[derive(Debug, Default)]
-pub(super) struct Settled {
-    to: i64,
-    /// What will be settled once no transaction below this number runs any more.
-    next: Option<(i64, i64)>,
-}
-
-impl Settled {
-    /// Learns from one look. One that found a gap knows that whoever may still fill it, or another one up to `newest`, has a number
-    /// below `assigned_to`.
-    fn saw(&mut self, newest: i64, assigned_to: Option<i64>, running_from: i64) {
-        if let Some((to, below)) = self.next
-            && running_from >= below
-        {
-            self.to = self.to.max(to);
-            self.next = None;
-        }
-        if let (None, Some(assigned_to)) = (self.next, assigned_to) {
-            self.next = Some((newest, assigned_to));
-        }
-    }
-}
+/// How often a number that is missing is looked for before it is passed over: usually the next commit brings it.
+const LOOKS_MAX: u32 = 10;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// How often one who does not wait looks for what was there when it began.
+const ALL_LOOKS_MAX: u32 = 100;
 
 /// One look.
 struct Look {
     page: EventPage,
-    /// Whether the page goes up to the newest event.
-    complete: bool,
+    /// The newest event there is, and up to where events can be read.
+    newest: i64,
+    told: i64,
     at_ms: i64,
+}
+
+/// Decides which numbers are passed over: those below an event that could be seen so many looks ago, while nothing moved since.
+#[derive(Debug, Default)]
+struct Patience {
+    told: i64,
+    newest: i64,
+    looks: u32,
+}
+
+impl Patience {
+    /// Up to where to pass in the next look; 0: nowhere.
+    fn pass_to(&mut self, told: i64, newest: i64) -> i64 {
+        if self.looks == 0 || self.told != told {
+            *self = Patience { told, newest, looks: 0 };
+        }
+        self.looks += 1;
+        if self.looks <= LOOKS_MAX {
+            return 0;
+        }
+        self.looks = 0;
+        self.newest
+    }
 }
 
 impl Core {
@@ -63,15 +65,19 @@ impl Core {
     ) -> Result<EventPage, StoreError> {
         let ear = (request.wait_ms > 0).then(|| self.listen("events"));
         let mut until_ms = None;
-        let mut gap_looks = 0;
+        let (mut wanted, mut looks, mut pass_to) = (None, 0, 0);
+        let mut patience = Patience::default();
         loop {
-            let look = self.look_at_events(errand, namespace, &request).await?;
-            if !look.page.events.is_empty() && (look.complete || look.page.events.len() == request.limit) {
+            let look = self.look_at_events(errand, namespace, &request, pass_to).await?;
+            // What is committed while this goes on is for the next page.
+            let complete = look.told >= *wanted.get_or_insert(look.newest);
+            if look.page.events.len() == request.limit || complete && !look.page.events.is_empty() {
                 return Ok(look.page);
             }
-            if !look.complete && gap_looks < GAP_LOOKS_MAX {
-                gap_looks += 1;
-                pause(GAP_LOOK_EVERY).await;
+            pass_to = patience.pass_to(look.told, look.newest);
+            if !complete && looks < ALL_LOOKS_MAX {
+                looks += 1;
+                pause(LOOK_AGAIN_AFTER).await;
                 continue;
             }
             let until_ms =
@@ -80,6 +86,7 @@ impl Core {
                 return Ok(look.page);
             }
             request.after = Some(look.page.next);
+            (wanted, looks) = (None, 0);
             if let Some(ear) = &ear {
                 tokio::select! {
                     () = ear.heard() => {}
@@ -95,13 +102,12 @@ impl Core {
         errand: &mut Errand,
         namespace: &Namespace,
         request: &EventsRequest,
+        pass_to: i64,
     ) -> Result<Look, StoreError> {
         let sql = self.sql(
-            "SELECT events::text, next, oldest, newest, assigned_to, running_from, complete, at_ms \
-             FROM fencehold.events_read($1, $2, $3, $4, $5)",
+            "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)",
         );
         let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let settled_to = self.settled.borrow().to;
         let after = request.after.map(number);
         let row = self
             .run(errand, Repeat::Safe, async |client| {
@@ -113,7 +119,7 @@ impl Core {
                             (&after, Type::INT8),
                             (&request.prefix.as_deref(), Type::TEXT),
                             (&most, Type::INT4),
-                            (&settled_to, Type::INT8),
+                            (&pass_to, Type::INT8),
                         ],
                     )
                     .await?;
@@ -122,9 +128,6 @@ impl Core {
             .await?;
         let number_of = |name: &str| row.get::<_, i64>(name);
         let (oldest, newest) = (number_of("oldest"), number_of("newest"));
-        self.settled
-            .borrow_mut()
-            .saw(newest, row.get("assigned_to"), number_of("running_from"));
         if let Some(after) = request.after {
             let (oldest, newest) = (oldest.unsigned_abs(), newest.unsigned_abs());
             if after.saturating_add(1) < oldest {
@@ -137,7 +140,7 @@ impl Core {
         }
         let events: Vec<Event> = self.read(&row.get::<_, String>("events"))?;
         let page = EventPage { events, next: number_of("next").unsigned_abs() };
-        Ok(Look { page, complete: row.get("complete"), at_ms: number_of("at_ms") })
+        Ok(Look { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
     }
 }
 
@@ -146,19 +149,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_settled_when_all_that_ran_when_it_was_seen_have_ended() {
-        let mut settled = Settled::default();
-        settled.saw(5, None, 95);
-        settled.saw(7, Some(100), 90);
-        assert_eq!(
-            settled.to, 0,
-            "one from before runs still; and where there is no gap, there is nothing to settle"
-        );
-        settled.saw(9, Some(120), 99);
-        assert_eq!(settled.to, 0);
-        settled.saw(12, Some(130), 100);
-        assert_eq!(settled.to, 7, "what came later is not settled with it");
-        settled.saw(13, Some(140), 130);
-        assert_eq!(settled.to, 12);
+    fn only_what_was_missing_for_long_is_passed_over() {
+        let mut patience = Patience::default();
+        let mut looks =
+            |told, newest| (0..LOOKS_MAX).map(|nth| patience.pass_to(told, newest + i64::from(nth))).max();
+        assert_eq!(looks(5, 7), Some(0));
+        assert_eq!(looks(6, 8), Some(0), "it moved");
+        assert_eq!(looks(6, 50), Some(8), "what came since is waited for");
     }
 }

@@ -223,7 +223,6 @@ struct Core {
     sighting: RefCell<Option<upkeep::Sighting>>,
     /// The version of a schema that is newer than this program, once that was said; 0: none is.
     outdated_by: Cell<i32>,
-    settled: RefCell<events::Settled>,
     jobs: job::Jobs,
 }
 
@@ -245,7 +244,6 @@ impl Core {
             party: Cell::new(None),
             sighting: RefCell::default(),
             outdated_by: Cell::new(0),
-            settled: RefCell::default(),
             jobs: job::Jobs::new(url),
         })
     }

@@ -12,6 +12,7 @@ mod clock_set;
 mod cluster;
 mod dropped;
 mod effort;
+mod event_order;
 mod faults;
 mod fences;
 mod given_back;

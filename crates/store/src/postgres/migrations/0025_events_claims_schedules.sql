@@ -184,13 +184,50 @@ BEGIN
     EXECUTE changed;
 END $$;
 
+-- What a job carries beyond its payload when it is claimed: its checkpoint, and its effects with what undoes them.
+CREATE FUNCTION job_carries(p_arrival bigint) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN coalesce((SELECT octet_length(n.bytes) FROM job_note n WHERE n.arrival = p_arrival AND n.what = 0), 0)
+        + coalesce((SELECT sum(octet_length(e.effect::text)) FROM job_effect e WHERE e.arrival = p_arrival), 0);
+END $$;
+
+-- A claim is bounded by all that it carries. Measured job by job, up to the first that has no room: what a job carries can be large.
+DO $$
+DECLARE
+    c_parts CONSTANT text[] := ARRAY[
+        'IF v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b) > c_bytes_max THEN',
+        'IF true = ANY(v_past) OR v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b) > c_bytes_max THEN',
+        'EXIT WHEN cardinality(a_key) + v_got > 0 AND',
+        'IF v_past[k] THEN
+                        v_sizes[k] := v_sizes[k] + job_carries(v_keys[k]);
+                    END IF;
+                    EXIT WHEN cardinality(a_key) + v_got > 0 AND',
+        'v_room := array_fill(0, array[cardinality(p_queues)]);
+            ELSE',
+        'v_room[v_nth[i]] := v_most - v_got;
+                IF v_got < cardinality(v_sizes) THEN
+                    v_room := array_fill(0, array[cardinality(p_queues)]);
+                END IF;
+            ELSE'];
+    changed text := pg_get_functiondef('job_claim'::regproc);
+BEGIN
+    FOR i IN 1 .. 5 BY 2 LOOP
+        IF strpos(changed, c_parts[i]) = 0 THEN
+            RAISE EXCEPTION 'job_claim is not the function that this migration knows';
+        END IF;
+        changed := replace(changed, c_parts[i], c_parts[i + 1]);
+    END LOOP;
+    EXECUTE changed;
+END $$;
+
 -- As `0021_plans.sql` has it: what is made anew has only the settings that it is made with.
 DO $$
 DECLARE
     ours regprocedure;
 BEGIN
     FOREACH ours IN ARRAY ARRAY['events_missing(bigint)', 'events_renumber(bigint[], bigint[])', 'events_settle(bigint)',
-        'events_read(text, bigint, text, integer, bigint)']::regprocedure[]
+        'events_read(text, bigint, text, integer, bigint)', 'job_carries(bigint)']::regprocedure[]
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0', ours);
     END LOOP;

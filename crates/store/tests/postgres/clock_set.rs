@@ -1,9 +1,9 @@
 //! The database's clock is wall time: what becomes of leases and claims when it is set.
 
-use fencehold_core::job::{Queue, State};
+use fencehold_core::job::{Kind, Queue, ScheduleName, State, Terms};
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{QueueMode, QueueOrder, Report, Word};
+use fencehold_store::job::{QueueMode, QueueOrder, Report, ScheduleSpec, Word};
 use fencehold_store::{AcquireRequest, HoldRef};
 
 use crate::arena::PostgresArena;
@@ -233,4 +233,48 @@ fn a_claim_under_a_fence_is_given_a_ttl_after_a_step_as_any_other() {
     run(&other, "SELECT job_honour_suspension()");
     assert_eq!(run(&other, "SELECT deadline_ms - now_ms() FROM job_running").as_deref(), Some("30000"));
     run(&work, "COMMIT");
+}
+
+/// R43: the next moment of a schedule that fired while the clock was ahead is not what it would have been.
+#[test]
+fn a_schedule_goes_on_after_the_clock_was_ahead_for_a_moment() {
+    const MINUTE_MS: u64 = 60_000;
+    for sets_again in [false, true] {
+        let arena = PostgresArena::new();
+        let (store, session) = (arena.store(), Session::new(&arena));
+        session.run(&format!("SET search_path = {}", arena.schema)).unwrap();
+        let spec = ScheduleSpec {
+            name: ScheduleName::new("beat").unwrap(),
+            cron: "* * * * *".to_owned(),
+            zone: "UTC".to_owned(),
+            queue: Queue::new("q").unwrap(),
+            kind: Kind::new("beat").unwrap(),
+            payload: "1".into(),
+            terms: Terms::default(),
+            labels: Vec::new(),
+            by: Owner::new("P").unwrap(),
+        };
+        let set = || block_on(store.jobs().unwrap().set_schedule(&call(), spec.clone())).unwrap();
+        let until = |what: &str, sql: &str| {
+            let seen = (0..LOOKS_MAX).any(|_| session.value(sql) == "t");
+            assert!(seen, "never: {what} (the next moment is {} ms away)", {
+                session.value("SELECT next_ms - now_ms() FROM job_schedule")
+            });
+        };
+        let first_ms = set().next_wall_ms.unwrap();
+        arena.shift(24 * HOUR_MS);
+        until("it fires while the clock is ahead", "SELECT count(*) = 1 FROM job_body");
+        arena.shift(-24 * HOUR_MS);
+        if sets_again {
+            let next_ms = set().next_wall_ms.unwrap();
+            assert!(next_ms <= first_ms + MINUTE_MS, "{next_ms} is not soon after {first_ms}");
+        }
+        until("its next moment is set right", "SELECT next_ms <= now_ms() + 60000 FROM job_schedule");
+        // The moment that was fired while the clock was ahead is not fired again; the next one is.
+        let fires = (0..LOOKS_MAX).any(|_| {
+            arena.pass(MINUTE_MS);
+            session.value("SELECT count(*) > 1 FROM job_body") == "t"
+        });
+        assert!(fires, "it stays silent");
+    }
 }

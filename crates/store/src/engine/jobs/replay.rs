@@ -172,9 +172,10 @@ impl Replay {
         }
     }
 
-    /// Fires the schedules that are due.
+    /// Fires the schedules that are due, and notes the next moments of the others.
     pub(crate) fn fire(&mut self) {
         let newest = self.begin();
+        self.engine.keep_next_moments(self.now);
         self.engine.fire_schedules(self.now, &mut self.archive);
         self.end(newest);
     }

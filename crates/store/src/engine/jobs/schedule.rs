@@ -195,6 +195,18 @@ impl Engine {
         self.jobs.schedules.put(space, schedule);
     }
 
+    /// Keeps the schedules that are not due as they are seen now: their next moments were looked for anew when they were loaded.
+    #[cfg(feature = "postgres")]
+    pub(super) fn keep_next_moments(&mut self, now: Stamp) {
+        let later = self.jobs.schedules.due.iter().filter(|(at_ms, ..)| *at_ms > now.wall_ms);
+        let later: Vec<_> = later.map(|(_, space, name)| (*space, name.clone())).collect();
+        for (space, name) in later {
+            if let Some(schedule) = self.jobs.schedules.remove(space, &name) {
+                self.keep_schedule(space, schedule);
+            }
+        }
+    }
+
     /// Fires what is due. What fell due while nobody served is made up for by one firing. True: there is more.
     pub(super) fn fire_schedules(&mut self, now: Stamp, archive: &mut dyn Archive) -> bool {
         for _ in 0..FIRE_MAX {

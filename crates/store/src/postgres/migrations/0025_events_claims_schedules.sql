@@ -221,13 +221,41 @@ BEGIN
     EXECUTE changed;
 END $$;
 
+-- When the next moment of a schedule was looked for. Where that lies ahead, the clock has been set back since, and the next moment may be
+-- years away: it is looked for again. So are all that are there now, once.
+ALTER TABLE job_schedule ADD COLUMN noted_ms bigint NOT NULL DEFAULT 9223372036854775807;
+ALTER TABLE job_schedule ALTER noted_ms SET DEFAULT now_ms();
+CREATE INDEX job_schedule_noted ON job_schedule (noted_ms);
+
+DO $$
+DECLARE
+    c_old CONSTANT text := 'last_ms = excluded.last_ms;';
+    changed text := pg_get_functiondef('job_keep(jsonb)'::regprocedure);
+BEGIN
+    IF strpos(changed, c_old) = 0 THEN
+        RAISE EXCEPTION 'job_keep is not the function that this migration knows';
+    END IF;
+    EXECUTE replace(changed, c_old, 'last_ms = excluded.last_ms, noted_ms = excluded.noted_ms;');
+END $$;
+
+-- Schedules that are due, or whose next moment must be looked for again, as JSON. Those who get one hold it until it is kept.
+CREATE OR REPLACE FUNCTION job_schedules_due(p_most integer) RETURNS SETOF text
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT jsonb_build_object('namespace', s.namespace, 'spec', s.spec, 'next_ms', s.next_ms, 'last_ms', s.last_ms)::text
+    FROM job_schedule s WHERE s.ctid = ANY(
+        array(SELECT o.ctid FROM job_schedule o WHERE o.next_ms <= (SELECT now_ms()) ORDER BY o.next_ms LIMIT p_most)
+        || array(SELECT o.ctid FROM job_schedule o WHERE o.noted_ms > (SELECT now_ms()) + 1000 AND o.next_ms IS NOT NULL
+            ORDER BY o.noted_ms DESC LIMIT p_most))
+    ORDER BY s.next_ms FOR UPDATE SKIP LOCKED
+$$;
+
 -- As `0021_plans.sql` has it: what is made anew has only the settings that it is made with.
 DO $$
 DECLARE
     ours regprocedure;
 BEGIN
     FOREACH ours IN ARRAY ARRAY['events_missing(bigint)', 'events_renumber(bigint[], bigint[])', 'events_settle(bigint)',
-        'events_read(text, bigint, text, integer, bigint)', 'job_carries(bigint)']::regprocedure[]
+        'events_read(text, bigint, text, integer, bigint)', 'job_carries(bigint)', 'job_schedules_due(integer)']::regprocedure[]
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0', ours);
     END LOOP;

@@ -132,12 +132,12 @@ impl Auditor {
                 Ok(())
             }
             (Question::RemoveQueue(queue, _), Ok(Reply::Removed(removed))) => {
-                let inside = |job: &&Job| job.queue.as_deref() == Some(queue.as_str());
-                if *removed && self.jobs.values().any(|job| inside(&job)) {
+                let inside = |job: &Job| job.queue.as_deref() == Some(queue.as_str());
+                if *removed && self.jobs.values().any(|job| inside(job) && !self.may_be_pruned(job)) {
                     return Err(format!("P6: {queue} was removed, and has jobs"));
                 }
                 if *removed {
-                    self.paused.remove(queue.as_str());
+                    self.open_since_ms.remove(queue.as_str());
                 }
                 Ok(())
             }

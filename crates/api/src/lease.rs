@@ -1,7 +1,7 @@
 //! Leases: taking, keeping, giving back, ending by force, looking.
 
 use fencehold_core::lease::{How, Notice};
-use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Task, Token};
 
 use crate::{Moment, Outcome, wire};
 
@@ -290,9 +290,89 @@ wire! {
         pub keys: u64,
         /// How many leases were ended.
         pub ended: u64,
-        /// For how long nobody is granted anything.
+        /// For how long nobody is granted anything: in a namespace that is not among those below.
+        pub closed_for_ms: u64,
+        /// Namespaces that open by themselves, each after the longest ttl that was ever granted in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub namespaces: Vec<NamespaceClosed>,
+    }
+
+    /// What a namespace may have at most.
+    #[serde(deny_unknown_fields)]
+    pub struct Limits {
+        /// How many queues.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub queues: Option<u64>,
+        /// How many lease keys.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub keys: Option<u64>,
+        /// How many jobs that have not come to their end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub jobs: Option<u64>,
+        /// How many bytes the payloads of those jobs have together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub bytes: Option<u64>,
+        /// How many schedules.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub schedules: Option<u64>,
+        /// The longest ttl of a lease or a claim.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(min = 100, max = 86_400_000)))]
+        pub ttl_ms: Option<u64>,
+    }
+
+    /// Looks at the limits of the caller's namespace, or sets them.
+    #[serde(deny_unknown_fields)]
+    pub struct LimitsRequest {
+        /// What to set. Missing: only look.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub set: Option<Limits>,
+        /// Set them for every namespace that has none of its own.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub every_namespace: bool,
+        /// Who.
+        pub by: Owner,
+    }
+
+    /// What a namespace has.
+    pub struct Used {
+        /// How many queues.
+        pub queues: u64,
+        /// How many lease keys.
+        pub keys: u64,
+        /// How many jobs that have not come to their end.
+        pub jobs: u64,
+        /// How many bytes their payloads have.
+        pub bytes: u64,
+        /// How many schedules.
+        pub schedules: u64,
+    }
+
+    /// The limits of a namespace that are in force, and what it has.
+    pub struct LimitsView {
+        /// Each is there.
+        pub limits: Limits,
+        /// What it has.
+        pub used: Used,
+    }
+
+    /// For how long a namespace is closed after an advance.
+    pub struct NamespaceClosed {
+        /// Which.
+        pub namespace: Namespace,
+        /// For how long nothing is granted in it.
         pub closed_for_ms: u64,
     }
+
+    /// Who opens the store.
+    #[serde(deny_unknown_fields)]
+    pub struct OpenNowRequest {
+        /// Who.
+        pub by: Owner,
+    }
+
+    /// The store was opened.
+    pub struct Opened {}
 
     /// What the server's store can do.
     #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, answered yes or no")]

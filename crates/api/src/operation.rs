@@ -149,6 +149,12 @@ operations! {
     /// After a restore: end every lease and lift every counter
     Advance = "advance_store" Post "/v1/store/advance" ADMIN (lease::AdvanceRequest) -> lease::Advanced, [];
 
+    /// The limits of a namespace: look at them, or set them
+    Limits = "store_limits" Post "/v1/store/limits" ADMIN (lease::LimitsRequest) -> lease::LimitsView, [];
+    /// Open a store that an advance has closed, before its time: holders from before may still believe in their leases
+    OpenNow = "open_store_now" Post "/v1/store/open-now" ADMIN
+        (lease::OpenNowRequest) -> lease::Opened, [];
+
     /// Put jobs into their queues; one answer for each, in order
     Enqueue = "enqueue_jobs" Post "/v1/jobs/enqueue" JOB_ENQUEUE
         (job::EnqueueRequest) -> job::EnqueueAnswer, [];

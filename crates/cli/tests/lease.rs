@@ -130,6 +130,40 @@ fn a_token_that_the_store_never_gave_proves_that_it_was_rewound() {
 }
 
 #[test]
+fn an_advance_says_how_long_it_closes_which_namespace_and_can_be_overridden() {
+    let room = Room::new();
+    acquire(&room, "k", &[]);
+    let day = room.fencehold(&["--namespace", "slow", "lease", "acquire", "k", "--ttl", "24h", "-o", "json"]);
+    assert_eq!(day.code, 0, "{day:?}");
+    let advanced = room.fencehold(&["store", "advance", "--by", "alice", "--yes"]);
+    assert_eq!(advanced.code, 0, "{advanced:?}");
+    for said in ["24h in namespace slow", "30s in namespace default", "24h in any other namespace"] {
+        assert!(advanced.out.contains(said), "{said}: {advanced:?}");
+    }
+    assert_eq!(room.fencehold(&["lease", "acquire", "k"]).code, 69);
+    let forced = room.fencehold(&["store", "advance", "--by", "alice", "--yes", "--force-now"]);
+    assert!(forced.out.contains("a holder from before may go on for up to 24h"), "{forced:?}");
+    acquire(&room, "k", &[]);
+    assert_eq!(room.fencehold(&["--namespace", "slow", "lease", "acquire", "k"]).code, 0);
+}
+
+#[test]
+fn a_namespace_is_held_to_the_limits_that_were_set() {
+    let room = Room::new();
+    let set = ["store", "limits", "--max-keys", "1", "--max-ttl", "1m", "-o", "json"];
+    let limits = room.fencehold(&set).json();
+    assert_eq!((&limits["limits"]["keys"], &limits["limits"]["ttl_ms"]), (&json!(1), &json!(60_000)));
+    assert_eq!(limits["limits"]["queues"], 10_000, "{limits}");
+    let long = room.fencehold(&["lease", "acquire", "k", "--ttl", "2m"]);
+    assert!(long.code == 2 && long.err.contains("the longest in namespace default is 60000 ms"), "{long:?}");
+    acquire(&room, "k", &[]);
+    let full = room.fencehold(&["lease", "acquire", "l"]);
+    assert!(full.code == 69 && full.err.contains("lease keys of namespace default"), "{full:?}");
+    assert!(room.fencehold(&["store", "limits"]).out.contains("1 of 1"));
+    assert_eq!(room.fencehold(&["--namespace", "other", "lease", "acquire", "l"]).code, 0);
+}
+
+#[test]
 fn any_of_several_keys_will_do() {
     let room = Room::new();
     acquire(&room, "gpu/0", &[]);

@@ -114,10 +114,18 @@ pub const JOBS_PER_CALL_MAX: usize = 10_000;
 pub const CALL_BYTES_MAX: usize = 16 << 20;
 /// How many queues one claim may name.
 pub const QUEUES_PER_CLAIM_MAX: usize = 64;
-/// How many jobs may wait in one namespace's queues, all together, before more are refused.
+/// How many jobs may wait in all queues of a store together, before more are refused.
 pub const JOBS_MAX: u64 = 100_000_000;
-/// How many queues a store may have.
-pub const QUEUES_MAX: usize = 100_000;
+/// How many queues one namespace may have unless set otherwise.
+pub const QUEUES_PER_NAMESPACE: u64 = 10_000;
+/// How many lease keys one namespace may have unless set otherwise.
+pub const KEYS_PER_NAMESPACE: u64 = 10_000_000;
+/// How many jobs that have not come to their end one namespace may have unless set otherwise.
+pub const JOBS_PER_NAMESPACE: u64 = 50_000_000;
+/// How many bytes of payload those jobs may have unless set otherwise: 64 GiB.
+pub const BYTES_PER_NAMESPACE: u64 = 64 << 30;
+/// How many schedules one namespace may have unless set otherwise.
+pub const SCHEDULES_PER_NAMESPACE: u64 = 10_000;
 /// How long finished jobs are kept unless told otherwise: 7 days.
 pub const FINISHED_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// The least that finished jobs can be kept: an hour. Whoever missed an answer asks again, and is to be told the same.

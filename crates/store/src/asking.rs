@@ -111,6 +111,21 @@ macro_rules! asking_store {
                 $crate::asking::answer!(self, call, Ask::Advance { by, lift }, Advanced)
             }
 
+            async fn limits(
+                &self,
+                call: &Call,
+                request: $crate::quota::LimitsRequest,
+            ) -> Result<$crate::quota::LimitsView, StoreError> {
+                $crate::asking::answer!(self, call, Ask::Limits(request), Limits)
+            }
+
+            async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+                match $crate::asking::Route::route(self, call, Ask::OpenNow { by }).await? {
+                    $crate::engine::Answer::Opened => Ok(()),
+                    _ => Err($crate::asking::misfit()),
+                }
+            }
+
             async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
                 let status: Result<StoreStatus, StoreError> =
                     $crate::asking::answer!(self, call, Ask::Status, Status);

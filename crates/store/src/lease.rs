@@ -13,6 +13,7 @@ use crate::capability::Capabilities;
 use crate::error::StoreError;
 use crate::job::JobStore;
 use crate::measure::Measures;
+use crate::quota::{LimitsRequest, LimitsView};
 
 /// A place where leases live.
 ///
@@ -60,6 +61,25 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
     /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
     async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError>;
+
+    /// Looks at the limits of the caller's namespace, or sets them.
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        let _ = (call, request);
+        Err(StoreError::Unsupported {
+            store: self.capabilities().store.to_owned(),
+            what: "limit what a namespace has".to_owned(),
+        })
+    }
+
+    /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
+    /// be two until its ttl is over: only what checks tokens keeps the old one out.
+    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+        let _ = (call, by);
+        Err(StoreError::Unsupported {
+            store: self.capabilities().store.to_owned(),
+            what: "be opened before its time: each client counts that by itself".to_owned(),
+        })
+    }
 
     /// Who serves, and how much there is.
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError>;
@@ -338,14 +358,26 @@ pub struct EventPage {
 }
 
 /// What `advance` did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Advanced {
     /// How many keys were lifted.
     pub keys: u64,
     /// How many leases were ended.
     pub ended: u64,
-    /// For how long nobody is granted anything.
+    /// For how long nobody is granted anything: in a namespace that is not among those below.
+    pub closed_for_ms: u64,
+    /// Namespaces that open by themselves, each after the longest ttl that was ever granted in it; the longest first, and at most a
+    /// page of them. Empty where a store closes all of them together.
+    pub namespaces: Vec<NamespaceClosed>,
+}
+
+/// For how long a namespace is closed after an advance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceClosed {
+    /// Which.
+    pub namespace: Namespace,
+    /// For how long nothing is granted in it.
     pub closed_for_ms: u64,
 }
 

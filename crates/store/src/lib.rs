@@ -41,6 +41,7 @@ mod patience;
 pub mod postgres;
 mod postgres_url;
 mod prefixes;
+mod quota;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod remote_url;
@@ -62,12 +63,14 @@ pub use file_url::FileUrl;
 pub use job::JobStore;
 pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
-    LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
+    LeasePage, LeaseStore, LeaseView, ListRequest, NamespaceClosed, Renewed, RevokeRequest, RevokedLease,
+    StoreStatus, Which,
 };
 pub use locality::network_file_system;
 pub use memory::MemoryStore;
 pub use postgres_url::{CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl};
 pub use prefixes::Prefixes;
+pub use quota::{Limits, LimitsRequest, LimitsView, Used};
 pub use remote_url::RemoteUrl;
 pub use retention::KeepFinished;
 pub use url::{StoreUrl, open};

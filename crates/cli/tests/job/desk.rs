@@ -90,6 +90,20 @@ fn queues_are_paused_resumed_and_drained() {
 }
 
 #[test]
+fn a_queue_is_removed_once_it_is_empty() {
+    let room = Room::new();
+    room.enqueue("1", &[]);
+    let refused = room.fencehold(&["queue", "rm", "q"]);
+    assert_eq!(refused.code, 75, "{refused:?}");
+    assert!(refused.err.contains("queue q is not empty: 1 queued"), "{refused:?}");
+    assert!(refused.err.contains("job delete --queue q"), "{refused:?}");
+    assert_eq!(room.fencehold(&["queue", "pause", "empty"]).code, 0);
+    assert_eq!(room.fencehold(&["queue", "rm", "empty"]).code, 0);
+    let gone = room.fencehold(&["queue", "rm", "empty"]);
+    assert!(gone.code == 1 && gone.err.contains("there is no queue empty"), "{gone:?}");
+}
+
+#[test]
 fn schedules_are_made_listed_read_and_removed() {
     let room = Room::new();
     let words = ["schedule", "add", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin"];

@@ -2,7 +2,8 @@
 
 use fencehold_api::lease::{
     AcquireRequest, Acquired, AdvanceRequest, Advanced, Capabilities, GetRequest, Holds, LeasePage,
-    LeaseView, ListRequest, Released, Renewed, RevokeRequest, RevokedLeases, StoreStatus,
+    LeaseView, LimitsRequest, LimitsView, ListRequest, OpenNowRequest, Opened, Released, Renewed,
+    RevokeRequest, RevokedLeases, StoreStatus,
 };
 use fencehold_api::{EventPage, EventsRequest, Kind, Nothing, Problem};
 use fencehold_store::LeaseStore as _;
@@ -61,6 +62,16 @@ pub(super) async fn capabilities(asked: Asked, _: Nothing) -> Answer<Capabilitie
 pub(super) async fn status(asked: Asked, _: Nothing) -> Answer<StoreStatus> {
     let status = asked.store.status(&asked.call).await;
     status.map(Across::across).map_err(Across::across)
+}
+
+pub(super) async fn limits(asked: Asked, request: LimitsRequest) -> Answer<LimitsView> {
+    let view = asked.store.limits(&asked.call, request.across()).await;
+    view.map(Across::across).map_err(Across::across)
+}
+
+pub(super) async fn open_now(asked: Asked, request: OpenNowRequest) -> Answer<Opened> {
+    let opened = asked.store.open_now(&asked.call, request.by).await;
+    opened.map(|()| Opened {}).map_err(Across::across)
 }
 
 pub(super) async fn advance(asked: Asked, request: AdvanceRequest) -> Answer<Advanced> {

@@ -31,6 +31,8 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     routes.add::<op::Capabilities, _>(lease::capabilities);
     routes.add::<op::Status, _>(lease::status);
     routes.add::<op::Advance, _>(lease::advance);
+    routes.add::<op::Limits, _>(lease::limits);
+    routes.add::<op::OpenNow, _>(lease::open_now);
     routes.add::<op::Enqueue, _>(job::enqueue);
     routes.add::<op::Claim, _>(job::claim);
     routes.add::<op::RenewClaims, _>(job::renew);

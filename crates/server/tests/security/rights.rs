@@ -18,7 +18,7 @@ pub(crate) fn sample(name: &str) -> Value {
         "acquire_lease" => acquire("k", 1, 30_000),
         "renew_leases" | "release_leases" => json!({ "holds": [held("k", 1, 1)] }),
         "revoke_leases" => json!({ "which": { "key": { "key": "k" } }, "by": "tester", "reason": "a test" }),
-        "advance_store" => json!({ "by": "tester" }),
+        "advance_store" | "open_store_now" | "store_limits" => json!({ "by": "tester" }),
         "enqueue_jobs" => json!({ "jobs": [{ "kind": "k" }] }),
         "claim_jobs" => {
             json!({ "queues": [{ "queue": "q" }], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000 })
@@ -188,7 +188,7 @@ fn a_scope_opens_what_it_is_for_and_nothing_else() {
             // The store as a whole is not one namespace's, whatever its token may do there; and a schedule enqueues, which
             // takes another scope beside its own.
             let expected = allowed(spec.name, scope)
-                && spec.name != "advance_store"
+                && !["advance_store", "open_store_now", "store_limits"].contains(&spec.name)
                 && (spec.name != "set_schedule" || scope == Scope::Admin);
             assert_eq!(said.status != 403, expected, "{} with {scope}: {said:?}", spec.name);
             assert!(said.status < 500, "{} with {scope}: {said:?}", spec.name);
@@ -308,6 +308,8 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         ("remove_schedule", "schedule remove"),
         ("resolve_finding", "effect resolve"),
         ("advance_store", "store advance"),
+        ("open_store_now", "store open-now"),
+        ("store_limits", "store limits"),
         ("create_token", "token create"),
         ("revoke_token", "token revoke"),
     ];

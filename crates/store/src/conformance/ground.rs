@@ -17,6 +17,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
     LeasePage, LeaseStore, LeaseView, ListRequest, RevokeRequest, RevokedLease, StoreStatus, Which,
 };
+use crate::quota::{Limits, LimitsRequest, LimitsView};
 
 /// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
 const LOOKS_MAX: usize = 200_000;
@@ -310,6 +311,28 @@ impl Ground {
     pub(super) fn facts(&self, key_name: &str) -> Vec<Fact> {
         let of_key = |event: &Event| event.key.as_str() == key_name;
         self.events().into_iter().filter(of_key).map(|event| event.fact).collect()
+    }
+
+    /// Sets limits of this namespace.
+    pub(super) fn set_limits(&self, limits: Limits) -> Result<LimitsView, NotApplicable> {
+        self.look_at_limits(Some(limits), false)
+    }
+
+    /// Looks at the limits, and sets them, of this namespace or of every one.
+    pub(super) fn look_at_limits(
+        &self,
+        set: Option<Limits>,
+        every_namespace: bool,
+    ) -> Result<LimitsView, NotApplicable> {
+        let request = LimitsRequest { set, every_namespace, by: owner("P") };
+        match self.drive(self.arena.other().limits(&self.call, request)) {
+            Err(StoreError::Unsupported { .. }) => Err(NotApplicable("it limits no namespace")),
+            answer => Ok(answer.expect("limits")),
+        }
+    }
+
+    pub(super) fn open_now(&self) -> Result<(), StoreError> {
+        self.drive(self.arena.store().open_now(&self.call, owner("P")))
     }
 
     pub(super) fn advance(&self, lift: u64) -> Result<Advanced, StoreError> {

@@ -9,6 +9,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, EventPage, EventsRequest, HoldRef, LeasePage, LeaseView, ListRequest,
     Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
+use crate::quota::{LimitsRequest, LimitsView};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
@@ -32,6 +33,12 @@ pub(crate) enum Ask {
     /// How long finished jobs are to be kept, by whoever opened the store last and named a time.
     KeepFinished {
         ms: u64,
+    },
+    /// Looks at the limits of a namespace, or sets them.
+    Limits(LimitsRequest),
+    /// Opens what an advance has closed.
+    OpenNow {
+        by: Owner,
     },
 }
 
@@ -134,6 +141,8 @@ pub(crate) enum Answer {
     Status(StoreStatus),
     Job(JobAnswer),
     KeepsFinished,
+    Opened,
+    Limits(LimitsView),
 }
 
 impl Answer {

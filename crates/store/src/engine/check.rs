@@ -31,7 +31,8 @@ impl Ask {
             Ask::Advance { lift: 0, .. } => Err(BadInput::new("lift", "must be more than 0")),
             Ask::Job(ask) => ask.check(),
             Ask::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
-            Ask::Get(_) | Ask::Advance { .. } | Ask::Status => Ok(()),
+            Ask::Limits(request) => request.set.map_or(Ok(()), |set| set.check()),
+            Ask::Get(_) | Ask::Advance { .. } | Ask::OpenNow { .. } | Ask::Status => Ok(()),
         }
     }
 }

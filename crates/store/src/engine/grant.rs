@@ -14,10 +14,11 @@ use super::waiters::{Ticket, Waiter};
 use crate::closed;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, Acquired};
+use crate::quota::Limited;
 
 impl Engine {
     pub(super) fn acquire(&mut self, now: Stamp, ticket: Ticket, space: u32, mut request: AcquireRequest) {
-        if let Some(closed) = self.closed(now) {
+        if let Some(closed) = self.closed(now, space) {
             return self.answer(ticket, Err(closed));
         }
         let hash = request.hold.hash();
@@ -44,6 +45,11 @@ impl Engine {
             let refusal = Refusal::Ended { token: None, how: None };
             return self.answer(ticket, Err(StoreError::refused(&key, refusal)));
         }
+        if own.is_none()
+            && let Err(bad) = self.check_ttl(space, request.ttl_ms)
+        {
+            return self.answer(ticket, Err(bad.into()));
+        }
         let earlier = self.waiters.with_hash(space, hash);
         let earlier = earlier.and_then(|ticket| Some((ticket, self.waiters.remove(ticket)?)));
         if let Some((ticket, waiter)) = &earlier {
@@ -63,21 +69,29 @@ impl Engine {
         }
     }
 
-    /// For how long nobody is granted anything.
-    pub(super) fn closed_for_ms(&self, now: Stamp) -> u64 {
-        self.closed_until_ms.saturating_sub(now.store_ms)
+    /// For how long nothing is granted in a namespace. One of which nothing is known is closed for as long as any.
+    pub(super) fn closed_for_ms(&self, now: Stamp, space: u32) -> u64 {
+        let own = self.table.space_at(space).and_then(|space| space.closed_until_ms);
+        own.unwrap_or(self.closed_until_ms).saturating_sub(now.store_ms)
     }
 
-    /// Why nobody is granted anything at the moment.
-    pub(super) fn closed(&self, now: Stamp) -> Option<StoreError> {
-        let left_ms = self.closed_for_ms(now);
+    /// Why nothing is granted in a namespace at the moment.
+    pub(super) fn closed(&self, now: Stamp, space: u32) -> Option<StoreError> {
+        let left_ms = self.closed_for_ms(now, space);
         (left_ms > 0).then(|| StoreError::Unavailable { why: closed::because(left_ms) })
     }
 
-    /// Notes the longest ttl that was ever granted.
-    pub(super) fn note_longest_ttl(&mut self, ttl_ms: u64) {
-        self.longest_ttl_ms = ttl_ms;
-        self.batch.others.push(Change::LongestTtl { ttl_ms });
+    /// Notes the longest ttl that was ever granted, in the store and in a namespace.
+    pub(super) fn note_ttl(&mut self, space: u32, ttl_ms: u64) {
+        if ttl_ms > self.longest_ttl_ms {
+            self.longest_ttl_ms = ttl_ms;
+            self.batch.others.push(Change::LongestTtl { ttl_ms });
+        }
+        if self.table.space_at(space).is_some_and(|space| ttl_ms > space.longest_ttl_ms) {
+            let space = self.table.space_mut(space);
+            space.longest_ttl_ms = ttl_ms;
+            self.batch.others.push(space.change());
+        }
     }
 
     /// A key of the request on which its hold id may have ended long ago: then it must not be granted another either.
@@ -107,6 +121,11 @@ impl Engine {
         };
         for nth in 0..waiter.request.keys.len() {
             let key = &waiter.request.keys[nth];
+            if self.table.find(space, key).is_none()
+                && let Err(full) = self.check_quota(space, Limited::Keys, 1)
+            {
+                return self.answer(ticket, Err(full));
+            }
             let at = self.table.find_or_insert(space, key);
             match self.try_grant(now, at, ticket, &waiter) {
                 Tried::Answered => {
@@ -155,9 +174,7 @@ impl Engine {
         });
         match self.apply(now, at, &command) {
             Ok(Outcome::Granted(grant)) => {
-                if request.ttl_ms > self.longest_ttl_ms {
-                    self.note_longest_ttl(request.ttl_ms);
-                }
+                self.note_ttl(waiter.space, request.ttl_ms);
                 let granted = Some(Granted::Lease { slot: at, hash: waiter.hash, fresh: !grant.resumed });
                 let result = Reply::Said(Ok(Answer::Acquired(Acquired { key, grant, waited_ms })));
                 self.batch.answers.push(Answered { ticket, result, granted });

@@ -8,6 +8,7 @@ use fencehold_core::{Event, Key, Namespace, Stamp, Token};
 #[cfg(feature = "file")]
 use super::jobs::KeptJobs;
 use super::jobs::{Archive, JobChange, MemoryArchive};
+use crate::quota::Limits;
 
 /// One change of one batch. Later changes of the same slot replace earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub(crate) enum Change {
     ClosedUntil { until_ms: u64 },
     /// The longest ttl that was ever granted: how long a rewound store must wait.
     LongestTtl { ttl_ms: u64 },
+    /// What is kept of one namespace.
+    Namespace(KeptNamespace),
+    /// What a namespace may have; `None`: every one that has no limits of its own.
+    Limits { namespace: Option<Namespace>, limits: Limits },
     /// For how long finished jobs are kept.
     KeepFinished { ms: u64 },
     /// The moment it is, on both clocks: store time goes on from it in another boot.
@@ -53,12 +58,24 @@ impl Changes {
 pub(crate) struct Kept {
     pub(crate) leases: Vec<KeptLease>,
     pub(crate) floors: Vec<(Namespace, Token)>,
+    pub(crate) namespaces: Vec<KeptNamespace>,
+    pub(crate) limits: Vec<(Option<Namespace>, Limits)>,
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
     pub(crate) closed_until_ms: u64,
     pub(crate) longest_ttl_ms: u64,
     pub(crate) set_aside: u64,
     pub(crate) jobs: KeptJobs,
+}
+
+/// What is kept of one namespace beside its floor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptNamespace {
+    pub(crate) namespace: Namespace,
+    /// The longest ttl that was ever granted in it.
+    pub(crate) longest_ttl_ms: u64,
+    /// Nothing is granted in it before this moment. `None`: that of the whole store counts.
+    pub(crate) closed_until_ms: Option<u64>,
 }
 
 /// One key, as it was kept.

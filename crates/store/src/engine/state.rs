@@ -12,6 +12,7 @@ use super::ask::Answer;
 use super::events::Events;
 use super::jobs::{Jobs, Look};
 use super::keep::{Change, Changes};
+use super::quota::LimitsSet;
 use super::table::Table;
 use super::waiters::{Ticket, Waiters, Watchers};
 use super::wheel::Wheel;
@@ -34,6 +35,7 @@ pub(crate) struct Engine {
     /// How many keys have a hold on record.
     pub(super) held: u64,
     pub(super) set_aside: u64,
+    pub(super) limits: LimitsSet,
     /// The process and the epoch that serve, where there are such.
     pub(crate) served_by: Option<(u32, u64)>,
     pub(crate) measures: Arc<Measures>,
@@ -124,6 +126,7 @@ impl Engine {
             longest_ttl_ms: 0,
             held: 0,
             set_aside: 0,
+            limits: LimitsSet::default(),
             served_by: None,
             measures: Arc::default(),
             batch: Batch::default(),
@@ -155,6 +158,11 @@ impl Engine {
             let space = engine.table.space(&namespace);
             engine.table.space_mut(space).floor = floor;
         }
+        for kept in kept.namespaces {
+            let space = engine.table.space(&kept.namespace);
+            let space = engine.table.space_mut(space);
+            (space.longest_ttl_ms, space.closed_until_ms) = (kept.longest_ttl_ms, kept.closed_until_ms);
+        }
         for mut lease in kept.leases {
             let space = engine.table.space(&lease.namespace);
             if let Some(hold) = &mut lease.record.hold {
@@ -172,6 +180,9 @@ impl Engine {
         engine.closed_until_ms = kept.closed_until_ms;
         engine.longest_ttl_ms = kept.longest_ttl_ms;
         engine.set_aside = kept.set_aside;
+        kept.limits
+            .into_iter()
+            .for_each(|(namespace, limits)| engine.limits.put(namespace, limits));
         engine.restore_jobs(now, kept.jobs);
         engine
     }

@@ -12,7 +12,9 @@ use super::table::{NOWHERE, Slot};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 use crate::error::StoreError;
-use crate::lease::{Advanced, HoldRef, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which};
+use crate::lease::{
+    Advanced, HoldRef, NamespaceClosed, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
+};
 use crate::retention::KeepFinished;
 
 impl Engine {
@@ -56,7 +58,9 @@ impl Engine {
                 self.ask_jobs(now, ticket, space, ask, archive);
                 return self.table.leave_space(space);
             }
-            Ask::Status => Ok(Answer::Status(self.status(now))),
+            Ask::Limits(request) => Ok(self.look_at_limits(namespace, &request)),
+            Ask::OpenNow { .. } => Ok(self.open_now()),
+            Ask::Status => Ok(Answer::Status(self.status(now, namespace))),
             Ask::KeepFinished { ms } => KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
                 self.set_keep_finished(kept);
                 Answer::KeepsFinished
@@ -184,12 +188,22 @@ impl Engine {
             // It cannot be refused any more.
             let _ = self.apply(now, at, &Command::Advance { lift, by: by.clone() });
         }
+        let mut namespaces = Vec::new();
         for space in self.table.kept_spaces() {
             if let Some(floor) = space.floor.lifted(lift) {
                 space.floor = floor;
                 self.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
             }
+            // Of a namespace in which nothing was granted, as far as is known here, nothing is known.
+            if space.longest_ttl_ms > 0 {
+                space.closed_until_ms = Some(now.store_ms.saturating_add(space.longest_ttl_ms));
+                self.batch.others.push(space.change());
+                let closed_for_ms = space.longest_ttl_ms;
+                namespaces.push(NamespaceClosed { namespace: space.name.clone(), closed_for_ms });
+            }
         }
+        namespaces.sort_by(|a, b| b.closed_for_ms.cmp(&a.closed_for_ms).then(a.namespace.cmp(&b.namespace)));
+        namespaces.truncate(PAGE_MAX);
         let until_ms = self.closed_until_ms.max(now.store_ms.saturating_add(longest_ms));
         let closed_for_ms = until_ms - now.store_ms;
         if closed_for_ms > 0 {
@@ -197,10 +211,28 @@ impl Engine {
             self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
         }
         self.batch.durable = true;
-        Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms }))
+        Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms, namespaces }))
     }
 
-    fn status(&self, now: Stamp) -> StoreStatus {
+    /// Opens every namespace that an advance has closed. What was granted before it may still be believed in.
+    fn open_now(&mut self) -> Answer {
+        self.closed_until_ms = 0;
+        self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
+        self.open_namespaces();
+        self.batch.durable = true;
+        Answer::Opened
+    }
+
+    fn open_namespaces(&mut self) {
+        for space in self.table.kept_spaces() {
+            if space.closed_until_ms.take().is_some() {
+                self.batch.others.push(space.change());
+            }
+        }
+    }
+
+    fn status(&self, now: Stamp, namespace: &Namespace) -> StoreStatus {
+        let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
         StoreStatus {
             owner_pid: self.served_by.map(|(pid, _)| pid),
             epoch: self.served_by.map(|(_, epoch)| epoch),
@@ -210,7 +242,7 @@ impl Engine {
             jobs: self.jobs.live(),
             last_event: self.events.last_seq(),
             set_aside: self.set_aside,
-            closed_for_ms: self.closed_for_ms(now),
+            closed_for_ms: self.closed_for_ms(now, space),
             ..StoreStatus::default()
         }
     }
@@ -229,6 +261,7 @@ impl Engine {
             // Noted, so that a later boot, whose clock starts anew, does not take it for closed.
             self.closed_until_ms = 0;
             self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
+            self.open_namespaces();
         }
         for _ in 0..budget {
             let Some(at) = self.wheel.pop_due(now.store_ms) else { return false };

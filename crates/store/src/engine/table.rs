@@ -6,6 +6,9 @@ use fencehold_core::lease::{Record, Term};
 use fencehold_core::{Key, Namespace, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::keep::{Change, KeptNamespace};
+use crate::quota::Used;
+
 /// One key. Kept small: a million of them are in memory.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -46,10 +49,27 @@ impl Slot {
 pub(super) struct Space {
     pub(super) name: Namespace,
     pub(super) floor: Token,
+    /// The longest ttl that was ever granted in it; 0: none.
+    pub(super) longest_ttl_ms: u64,
+    /// Nothing is granted in it before this moment, after an advance. `None`: that of the whole store counts.
+    pub(super) closed_until_ms: Option<u64>,
+    /// What is in it, of what is limited. Its schedules are counted where they are.
+    pub(super) used: Used,
     /// Whether something is in it, or was. One that was only asked about goes with the last who asks.
     is_kept: bool,
     /// How many are asking about it, or stand in line in it.
     visitors: u32,
+}
+
+impl Space {
+    /// As it is kept.
+    pub(super) fn change(&self) -> Change {
+        Change::Namespace(KeptNamespace {
+            namespace: self.name.clone(),
+            longest_ttl_ms: self.longest_ttl_ms,
+            closed_until_ms: self.closed_until_ms,
+        })
+    }
 }
 
 /// The number of a namespace that does not exist.
@@ -115,6 +135,16 @@ impl Table {
         &self.spaces[space as usize].name
     }
 
+    /// A namespace by its number, if it exists.
+    pub(super) fn space_at(&self, space: u32) -> Option<&Space> {
+        self.spaces.get(space as usize)
+    }
+
+    /// What is in a namespace. What damage has put nowhere is counted nowhere.
+    pub(super) fn used_mut(&mut self, space: u32) -> Option<&mut Used> {
+        self.spaces.get_mut(space as usize).map(|space| &mut space.used)
+    }
+
     pub(super) fn space_mut(&mut self, space: u32) -> &mut Space {
         &mut self.spaces[space as usize]
     }
@@ -132,7 +162,15 @@ impl Table {
 
     fn make_space(&mut self, name: &Namespace) -> u32 {
         let floor = self.floor_of_a_new_one();
-        let space = Space { name: name.clone(), floor, is_kept: false, visitors: 0 };
+        let space = Space {
+            name: name.clone(),
+            floor,
+            longest_ttl_ms: 0,
+            closed_until_ms: None,
+            used: Used::default(),
+            is_kept: false,
+            visitors: 0,
+        };
         let at = if let Some(at) = self.vacant_spaces.pop() {
             self.spaces[at as usize] = space;
             at
@@ -186,6 +224,7 @@ impl Table {
             .filter(|hold| hold.max_age_ms.is_none() && hold.notice.is_none());
         let lasts_ms = whole.and_then(|hold| u32::try_from(hold.ttl_ms).ok()).unwrap_or(0);
         self.slots[at as usize] = Some(Slot { key, space, lasts_ms, record, deadline_ms });
+        self.spaces[space as usize].used.keys += 1;
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, at, |at| {
             slots[*at as usize]
@@ -213,6 +252,8 @@ impl Table {
     /// Removes a key and gives its slot back.
     pub(super) fn remove(&mut self, at: u32) -> Option<Slot> {
         let slot = self.slots[at as usize].take()?;
+        let keys = &mut self.spaces[slot.space as usize].used.keys;
+        *keys = keys.saturating_sub(1);
         let hash = self.hasher.hash_one((slot.space, &slot.key));
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == at) {
             entry.remove();

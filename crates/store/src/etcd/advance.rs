@@ -9,7 +9,7 @@ use fencehold_core::{BadInput, Owner, Refusal, Stamp};
 use super::Core;
 use super::codec::{Mark, encode};
 use super::errand::Errand;
-use super::look::{Gaze, changed_at, put};
+use super::look::{Gaze, changed_at, delete, put};
 use super::messages::TxnRequest;
 use super::wire::Fault;
 use crate::error::StoreError;
@@ -63,9 +63,24 @@ impl Core {
             match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
                 Ok(response) if response.succeeded => {
                     let Census { keys, ended, .. } = census;
-                    return Ok(Advanced { keys, ended, closed_for_ms });
+                    return Ok(Advanced { keys, ended, closed_for_ms, namespaces: Vec::new() });
                 }
                 Ok(_) => {}
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// Opens a store that an advance has closed.
+    pub(super) async fn open_now(&self, errand: &mut Errand) -> Result<(), StoreError> {
+        loop {
+            let success = vec![delete(self.names.closed())];
+            match self
+                .wire
+                .txn(TxnRequest { compare: Vec::new(), success, failure: Vec::new() })
+                .await
+            {
+                Ok(_) => return Ok(()),
                 Err(fault) => errand.bear(fault).await?,
             }
         }

@@ -11,7 +11,7 @@ use crate::engine::{Answer, Ask, Unclaimed};
 use crate::error::StoreError;
 
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
-pub(super) const PROTOCOL: u32 = 5;
+pub(super) const PROTOCOL: u32 = 6;
 
 /// The longest frame. Every request fits that passed its check; an answer that does not is sent in several.
 const FRAME_BYTES_MAX: usize = 32 << 20;

@@ -46,6 +46,17 @@ pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlit
         }
         _ => closed_until_ms,
     };
+    kept.limits = rows::limits(connection)?;
+    kept.namespaces = rows::namespaces(connection)?;
+    for known in &mut kept.namespaces {
+        known.closed_until_ms = match known.closed_until_ms {
+            Some(_) if trust.is_of_another_boot() && closed_until_ms > 0 => {
+                Some(now.store_ms.saturating_add(known.longest_ttl_ms))
+            }
+            Some(_) if trust.is_of_another_boot() => None,
+            same => same,
+        };
+    }
     rows::each_floor(connection, |name, floor| {
         if let Ok(namespace) = Namespace::new(name) {
             kept.floors.push((namespace, floor));
@@ -257,5 +268,8 @@ fn keep_anew(connection: &Connection, kept: &Kept) -> rusqlite::Result<()> {
         rows::put_lease(connection, &mut buffer, lease)?;
     }
     rows::put_closed_until(connection, kept.closed_until_ms)?;
+    for known in &kept.namespaces {
+        rows::put_namespace(connection, known)?;
+    }
     rows::clear_terms(connection)
 }

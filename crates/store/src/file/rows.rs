@@ -8,7 +8,8 @@ use rusqlite::{Connection, Row, params};
 
 use super::codec;
 use super::sqlite::{from_sql, to_sql};
-use crate::engine::{Change, KeptLease};
+use crate::engine::{Change, KeptLease, KeptNamespace};
+use crate::quota::Limits;
 
 /// Writes one change. The buffer is there to be used again.
 pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Change) -> rusqlite::Result<()> {
@@ -27,6 +28,8 @@ pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Chan
         Change::Floor { namespace, floor } => put_floor(connection, namespace, *floor),
         Change::LongestTtl { ttl_ms } => put_longest_ttl(connection, *ttl_ms),
         Change::ClosedUntil { until_ms } => put_closed_until(connection, *until_ms),
+        Change::Namespace(kept) => put_namespace(connection, kept),
+        Change::Limits { namespace, limits } => put_limits(connection, namespace.as_ref(), limits),
         Change::KeepFinished { ms } => put_keep_finished(connection, *ms),
         // It is part of what is noted of the clock, which this does not know.
         Change::Seen { .. } => Ok(()),
@@ -69,6 +72,56 @@ pub(super) fn put_floor(
 ) -> rusqlite::Result<()> {
     let values = params![namespace.as_str(), to_sql(floor.get())];
     run(connection, "INSERT OR REPLACE INTO floors VALUES (?1, ?2)", values)
+}
+
+pub(super) fn put_namespace(connection: &Connection, kept: &KeptNamespace) -> rusqlite::Result<()> {
+    let KeptNamespace { namespace, longest_ttl_ms, closed_until_ms } = kept;
+    let values = params![namespace.as_str(), to_sql(*longest_ttl_ms), closed_until_ms.map(to_sql)];
+    run(connection, "INSERT OR REPLACE INTO namespaces VALUES (?1, ?2, ?3)", values)
+}
+
+/// What is kept of every namespace. One whose row cannot be read is as good as unknown: it is closed for as long as any.
+pub(super) fn namespaces(connection: &Connection) -> rusqlite::Result<Vec<KeptNamespace>> {
+    let mut statement =
+        connection.prepare("SELECT namespace, longest_ttl_ms, closed_until_ms FROM namespaces")?;
+    let mut rows = statement.query([])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let closed_until_ms = row.get::<_, Option<i64>>(2).ok().flatten().map(from_sql);
+        if let (Ok(name), Ok(ttl_ms)) = (row.get::<_, String>(0), row.get::<_, i64>(1))
+            && let (Ok(namespace), Ok(longest_ttl_ms)) = (Namespace::new(name), u64::try_from(ttl_ms))
+        {
+            all.push(KeptNamespace { namespace, longest_ttl_ms, closed_until_ms });
+        }
+    }
+    Ok(all)
+}
+
+/// No namespace has an empty name: that is the row for every one.
+fn put_limits(
+    connection: &Connection,
+    namespace: Option<&Namespace>,
+    limits: &Limits,
+) -> rusqlite::Result<()> {
+    let name = namespace.map_or("", Namespace::as_str);
+    let text = serde_json::to_string(limits).unwrap_or_default();
+    run(connection, "INSERT OR REPLACE INTO limits VALUES (?1, ?2)", params![name, text])
+}
+
+/// What namespaces may have. A row that cannot be read is as good as none: then the usual limits count.
+pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<(Option<Namespace>, Limits)>> {
+    let mut statement = connection.prepare("SELECT namespace, limits FROM limits")?;
+    let mut rows = statement.query([])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        if let (Ok(name), Ok(text)) = (row.get::<_, String>(0), row.get::<_, String>(1))
+            && let Ok(limits) = serde_json::from_str(&text)
+        {
+            let namespace = if name.is_empty() { None } else { Namespace::new(name).ok() };
+            all.push((namespace, limits));
+        }
+    }
+    Ok(all)
 }
 
 pub(super) fn put_longest_ttl(connection: &Connection, ttl_ms: u64) -> rusqlite::Result<()> {

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 /// `FENC`, in the file's header: recognises our files before they are opened.
 pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
 /// The newest schema that this program knows.
-pub(super) const SCHEMA_VERSION: u32 = 3;
+pub(super) const SCHEMA_VERSION: u32 = 4;
 
 /// How long one attempt waits for somebody else's transaction. Whoever must wait longer tries again, and can say
 /// in between what it waits for.
@@ -43,6 +43,20 @@ CREATE TABLE leases (
 CREATE TABLE terms (slot INTEGER PRIMARY KEY, token INTEGER NOT NULL, deadline_ms INTEGER NOT NULL);
 CREATE TABLE events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);
 CREATE TABLE aside (id INTEGER PRIMARY KEY, problem TEXT NOT NULL, namespace, key, counter, deadline_ms, record);
+";
+
+/// Namespaces, each with the longest ttl that was granted in it. Where that was noted for the whole store alone, it may have been in
+/// any of them.
+const VERSION_4: &str = "
+CREATE TABLE namespaces (
+    namespace TEXT PRIMARY KEY,
+    longest_ttl_ms INTEGER NOT NULL,
+    closed_until_ms INTEGER
+) WITHOUT ROWID;
+INSERT INTO namespaces SELECT n.namespace, m.longest_ttl_ms, NULL FROM meta m JOIN (
+    SELECT namespace FROM floors UNION SELECT namespace FROM leases UNION SELECT namespace FROM queues
+) n WHERE m.longest_ttl_ms > 0;
+CREATE TABLE limits (namespace TEXT PRIMARY KEY, limits TEXT NOT NULL) WITHOUT ROWID;
 ";
 
 /// Opens the database. It is made only if a store may be created.
@@ -109,7 +123,7 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
 
 /// What makes each version out of the one before it.
 pub(super) const VERSIONS: [&str; SCHEMA_VERSION as usize] =
-    [VERSION_1, super::job::VERSION_2, super::job::VERSION_3];
+    [VERSION_1, super::job::VERSION_2, super::job::VERSION_3, VERSION_4];
 
 /// A schema that this program does not know yet.
 pub(super) fn newer(database: &Path, version: u32) -> StoreError {

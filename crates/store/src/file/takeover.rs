@@ -175,7 +175,13 @@ fn try_attempt(
     }
     let mut kept = load(&connection, now(), trust)?;
     if let Some(noted) = noted.filter(|_| rewound) {
-        kept.longest_ttl_ms = kept.longest_ttl_ms.max(noted.longest_ttl_ms);
+        if noted.longest_ttl_ms > kept.longest_ttl_ms {
+            // It was granted in the time that was lost: in which namespace is not known.
+            kept.longest_ttl_ms = noted.longest_ttl_ms;
+            kept.namespaces
+                .iter_mut()
+                .for_each(|known| known.longest_ttl_ms = noted.longest_ttl_ms);
+        }
         lift(&connection, now(), &mut kept)?;
     }
     // Under a new name the note of the lost batches is no longer about this store.
@@ -240,6 +246,10 @@ fn lift(connection: &Connection, now: Stamp, kept: &mut Kept) -> rusqlite::Resul
         rows::put_floor(connection, namespace, *floor)?;
     }
     rows::put_longest_ttl(connection, kept.longest_ttl_ms)?;
+    for known in &mut kept.namespaces {
+        known.closed_until_ms = None;
+        rows::put_namespace(connection, known)?;
+    }
     kept.closed_until_ms = kept.closed_until_ms.max(now.store_ms.saturating_add(kept.longest_ttl_ms));
     rows::put_closed_until(connection, kept.closed_until_ms)
 }

@@ -116,6 +116,7 @@ impl Inner {
             keys: all.len() as u64,
             ended: 0,
             closed_for_ms: over_after_ms(self.longest_ttl_ms()),
+            namespaces: Vec::new(),
         };
         for seen in all {
             let spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;

@@ -108,6 +108,10 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
+    async fn open_now(&self, call: &Call, _: Owner) -> Result<(), StoreError> {
+        self.ask(call, async move |core, errand| core.open_now(errand).await).await
+    }
+
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
         self.ask(call, async move |core, errand| core.status(errand).await).await
     }

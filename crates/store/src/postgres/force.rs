@@ -130,6 +130,14 @@ impl Core {
             return Err(StoreError::refused(&Key::new(key)?, Refusal::TokensExhausted));
         }
         let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
-        Ok(Advanced { keys: count("keys"), ended: count("ended"), closed_for_ms: count("closed_for_ms") })
+        let (keys, ended, closed_for_ms) = (count("keys"), count("ended"), count("closed_for_ms"));
+        Ok(Advanced { keys, ended, closed_for_ms, namespaces: Vec::new() })
+    }
+
+    /// Opens a store that an advance has closed.
+    pub(super) async fn open_now(&self, errand: &mut Errand) -> Result<(), StoreError> {
+        let sql = self.sql("SELECT fencehold.store_open_now()");
+        self.run(errand, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
+            .await
     }
 }

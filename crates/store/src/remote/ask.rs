@@ -45,6 +45,13 @@ pub(super) async fn ask(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fa
             let request = api::lease::AdvanceRequest { by, lift };
             Answer::Advanced(wire.send::<op::Advance>(call, &request).await?.across())
         }
+        Ask::Limits(request) => {
+            Answer::Limits(wire.send::<op::Limits>(call, &request.across()).await?.across())
+        }
+        Ask::OpenNow { by } => {
+            wire.send::<op::OpenNow>(call, &api::lease::OpenNowRequest { by }).await?;
+            Answer::Opened
+        }
         Ask::Status => Answer::Status(wire.send::<op::Status>(call, &Nothing {}).await?.across()),
         Ask::Job(ask) => Answer::Job(job(wire, call, ask).await?),
         Ask::KeepFinished { .. } => {

@@ -6,7 +6,7 @@ use fencehold_core::{Key, Namespace, Stamp, Token};
 
 use super::Record;
 use super::job_image::JobImage;
-use crate::engine::{Change, Kept, KeptLease, MemoryArchive};
+use crate::engine::{Change, Kept, KeptLease, KeptNamespace, MemoryArchive};
 use crate::file::{Noted, Trust, rebase};
 
 /// What a new owner knows of the time before it.
@@ -32,6 +32,7 @@ pub struct Image {
     last_seq: u64,
     closed_until_ms: u64,
     longest_ttl_ms: u64,
+    namespaces: BTreeMap<Namespace, KeptNamespace>,
     /// What is noted of the clock, as `file:` notes it.
     noted: Option<Noted>,
 }
@@ -64,8 +65,9 @@ impl Image {
                 }
                 Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
+                Change::Namespace(kept) => drop(self.namespaces.insert(kept.namespace.clone(), kept)),
                 // Nobody names another time here.
-                Change::KeepFinished { .. } => {}
+                Change::KeepFinished { .. } | Change::Limits { .. } => {}
                 Change::Seen { now } => self.noted.iter_mut().for_each(|noted| noted.seen = now),
             }
         }
@@ -106,11 +108,24 @@ impl Image {
             floors: self.floors.iter().map(|(name, floor)| (name.clone(), *floor)).collect(),
             events: Vec::new(),
             last_seq: self.last_seq,
+            namespaces: self.namespaces(now, found),
+            limits: Vec::new(),
             closed_until_ms,
             longest_ttl_ms: self.longest_ttl_ms,
             set_aside: 0,
             jobs: self.jobs.kept(now, trust),
         }
+    }
+
+    fn namespaces(&self, now: Stamp, found: Found) -> Vec<KeptNamespace> {
+        let known = self.namespaces.values().cloned().map(|mut known| {
+            if found == Found::NewBoot {
+                let again = known.closed_until_ms.filter(|_| self.closed_until_ms > 0);
+                known.closed_until_ms = again.map(|_| now.store_ms + known.longest_ttl_ms);
+            }
+            known
+        });
+        known.collect()
     }
 
     /// How far store time is ahead of the clock.

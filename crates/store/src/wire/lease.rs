@@ -7,8 +7,9 @@ use super::{Across, mirror};
 use crate::capability::Capabilities;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, EndingView, EventPage, EventsRequest, HoldRef, HolderView, LeasePage,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
+    LeaseView, ListRequest, NamespaceClosed, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
 };
+use crate::quota::{Limits, LimitsRequest, LimitsView, Used};
 
 mirror! {
     wire::lease::AcquireRequest = AcquireRequest {
@@ -26,7 +27,12 @@ mirror! {
     wire::lease::EndingView = EndingView { token owner task how by reason; at = at_wall_ms }
     wire::lease::ListRequest = ListRequest { prefix owner task include_free cursor limit }
     wire::lease::LeasePage = LeasePage { leases next }
-    wire::lease::Advanced = Advanced { keys ended closed_for_ms }
+    wire::lease::Advanced = Advanced { keys ended closed_for_ms namespaces }
+    wire::lease::Limits = Limits { queues keys jobs bytes schedules ttl_ms }
+    wire::lease::Used = Used { queues keys jobs bytes schedules }
+    wire::lease::LimitsRequest = LimitsRequest { set every_namespace by }
+    wire::lease::LimitsView = LimitsView { limits used }
+    wire::lease::NamespaceClosed = NamespaceClosed { namespace closed_for_ms }
     wire::lease::StoreStatus = StoreStatus {
         store owner_pid epoch keys held waiters jobs last_event set_aside maintenance closed_for_ms counts_hidden
     }

@@ -14,7 +14,7 @@ use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, ScheduleName, S
 use fencehold_core::lease::{How, Notice};
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::retry::Retry;
-use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Task, Token};
 
 #[cfg(feature = "remote")]
 pub(crate) use problem::store_error;
@@ -38,7 +38,7 @@ macro_rules! same {
 
 same! {
     () bool u16 u32 u64 i16 usize NonZeroU32 String Box<str>
-    HoldId Key Owner Reason Task Token
+    HoldId Key Namespace Owner Reason Task Token
     EffectName Ended JobId Kind Queue ScheduleName State Undo UniqueKey
     How Notice EffectState OnDoubt Retry
 }

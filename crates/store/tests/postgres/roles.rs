@@ -24,7 +24,7 @@ const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guar
     lease_acquire lease_leave lease_look lease_release lease_renew lease_renew_checked lease_suspend lease_sweep maintenance_failed
     maintenance_worked once party_lives raise";
 /// What an admin may call beside that.
-const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many";
+const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_open_now";
 
 fn call() -> Call {
     Call::new(Namespace::default()).with_patience_ms(60_000)

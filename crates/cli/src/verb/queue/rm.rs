@@ -35,7 +35,7 @@ impl Args {
         self.queue.check_open()?;
         let by = self.by.map_or_else(identity::person, Ok)?;
         let queue = self.queue;
-        let store = context.open()?;
+        let store = context.open_to_look()?;
         let removed = store
             .closing(async |store| {
                 let remove = async |jobs: &dyn fencehold_store::JobStore, call: &fencehold_store::Call| {

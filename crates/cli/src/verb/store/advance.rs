@@ -14,12 +14,19 @@ const EXAMPLES: &str = "\
 Examples:
   # After a restore from a backup, before anybody goes back to work
   fencehold store advance --by alice --yes
+  # The same, where every holder from before is known to be gone
+  fencehold store advance --by alice --yes --force-now
 ";
 
 const MORE: &str = "\
 A store that was restored has forgotten the tokens it gave since the backup, and would give them again. This ends \
-every lease of every namespace, lifts every counter above what could have been given, and grants nothing until the \
-longest ttl is over.";
+every lease of every namespace, lifts every counter above what could have been given, and grants nothing in a \
+namespace until the longest ttl that was ever granted in it is over: by then its holders from before have stopped. \
+(PostgreSQL, etcd and object storage close all namespaces together, for the longest ttl of any.)
+
+With --force-now nothing stays closed, also not by an earlier advance. A holder from before then believes in its lease \
+until its ttl is over, while another is granted the same key: two work at once, and only what checks tokens (a fence) \
+keeps the old one out. Stop every holder first.";
 
 /// After a restore: end all leases and lift all tokens
 #[derive(Debug, clap::Args)]
@@ -31,6 +38,9 @@ pub(crate) struct Args {
     /// By how much tokens rise
     #[arg(long, value_name = "N", default_value_t = ADVANCE_BY)]
     lift: u64,
+    /// Open at once, although holders from before may still believe in their leases: two may work at once
+    #[arg(long)]
+    force_now: bool,
     /// Yes, end every lease
     #[arg(long)]
     yes: bool,
@@ -46,17 +56,34 @@ impl Args {
         let store = context.open_rewound()?;
         store
             .closing(async |store| {
-                let advanced = store.leases.advance(&store.call, self.by, self.lift).await;
-                let advanced = advanced.map_err(|error| store.explain(error))?;
+                let advanced = store.leases.advance(&store.call, self.by.clone(), self.lift).await;
+                let mut advanced = advanced.map_err(|error| store.explain(error))?;
+                let believed_ms = advanced.closed_for_ms;
+                if self.force_now {
+                    let opened = store.leases.open_now(&store.call, self.by).await;
+                    opened.map_err(|error| store.explain(error))?;
+                    advanced.closed_for_ms = 0;
+                    advanced.namespaces.clear();
+                }
                 context.output.one(&advanced, |palette| {
-                    facts(
-                        palette,
-                        [
-                            ("leases ended", advanced.ended.to_string()),
-                            ("keys lifted", advanced.keys.to_string()),
-                            ("closed for", show_exact_ms(advanced.closed_for_ms)),
-                        ],
-                    )
+                    let mut lines = vec![
+                        ("leases ended", advanced.ended.to_string()),
+                        ("keys lifted", advanced.keys.to_string()),
+                    ];
+                    for closed in &advanced.namespaces {
+                        let left = show_exact_ms(closed.closed_for_ms);
+                        lines.push(("closed for", format!("{left} in namespace {}", closed.namespace)));
+                    }
+                    let others = if advanced.namespaces.is_empty() { "" } else { " in any other namespace" };
+                    lines.push(("closed for", format!("{}{others}", show_exact_ms(advanced.closed_for_ms))));
+                    if self.force_now {
+                        let until = show_exact_ms(believed_ms);
+                        let told = format!(
+                            "a holder from before may go on for up to {until} beside a new one; only a fence stops it"
+                        );
+                        lines.push(("opened at once", told));
+                    }
+                    facts(palette, lines)
                 })
             })
             .await?;

@@ -6,6 +6,7 @@ mod backup;
 #[cfg(feature = "file")]
 mod check;
 mod create;
+mod limits;
 #[cfg(feature = "postgres")]
 mod migrate;
 #[cfg(any(feature = "etcd", feature = "object"))]
@@ -42,6 +43,7 @@ group! {
     Status = status,
     Create = create,
     Advance = advance,
+    Limits = limits,
     #[cfg(feature = "postgres")]
     Migrate = migrate,
     #[cfg(any(feature = "etcd", feature = "object"))]

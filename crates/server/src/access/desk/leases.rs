@@ -6,8 +6,8 @@ use fencehold_core::{Key, Owner, Refusal, Token};
 use fencehold_store::measure::Measures;
 use fencehold_store::{
     AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
-    LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreError,
-    StoreStatus, Which,
+    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
+    RevokedLease, StoreError, StoreStatus, Which,
 };
 
 use super::{Act, Desk, Force, Telling};
@@ -18,6 +18,8 @@ const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, op::Acquire::SPEC)
 const RENEW: Act = Act::new("lease renew", Kind::Renew, op::Renew::SPEC).renewing();
 const RELEASE: Act = Act::new("lease release", Kind::Release, op::Release::SPEC);
 const REVOKE: Act = Act::new("lease revoke", Kind::Force, op::Revoke::SPEC);
+const LIMITS: Act = Act::new("store limits", Kind::Force, op::Limits::SPEC).everywhere();
+const OPEN_NOW: Act = Act::new("store open-now", Kind::Force, op::OpenNow::SPEC).everywhere();
 const ADVANCE: Act = Act::new("store advance", Kind::Force, op::Advance::SPEC).everywhere();
 const LOOK: Act = Act::new("lease look", Kind::Look, op::GetLease::SPEC);
 const STATUS: Act = Act::new("store status", Kind::Look, op::Status::SPEC);
@@ -115,6 +117,21 @@ impl LeaseStore for Desk {
             reason: Some(format!("by {by}")),
         };
         self.force(ADVANCE, call, force, |_| Outcome::Done, self.server.store.advance(call, by, lift))
+            .await
+    }
+
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        let whose = if request.every_namespace { "every namespace" } else { call.namespace.as_str() };
+        let what = request.set.map_or_else(|| "looked at".to_owned(), |set| format!("{set:?}"));
+        let force = Force { target: format!("{whose}: {what}"), reason: Some(format!("by {}", request.by)) };
+        self.force(LIMITS, call, force, |_| Outcome::Done, self.server.store.limits(call, request))
+            .await
+    }
+
+    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+        let target = "every namespace, before its time".to_owned();
+        let force = Force { target, reason: Some(format!("by {by}")) };
+        self.force(OPEN_NOW, call, force, |()| Outcome::Done, self.server.store.open_now(call, by))
             .await
     }
 

@@ -14,6 +14,7 @@ mod expiry;
 mod ground;
 mod input;
 mod ledger;
+mod limits;
 mod look;
 mod namespaces;
 mod operation;
@@ -262,6 +263,11 @@ macro_rules! job_cases {
                 a_bad_word_is_refused_and_the_attempt_goes_on
                 json_that_is_nested_too_deeply_is_refused
                 an_action_on_an_unknown_job_costs_the_others_nothing
+            }
+            limits {
+                a_namespace_has_no_more_jobs_than_its_limit
+                a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
+                a_claim_above_the_longest_ttl_of_its_namespace_is_refused
             }
             rewound {
                 after_an_advance_nothing_from_before_speaks_for_a_job

@@ -13,6 +13,7 @@ mod events;
 mod force;
 mod hold_id;
 mod input;
+mod limits;
 mod list;
 mod namespaces;
 mod preemption;
@@ -89,12 +90,19 @@ macro_rules! lease_cases {
                 a_revocation_of_many_ends_exactly_those
                 a_revoked_key_goes_to_the_first_in_line
             }
+            limits {
+                a_namespace_has_no_more_keys_than_its_limit
+                a_ttl_above_the_longest_of_its_namespace_is_refused
+                a_namespaces_own_limit_goes_before_that_of_every_namespace
+            }
             rewound {
                 a_token_that_was_never_given_is_refused_with_an_alarm
                 a_token_of_an_unknown_key_is_refused_with_an_alarm
                 a_token_that_was_given_is_no_alarm
                 advance_ends_all_leases_and_lifts_all_counters
                 advance_closes_the_store_for_the_longest_ttl
+                advance_closes_a_namespace_for_its_own_longest_ttl
+                what_advance_closed_can_be_opened_at_once
                 after_an_advance_no_token_comes_twice
                 a_hold_id_that_advance_ended_stays_ended
                 advance_sends_those_in_line_home

@@ -114,6 +114,63 @@ pub(super) fn advance_closes_the_store_for_the_longest_ttl(g: &Ground) -> Verdic
     Ok(())
 }
 
+/// A long ttl in one namespace closes no other for as long, nor keeps one for longer over a restart.
+pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Ground) -> Verdict {
+    g.needs(Power::Advances)?;
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let long_ms = g.ttl_ms() * 3;
+    let elsewhere = g.in_namespace("elsewhere");
+    let (a, b) = (g.take("k", "A"), elsewhere.ask("long", "B"));
+    elsewhere.take_with(AcquireRequest { ttl_ms: long_ms, ..b });
+    let advanced = g.advance(10).expect("an advance");
+    if advanced.namespaces.is_empty() {
+        return Err(crate::conformance::NotApplicable("it closes all namespaces together"));
+    }
+    let told = advanced
+        .namespaces
+        .iter()
+        .map(|closed| (closed.namespace.as_str(), closed.closed_for_ms));
+    let own = g.call.namespace.as_str();
+    assert_eq!(told.collect::<Vec<_>>(), [("elsewhere", long_ms), (own, g.ttl_ms())]);
+    assert_eq!(advanced.closed_for_ms, long_ms, "in a namespace that it has never heard of");
+    if g.needs(Power::Restarts).is_ok() {
+        g.arena.restart();
+    }
+    let closed = |world: &Ground, name: &str| match world.acquire(world.ask(name, "B")) {
+        Err(StoreError::Unavailable { .. }) => true,
+        Err(other) => panic!("closed for another reason: {other}"),
+        Ok(_) => false,
+    };
+    g.pass(g.ttl_ms() - 1);
+    assert!(closed(g, "k"), "one millisecond too early");
+    g.pass(1);
+    assert!(g.take("k", "C").token.get() > a.token.get() + 10);
+    let unknown = g.in_namespace("never-heard-of");
+    assert!(closed(&elsewhere, "k") && closed(&unknown, "k"));
+    g.pass(long_ms - g.ttl_ms());
+    assert!(!closed(&elsewhere, "k") && !closed(&unknown, "k"));
+    Ok(())
+}
+
+/// An operator who knows that no holder is left does not have to wait.
+pub(super) fn what_advance_closed_can_be_opened_at_once(g: &Ground) -> Verdict {
+    g.needs(Power::Advances)?;
+    let a = g.take("k", "A");
+    g.advance(10).expect("an advance");
+    match g.open_now() {
+        Err(StoreError::Unsupported { .. }) => {
+            return Err(crate::conformance::NotApplicable("it cannot be opened before its time"));
+        }
+        opened => opened.expect("a store that opens"),
+    }
+    let b = g.take("k", "B");
+    assert!(b.token.get() > a.token.get() + 10, "tokens are lifted all the same");
+    assert!(g.renew(&a).is_err(), "and the lease is over");
+    g.in_namespace("never-heard-of").take("k", "C");
+    Ok(())
+}
+
 /// R24: after the advance no token comes twice: not on a key that the restored store knows, nor on one that it has
 /// never heard of, nor in a namespace that it has never heard of.
 pub(super) fn after_an_advance_no_token_comes_twice(g: &Ground) -> Verdict {

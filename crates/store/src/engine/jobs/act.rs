@@ -10,6 +10,7 @@ use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
 use crate::error::StoreError;
 use crate::job::{ActOn, ActRequest, Acted, ActedItem, Action, Contents, QueueMode, QueueOrder, QueueView};
+use crate::quota::Limited;
 
 impl Engine {
     pub(super) fn act(
@@ -133,11 +134,32 @@ impl Engine {
         views
     }
 
-    pub(super) fn set_queue(&mut self, now: Stamp, space: u32, order: &QueueOrder) -> JobAnswer {
+    /// A queue is kept from now on, if it was not.
+    pub(super) fn keep_queue(&mut self, number: u32) {
+        let queue = self.jobs.queues.at_mut(number);
+        if std::mem::replace(&mut queue.is_kept, true) {
+            return;
+        }
+        if let Some(used) = self.table.used_mut(queue.space) {
+            used.queues += 1;
+        }
+        self.jobs.batch.queues.insert(number);
+    }
+
+    pub(super) fn set_queue(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        order: &QueueOrder,
+    ) -> Result<JobAnswer, StoreError> {
+        let known = self.jobs.queues.find(space, &order.queue);
+        if known.is_none_or(|number| !self.jobs.queues.at(number).is_kept) {
+            self.check_quota(space, Limited::Queues, 1)?;
+        }
         self.table.keep_space(space);
         let number = self.jobs.queues.find_or_insert(space, &order.queue);
+        self.keep_queue(number);
         let queue = self.jobs.queues.at_mut(number);
-        queue.is_kept = true;
         let changed = std::mem::replace(&mut queue.mode, order.mode) != order.mode;
         let view = queue.view();
         self.jobs.batch.queues.insert(number);
@@ -151,7 +173,7 @@ impl Engine {
                 self.note(now, space, &key, vec![fact]);
             }
         }
-        JobAnswer::Queue(view)
+        Ok(JobAnswer::Queue(view))
     }
 
     /// Removes a queue that has no jobs and no schedules. Claims that wait for its jobs go on waiting.
@@ -193,6 +215,10 @@ impl Engine {
     fn forget_queue(&mut self, number: u32) {
         self.jobs.batch.queues.remove(&number);
         self.jobs.batch.others.push(JobChange::NoQueue { number });
+        let queue = self.jobs.queues.at_mut(number);
+        if let Some(used) = self.table.used_mut(queue.space) {
+            used.queues = used.queues.saturating_sub(1);
+        }
         let queue = self.jobs.queues.at_mut(number);
         if queue.line.is_empty() {
             self.jobs.queues.forget(number);

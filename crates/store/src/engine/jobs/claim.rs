@@ -51,7 +51,7 @@ impl Claimers {
 
 impl Engine {
     pub(super) fn claim(&mut self, now: Stamp, ticket: Ticket, space: u32, request: ClaimRequest) {
-        if let Some(closed) = self.closed(now) {
+        if let Some(closed) = self.closed(now, space) {
             return self.answer(ticket, Err(closed));
         }
         let hash = request.hold.hash();
@@ -62,6 +62,9 @@ impl Engine {
             let live = held.into_iter().filter(|at| self.jobs.is_live(*at, now));
             let jobs = live.filter_map(|at| self.picked(now, at)).collect();
             return self.look_again(ticket, hash, Look::Claimed { jobs, waited_ms: 0, resumed: true });
+        }
+        if let Err(bad) = self.check_ttl(space, request.ttl_ms) {
+            return self.answer(ticket, Err(bad.into()));
         }
         let mut since_ms = now.store_ms.saturating_sub(request.waited_before_ms);
         if let Some(earlier) = self.jobs.claimers.by_hash.get(&holder).copied()
@@ -88,9 +91,6 @@ impl Engine {
             until_ms: now.store_ms.saturating_add(request.wait_ms),
             at_once: request.wait_ms == 0,
         };
-        if request.ttl_ms > self.longest_ttl_ms {
-            self.note_longest_ttl(request.ttl_ms);
-        }
         self.stand_in_line(ticket, claimer);
     }
 
@@ -245,6 +245,7 @@ impl Engine {
             // There was nothing for it after all: it goes on waiting, for as long as it wants to.
             return self.stand_in_line(ticket, claimer);
         }
+        self.note_ttl(claimer.space, claimer.ttl_ms);
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
         let mut answered = Answered::to_look(ticket, Look::Claimed { jobs, waited_ms, resumed: false });
         answered.granted = Some(Granted::Jobs(given));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_core::job::{Due, JobId, Kind, Queue, Record, Refusal, State, UniqueKey};
-use fencehold_core::limits::{JOBS_MAX, QUEUES_MAX};
+use fencehold_core::limits::JOBS_MAX;
 use fencehold_core::{Fact, Stamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
@@ -14,7 +14,9 @@ use super::canonical::{canonical, same_json};
 use super::check::check_job;
 use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
+use crate::error::StoreError;
 use crate::job::{Enqueued, NewJob, QueueMode, UndoOf};
+use crate::quota::Limited;
 
 /// How precisely the ends of windows are noted: a key may stay taken for so much longer.
 const WINDOW_STEP_MS: u64 = 60_000;
@@ -167,9 +169,7 @@ impl Engine {
         {
             return Err(Refusal::Draining { queue: job.queue });
         }
-        if self.jobs.queues.len() >= QUEUES_MAX && self.jobs.queues.find(space, &job.queue).is_none() {
-            return Err(Refusal::Full { what: "queues of this store".to_owned(), limit: QUEUES_MAX as u64 });
-        }
+        self.check_room_for_job(space, &job.queue, job.payload.len())?;
         if self.jobs.live() >= JOBS_MAX {
             return Err(Refusal::Full { what: "jobs of this store".to_owned(), limit: JOBS_MAX });
         }
@@ -180,6 +180,19 @@ impl Engine {
         let id = job.id;
         self.add_job(now, space, job, due, None);
         Ok(Enqueued { id, existed: false })
+    }
+
+    /// Whether a namespace has room for one more job.
+    pub(super) fn check_room_for_job(&self, space: u32, queue: &Queue, bytes: usize) -> Result<(), Refusal> {
+        let known = self.jobs.queues.find(space, queue);
+        let new_queue = known.is_none_or(|number| !self.jobs.queues.at(number).is_kept);
+        let room = if new_queue { self.check_quota(space, Limited::Queues, 1) } else { Ok(()) };
+        room.and_then(|()| self.check_quota(space, Limited::Jobs, 1))
+            .and_then(|()| self.check_quota(space, Limited::Bytes, bytes as u64))
+            .map_err(|full| match full {
+                StoreError::Full { what, limit } => Refusal::Full { what, limit },
+                other => Refusal::Full { what: other.to_string(), limit: 0 },
+            })
     }
 
     /// What is not the same about the request that took a key first, if anything. What a request is recognised by comes with
@@ -271,9 +284,7 @@ impl Engine {
     ) -> u32 {
         self.table.keep_space(space);
         let queue = self.jobs.queues.find_or_insert(space, &job.queue);
-        if !std::mem::replace(&mut self.jobs.queues.at_mut(queue).is_kept, true) {
-            self.jobs.batch.queues.insert(queue);
-        }
+        self.keep_queue(queue);
         self.jobs.last_arrival += 1;
         self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
         let arrival = self.jobs.last_arrival;

@@ -135,7 +135,7 @@ impl Engine {
             JobAsk::Ledger(entries) => Ok(self.write_ledger(now, space, entries, archive)),
             JobAsk::Act(request) => Ok(self.act(now, space, request, archive)),
             JobAsk::Queues => Ok(JobAnswer::Queues(self.queue_views(space))),
-            JobAsk::SetQueue(order) => Ok(self.set_queue(now, space, &order)),
+            JobAsk::SetQueue(order) => self.set_queue(now, space, &order),
             JobAsk::RemoveQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
             JobAsk::Schedules => Ok(JobAnswer::Schedules(self.schedule_views(space))),
             JobAsk::SetSchedule(spec) => self.set_schedule(now, space, *spec),
@@ -281,6 +281,11 @@ impl Jobs {
     /// How many jobs there are that have not come to their end.
     pub(super) fn live(&self) -> u64 {
         self.table.len()
+    }
+
+    /// How many schedules a namespace has.
+    pub(super) fn schedules_in(&self, space: u32) -> u64 {
+        self.schedules.in_space(space)
     }
 
     fn is_live(&self, at: u32, now: Stamp) -> bool {

@@ -22,10 +22,18 @@ impl Engine {
         request: BeginRequest,
         archive: &mut dyn Archive,
     ) {
-        if let Some(closed) = self.closed(now) {
+        if let Some(closed) = self.closed(now, space) {
             return self.answer(ticket, Err(closed));
         }
         let key = unique_digest("operation", &request.key);
+        if let Err(bad) = self.check_ttl(space, request.ttl_ms) {
+            return self.answer(ticket, Err(bad.into()));
+        }
+        if let Err(Refusal::Full { what, limit }) =
+            self.check_room_for_job(space, &Queue::operations(), request.payload.len())
+        {
+            return self.answer(ticket, Err(crate::error::StoreError::Full { what, limit }));
+        }
         let Ok(kind) = Kind::new("operation") else { return };
         let payload = identity(&Queue::operations(), &kind, &request.payload);
         let taken = self.taken_by(now, space, key, archive);
@@ -151,9 +159,8 @@ impl Engine {
         archive: &mut dyn Archive,
     ) -> Option<By> {
         let (hash, owner, ttl_ms) = (request.hold.hash(), request.owner.clone(), request.ttl_ms);
-        if ttl_ms > self.longest_ttl_ms {
-            self.note_longest_ttl(ttl_ms);
-        }
+        let queue = self.jobs.table.at(at).map(|slot| slot.queue)?;
+        self.note_ttl(self.jobs.queues.at(queue).space, ttl_ms);
         self.apply_to_job(now, at, &Command::Claim { hash, owner, ttl_ms }, archive)
             .ok()?;
         self.jobs.holder(at)

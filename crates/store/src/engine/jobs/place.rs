@@ -70,6 +70,13 @@ impl Engine {
         }
         let count = queue.counts.of(shown);
         *count = count.saturating_sub(1);
+        let (space, bytes) = (queue.space, u64::from(slot.bytes));
+        if !shown.is_final()
+            && let Some(used) = self.table.used_mut(space)
+        {
+            used.jobs = used.jobs.saturating_sub(1);
+            used.bytes = used.bytes.saturating_sub(bytes);
+        }
         if shown.is_final() {
             jobs.finished = jobs.finished.saturating_sub(1);
             jobs.batch.queues.insert(queue_no);
@@ -101,6 +108,12 @@ impl Engine {
         queue.ready.remove(priority, arrival);
         if state == State::Scheduled {
             queue.counts.queued = queue.counts.queued.saturating_sub(1);
+            let (space, bytes) = (queue.space, u64::from(slot.bytes));
+            if let Some(used) = self.table.used_mut(space) {
+                // It is counted again where it belongs.
+                used.jobs = used.jobs.saturating_sub(1);
+                used.bytes = used.bytes.saturating_sub(bytes);
+            }
             self.take_place(now, at);
         }
     }
@@ -122,6 +135,12 @@ impl Engine {
         let (priority, arrival) = (record.terms.priority, slot.arrival);
         let shown = record.state_at(now);
         *queue.counts.of(shown) += 1;
+        if !shown.is_final()
+            && let Some(used) = self.table.used_mut(queue.space)
+        {
+            used.jobs += 1;
+            used.bytes += u64::from(slot.bytes);
+        }
         match shown {
             State::Queued => {
                 queue.ready.insert(priority, arrival, at);

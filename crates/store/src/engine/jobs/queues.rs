@@ -160,11 +160,6 @@ impl Queues {
         self.all.get(number as usize).is_some_and(|queue| queue.is_kept)
     }
 
-    /// How many queues there are.
-    pub(super) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
     pub(super) fn at(&self, number: u32) -> &QueueState {
         self.all.get(number as usize).unwrap_or(&self.nowhere)
     }

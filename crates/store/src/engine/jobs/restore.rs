@@ -18,6 +18,9 @@ impl Engine {
                 .iter()
                 .fold(self.jobs.finished, |all, count| all.saturating_add(*count));
             self.jobs.queues.restore(space, queue);
+            if let Some(used) = self.table.used_mut(space) {
+                used.queues += 1;
+            }
         }
         self.jobs.pruning.restore(kept.keep_finished_ms);
         self.jobs.newest = kept.token_ceiling;

@@ -12,11 +12,10 @@ use super::archive::{Archive, JobChange, KeptSchedule};
 use crate::engine::state::Engine;
 use crate::error::StoreError;
 use crate::job::{NewJob, ScheduleSpec, ScheduleView};
+use crate::quota::Limited;
 
 /// How many schedules fire in one step.
 const FIRE_MAX: usize = 64;
-/// How many schedules a namespace may have.
-const SCHEDULES_MAX: usize = 10_000;
 /// A wall clock that was set back by less is taken for one that runs a little slow.
 const STEP_BACK_MS: i128 = 1_000;
 
@@ -26,6 +25,7 @@ pub(super) struct Schedules {
     due: BTreeSet<(u64, u32, ScheduleName)>,
     /// How many put their jobs into which queue.
     queues: HashMap<(u32, Queue), u64>,
+    counts: HashMap<u32, u64>,
     /// The furthest that the wall clock was ahead of store time since the next moments were last looked for.
     wall_ahead_ms: i128,
 }
@@ -72,7 +72,13 @@ impl Schedules {
             self.due.insert((next_ms, space, name.clone()));
         }
         *self.queues.entry((space, schedule.spec.queue.clone())).or_default() += 1;
+        *self.counts.entry(space).or_default() += 1;
         self.all.insert((space, name), schedule);
+    }
+
+    /// How many a namespace has.
+    pub(super) fn in_space(&self, space: u32) -> u64 {
+        self.counts.get(&space).copied().unwrap_or(0)
     }
 
     /// How many put their jobs into this queue.
@@ -84,6 +90,9 @@ impl Schedules {
         let schedule = self.all.remove(&(space, name.clone()))?;
         if let Some(next_ms) = schedule.next_wall_ms {
             self.due.remove(&(next_ms, space, name.clone()));
+        }
+        if let Some(count) = self.counts.get_mut(&space) {
+            *count -= 1;
         }
         let queue = (space, schedule.spec.queue.clone());
         if let Some(count) = self.queues.get_mut(&queue) {
@@ -139,9 +148,8 @@ impl Engine {
         let cron = Cron::parse(&spec.cron)?;
         let zone = Zone::parse(&spec.zone)?;
         let earlier = self.jobs.schedules.all.get(&(space, spec.name.clone()));
-        if earlier.is_none() && self.schedule_views(space).len() >= SCHEDULES_MAX {
-            let what = "schedules of this namespace".to_owned();
-            return Err(StoreError::Full { what, limit: SCHEDULES_MAX as u64 });
+        if earlier.is_none() {
+            self.check_quota(space, Limited::Schedules, 1)?;
         }
         let left = earlier
             .map(|earlier| earlier.spec.queue.clone())

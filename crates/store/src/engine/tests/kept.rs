@@ -20,6 +20,7 @@ struct Disk {
     events: Vec<Event>,
     closed_until_ms: u64,
     longest_ttl_ms: u64,
+    namespaces: BTreeMap<Namespace, KeptNamespace>,
 }
 
 impl Disk {
@@ -38,7 +39,8 @@ impl Disk {
                 Change::Floor { namespace, floor } => drop(self.floors.insert(namespace, floor)),
                 Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
-                Change::KeepFinished { .. } | Change::Seen { .. } => {}
+                Change::Namespace(kept) => drop(self.namespaces.insert(kept.namespace.clone(), kept)),
+                Change::Limits { .. } | Change::KeepFinished { .. } | Change::Seen { .. } => {}
             }
         }
         self.events.extend(changes.events.iter().map(|event| (**event).clone()));
@@ -62,6 +64,8 @@ impl Disk {
                     .collect(),
                 events: self.events.clone(),
                 last_seq: self.events.last().map_or(0, |event| event.seq),
+                namespaces: self.namespaces.values().cloned().collect(),
+                limits: Vec::new(),
                 closed_until_ms: self.closed_until_ms,
                 longest_ttl_ms: self.longest_ttl_ms,
                 set_aside: 0,

@@ -133,13 +133,20 @@ BEGIN
     RETURN v_looked >= p_most;
 END $$;
 
+-- Opens a store that `store advance` has closed, before its time.
+CREATE FUNCTION store_open_now() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    UPDATE store_state SET closed_until_ms = 0
+$$;
+
 -- Who may call what is new.
 DO $$
 BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION role_grants() RETURNS TABLE (name text, lowest text)
         LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS %L',
         (SELECT prosrc FROM pg_proc WHERE oid = 'role_grants()'::regprocedure)
-            || ' UNION ALL SELECT unnest(''{job_queue_remove,job_queues_tidy}''::text[]), ''worker''');
+            || ' UNION ALL SELECT unnest(''{job_queue_remove,job_queues_tidy}''::text[]), ''worker''
+                UNION ALL SELECT ''store_open_now'', ''admin''');
 END
 $$;
 
@@ -149,7 +156,8 @@ DECLARE
     ours regprocedure;
 BEGIN
     FOREACH ours IN ARRAY ARRAY['job_queues(text, text)', 'job_queue_drop(integer)', 'job_queue_remove(text, text, text)',
-        'job_queues_tidy(integer, boolean)']::regprocedure[]
+        'job_queues_tidy(integer, boolean)',
+        'store_open_now()']::regprocedure[]
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0', ours);
     END LOOP;

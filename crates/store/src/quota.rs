@@ -1,0 +1,157 @@
+//! What one namespace may have at most: so that no tenant of a store uses up what is there for all.
+
+use std::fmt;
+
+use fencehold_core::limits::{
+    BYTES_PER_NAMESPACE, JOBS_PER_NAMESPACE, KEYS_PER_NAMESPACE, QUEUES_PER_NAMESPACE,
+    SCHEDULES_PER_NAMESPACE, TTL_MS_MAX, TTL_MS_MIN,
+};
+use fencehold_core::{BadInput, Namespace, Owner};
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+
+/// What one namespace may have at most. `None`: as the next wider setting has it; a namespace's own goes before that for every
+/// namespace, and that before the usual one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How many queues.
+    pub queues: Option<u64>,
+    /// How many lease keys: held ones, and free ones until they are collected.
+    pub keys: Option<u64>,
+    /// How many jobs that have not come to their end.
+    pub jobs: Option<u64>,
+    /// How many bytes the payloads of those jobs have together.
+    pub bytes: Option<u64>,
+    /// How many schedules.
+    pub schedules: Option<u64>,
+    /// The longest ttl of a lease or a claim.
+    pub ttl_ms: Option<u64>,
+}
+
+impl Limits {
+    /// Those that count where nothing was set.
+    pub const USUAL: Limits = Limits {
+        queues: Some(QUEUES_PER_NAMESPACE),
+        keys: Some(KEYS_PER_NAMESPACE),
+        jobs: Some(JOBS_PER_NAMESPACE),
+        bytes: Some(BYTES_PER_NAMESPACE),
+        schedules: Some(SCHEDULES_PER_NAMESPACE),
+        ttl_ms: Some(TTL_MS_MAX),
+    };
+
+    /// These, and the others' where these say nothing.
+    #[must_use]
+    pub fn or(self, others: Limits) -> Limits {
+        Limits {
+            queues: self.queues.or(others.queues),
+            keys: self.keys.or(others.keys),
+            jobs: self.jobs.or(others.jobs),
+            bytes: self.bytes.or(others.bytes),
+            schedules: self.schedules.or(others.schedules),
+            ttl_ms: self.ttl_ms.or(others.ttl_ms),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), BadInput> {
+        match self.ttl_ms {
+            Some(ms) if !(TTL_MS_MIN..=TTL_MS_MAX).contains(&ms) => {
+                let problem = format!("is {ms} ms; it takes {TTL_MS_MIN} to {TTL_MS_MAX} ms");
+                Err(BadInput::new("longest ttl", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a lease or a claim in a namespace may have this ttl.
+    pub(crate) fn check_ttl(&self, namespace: &Namespace, ttl_ms: u64) -> Result<(), BadInput> {
+        match self.ttl_ms {
+            Some(most_ms) if ttl_ms > most_ms => {
+                let problem = format!(
+                    "is {ttl_ms} ms; the longest in namespace {namespace} is {most_ms} ms: renew a shorter one, or ask an \
+                     operator (`fencehold store limits`)"
+                );
+                Err(BadInput::new("ttl", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a namespace has of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Used {
+    /// How many queues.
+    pub queues: u64,
+    /// How many lease keys.
+    pub keys: u64,
+    /// How many jobs that have not come to their end.
+    pub jobs: u64,
+    /// How many bytes their payloads have.
+    pub bytes: u64,
+    /// How many schedules.
+    pub schedules: u64,
+}
+
+/// What is limited, as errors call it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limited {
+    Queues,
+    Keys,
+    Jobs,
+    Bytes,
+    Schedules,
+}
+
+impl Limited {
+    /// What is said where the limit is reached.
+    pub(crate) fn of(self, namespace: &Namespace) -> String {
+        let (next, option) = match self {
+            Limited::Queues => ("remove queues", "max-queues"),
+            Limited::Keys => ("use fewer, or wait until free ones are collected", "max-keys"),
+            Limited::Jobs => ("have jobs worked on, or delete some", "max-jobs"),
+            Limited::Bytes => ("have jobs worked on, or delete some", "max-bytes"),
+            Limited::Schedules => ("remove schedules", "max-schedules"),
+        };
+        format!(
+            "{self} of namespace {namespace} ({next}; an operator can set --{option} by `fencehold store limits`)"
+        )
+    }
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limited::Queues => "queues",
+            Limited::Keys => "lease keys",
+            Limited::Jobs => "jobs that are not done",
+            Limited::Bytes => "bytes of payload",
+            Limited::Schedules => "schedules",
+        })
+    }
+}
+
+/// Looks at the limits of the caller's namespace, or sets them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsRequest {
+    /// What to set; what is `None` in it stays as it is. `None`: only look.
+    pub set: Option<Limits>,
+    /// Set them for every namespace that has none of its own.
+    pub every_namespace: bool,
+    /// Who.
+    pub by: Owner,
+}
+
+/// The limits of a namespace that are in force, and what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsView {
+    /// Each is there.
+    pub limits: Limits,
+    /// What it has.
+    pub used: Used,
+}
+
+pub(crate) fn full(limited: Limited, namespace: &Namespace, limit: u64) -> StoreError {
+    StoreError::Full { what: limited.of(namespace), limit }
+}

@@ -127,6 +127,15 @@ pub mod bugs {
         WindowByWall "P7" "the window of a unique key is counted by the wall clock",
         DelayByWall "P4" "the delay of a job is counted by the wall clock",
         RebootEndsDelays "P4" "after a reboot every job that waits is due at once",
+        RepetitionHandsBack "P7" "a repetition whose answer is not read hands back the claim that it repeats",
+        UnsyncedTrusted "P4" "deadlines are believed although the file system lost renewals that were not synced",
+        ClaimCountsPayloads "P10" "what one claim answers is bounded by payloads alone, and must fit into one frame",
+        DepthUnchecked "P10" "JSON of any depth is stored",
+        SecondResultDropped "P7" "a second completion with another result is answered like the first",
+        TextTellsRequests "P7" "two requests are told apart by the text of their payload alone",
+        IntentStays "P8" "an announced effect that did not happen stays in doubt",
+        RestBeforeFirstLook "P10" "each owner rests for a minute before it forgets finished jobs",
+        KeysFreedByTheMinute "P10" "so many unique keys are freed each minute, and no more",
     }
 
     fn on() -> Option<Bug> {

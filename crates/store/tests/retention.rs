@@ -4,12 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
-use fencehold_core::{Namespace, Owner};
+use fencehold_core::{HoldId, Namespace, Owner};
 use fencehold_store::clock::{Clock as _, ManualClock};
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{ActOn, ActRequest, Action, NewJob};
+use fencehold_store::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, NewJob, Report, Unique, Word,
+};
 use fencehold_store::{Call, JobStore, LeaseStore, open};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -53,6 +55,38 @@ impl Ground {
             .as_ref()
             .unwrap();
         id
+    }
+
+    /// So many completed jobs, each under a unique key of its own with the shortest window.
+    fn complete_uniques(&self, store: &Arc<dyn LeaseStore>, count: u64) {
+        let first = self.made.replace(self.made.get() + count);
+        let new = (first..first + count).map(|nth| {
+            let mut bits = [0; 10];
+            bits[2..].copy_from_slice(&nth.to_be_bytes());
+            let id = JobId::from_random(self.clock.now().wall_ms, bits);
+            let mut job = NewJob::new(id, Queue::new("u").unwrap(), Kind::new("k").unwrap(), "{}");
+            job.unique =
+                Some(Unique { key: UniqueKey::new(format!("{nth}")).unwrap(), window_ms: MINUTE_MS });
+            job
+        });
+        block_on(jobs(store).enqueue(&call(), new.collect())).unwrap();
+        let hold = HoldId::from_random(u128::from(first + 1).to_be_bytes());
+        let claim = ClaimRequest {
+            queues: vec![(Queue::new("u").unwrap(), 1)],
+            limit: usize::try_from(count).unwrap(),
+            hold,
+            owner: Owner::new("W").unwrap(),
+            ttl_ms: MINUTE_MS,
+            wait_ms: 0,
+            waited_before_ms: 0,
+        };
+        let claimed = block_on(jobs(store).claim(&call(), claim)).unwrap().jobs;
+        let done = claimed.iter().map(|job| Report {
+            attempt: AttemptRef { job: job.id, hold, token: job.token },
+            word: Word::Complete { result: None },
+        });
+        let answers = block_on(jobs(store).report(&call(), done.collect())).unwrap();
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count() as u64, count);
     }
 
     /// Lets the store look for what is to be forgotten: more often than it must, since each look goes a step.
@@ -191,4 +225,34 @@ fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
     let store = ground.open(&url);
     let left = ids.iter().filter(|id| is_kept(&store, **id)).count();
     assert_eq!(left, 0, "of {JOBS} finished jobs are kept although their time is over");
+}
+
+/// However many unique jobs are made, their keys are freed as fast: what is left over is bounded by the window, not by how long
+/// the store has been in use.
+#[test]
+fn unique_keys_are_freed_as_fast_as_they_are_taken() {
+    const A_MINUTE: u32 = 600;
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let store = ground.open(&url(directory.path(), ""));
+    let database = rusqlite::Connection::open(directory.path().join("fencehold.db")).unwrap();
+    let taken = || -> u32 {
+        database
+            .query_row("SELECT count(*) FROM uniques", [], |row| row.get(0))
+            .unwrap()
+    };
+    for minute in 0..10 {
+        ground.complete_uniques(&store, A_MINUTE.into());
+        assert!(taken() >= A_MINUTE, "minute {minute}: they are taken for their window");
+        ground.clock.pass(MINUTE_MS);
+        // No time passes between these: what a look left over is looked at next.
+        for _ in 0..8 {
+            block_on(store.status(&call())).unwrap();
+        }
+        let left = taken();
+        assert!(
+            left <= 3 * A_MINUTE,
+            "minute {minute}: {left} unique keys are taken, and {A_MINUTE} are made a minute"
+        );
+    }
 }

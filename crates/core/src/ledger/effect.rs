@@ -149,7 +149,7 @@ pub fn begin(
 ///
 /// What an earlier attempt announced stays: that one may have had the effect.
 pub fn withdraws(found: &Effect, token: Token) -> bool {
-    matches!(found.state, EffectState::Intended(_)) && found.token == token
+    matches!(found.state, EffectState::Intended(_)) && found.token == token && !seeded!(IntentStays)
 }
 
 /// An effect has happened. The first record stands: `Err` is that one.

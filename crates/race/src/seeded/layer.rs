@@ -62,6 +62,8 @@ pub(super) const LAST_RESORTS: &[Layer] = &[
                 "file_stopped",
                 "--test",
                 "file_damage",
+                "--test",
+                "retention",
             ],
             &[],
         ),

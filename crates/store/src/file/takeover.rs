@@ -148,8 +148,10 @@ fn try_attempt(
     }
     // An earlier version keeps no count, and an owner that closed has synced everything.
     let counted = progress.epoch == epoch;
-    let nothing_lost = counted
-        && (!progress.unsynced || noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch)));
+    let nothing_lost = seeded!(UnsyncedTrusted)
+        || (counted
+            && (!progress.unsynced
+                || noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch))));
     let (clock_note, follows) = boot::Noted::followed(&boot, identity, clock.now());
     let trust = match (follows, marked || !nothing_lost) {
         (Follows::Unknown, _) => Trust::NewBoot,

@@ -218,7 +218,7 @@ pub(super) fn is_too_deep(json: &str) -> bool {
             _ if in_string => {}
             b'[' | b'{' => {
                 depth += 1;
-                if depth > JSON_DEPTH_MAX {
+                if depth > JSON_DEPTH_MAX && !seeded!(DepthUnchecked) {
                     return true;
                 }
             }

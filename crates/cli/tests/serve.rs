@@ -483,3 +483,46 @@ fn the_check_of_settings_names_what_the_store_was_chosen_by() {
     let by_file = chosen(support::said(command.env_remove("FENCEHOLD_STORE")));
     assert_eq!(by_file, ("memory:".to_owned(), file.display().to_string()));
 }
+
+/// What is dangerous is said at the start, and what is not dangerous is not.
+#[test]
+fn the_start_of_a_server_warns_of_what_is_dangerous() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let room = Room::new();
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/etcd-tls");
+    let put = |name: &str, text: &str, mode: u32| {
+        let path = room.path(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.display().to_string()
+    };
+    let key = std::fs::read_to_string(format!("{tls}/server.key")).unwrap();
+    let cert = format!("{tls}/server.pem");
+    // An address for documentation: no machine has it, so the server ends after its warnings.
+    let start = |settings: &str, more: &[&str]| {
+        let mut words = vec!["serve", "--listen", "192.0.2.1:7117", "--config", settings];
+        words.extend(more);
+        let said = room.fencehold(&words);
+        assert_ne!(said.code, 0, "{said:?}");
+        said.err
+    };
+    let unencrypted = "WARNING: tokens are sent unencrypted to an address that other machines can reach";
+    for mode in [0o604, 0o602] {
+        let settings = put("open.toml", "", mode);
+        let said = start(&settings, &[]);
+        assert!(said.contains(unencrypted), "{said}");
+        let readable = format!("WARNING: the settings {settings} can be read or written by every user");
+        assert!(said.contains(&readable), "mode {mode:o}: {said}");
+    }
+    let settings = put("closed.toml", "", 0o640);
+    let readable = put("open.key", &key, 0o644);
+    let said = start(&settings, &["--tls-cert", &cert, "--tls-key", &readable]);
+    assert!(
+        said.contains(&format!("WARNING: the key {readable} can be read or written by every user")),
+        "{said}"
+    );
+    assert!(!said.contains("the settings") && !said.contains(unencrypted), "{said}");
+    let own = put("own.key", &key, 0o600);
+    let said = start(&settings, &["--tls-cert", &cert, "--tls-key", &own]);
+    assert!(!said.contains("WARNING"), "{said}");
+}

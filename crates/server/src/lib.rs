@@ -64,6 +64,7 @@ pub(crate) struct Inner {
     pub(crate) hosts: Vec<String>,
     pub(crate) refusals: access::Refusals,
     pub(crate) readiness: http::Readiness,
+    pub(crate) cancelled: observe::Cancelled,
 }
 
 /// What a server is like, beyond its store and who may use it.
@@ -122,6 +123,7 @@ impl Server {
             hosts: options.hosts,
             refusals: access::Refusals::default(),
             readiness: http::Readiness::default(),
+            cancelled: observe::Cancelled::default(),
         }))
     }
 

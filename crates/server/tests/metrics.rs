@@ -107,6 +107,30 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     }
 }
 
+#[test]
+fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
+    let clock = ManualClock::new();
+    let client = serve(&clock, Options::default);
+    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    let claimed = client.claim(1, &clock);
+    let name = "fencehold_queue_cancel_ignored_seconds";
+    assert!(!page(&client).contains(&format!("{name}{{")), "nothing was cancelled");
+    let cancel = json!({ "on": { "jobs": [claimed["job"]] }, "action": { "cancel": {} }, "by": "P" });
+    client.post("/v1/jobs/act", "", &cancel);
+    let series = format!("{name}{{namespace=\"default\",queue=\"q\"}}");
+    let first = page(&client);
+    assert!(value(&first, &series).abs() < 1e-9, "it was seen for the first time");
+    assert!((value(&first, &series.replace("_seconds", "")) - 1.0).abs() < 1e-9, "{first}");
+    let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
+    for _ in 0..5 {
+        clock.pass(600);
+        client.post("/v1/jobs/renew", "", &json!({ "attempts": [attempt] }));
+    }
+    assert!((value(&page(&client), &series) - 3.0).abs() < 1e-9, "{}", page(&client));
+    client.report(&claimed, &json!({ "complete": {} }));
+    assert!(!page(&client).contains(&format!("{name}{{")), "it has ended");
+}
+
 /// Every `label="value"` that some rule picks, with the metric that it picks from.
 fn selected(rules: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();

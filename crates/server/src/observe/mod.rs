@@ -2,11 +2,13 @@
 //!
 //! No metric has a label for a key, a job, an owner or a token: their number has no bound.
 
+mod cancelled;
 mod metrics;
 mod page;
 mod render;
 mod trace;
 
+pub(crate) use cancelled::Cancelled;
 pub(crate) use metrics::{Kind, Metrics, is_wrong_hold};
 pub(crate) use page::CONTENT_TYPE;
 pub(crate) use render::render;

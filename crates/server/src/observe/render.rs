@@ -20,6 +20,8 @@ use crate::Inner;
 const QUEUES_SHOWN: usize = 100;
 /// How many ready jobs are looked at for the oldest one: they come in the order of their arrival.
 const READY_LOOKED_AT: usize = 64;
+/// How many running jobs of a queue are looked at for one that was cancelled.
+const RUNNING_LOOKED_AT: usize = 256;
 /// How long the store may take for it.
 const PATIENCE_MS: u64 = 2_000;
 /// How many of each are a second.
@@ -276,6 +278,7 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
         "Queues that are not on this page: there are too many.",
         hidden as f64,
     );
+    cancelled(page, server, jobs, &all).await;
     let mut depths = Vec::new();
     let mut ages = Vec::new();
     for (call, queue) in &mut all {
@@ -315,6 +318,43 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
     page.gauges(
         "fencehold_queue_oldest_ready_seconds",
         "For how long the oldest ready job has been ready.",
+        &ages,
+    );
+}
+
+/// Jobs that were cancelled and run on; the log of their workers and `explain` say whose. Since when is counted from the first look
+/// of this server that found them so: the store notes that a job was cancelled, and not when.
+async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[(Call, QueueView)]) {
+    let mut found = Vec::new();
+    for (call, queue) in all.iter().filter(|(_, queue)| queue.counts.running > 0) {
+        let filter = JobFilter {
+            queue: Some(queue.queue.clone()),
+            states: vec![State::Running],
+            ..JobFilter::default()
+        };
+        let request = JobsRequest { filter, cursor: None, limit: RUNNING_LOOKED_AT };
+        let running = jobs.jobs(call, request).await.map(|page| page.jobs).unwrap_or_default();
+        let ignore = running
+            .into_iter()
+            .filter(|job| job.runner.as_ref().is_some_and(|runner| runner.cancel_by.is_some()));
+        found.extend(
+            ignore.map(|job| ((job.id, job.token), [call.namespace.to_string(), queue.queue.to_string()])),
+        );
+    }
+    let found = server.cancelled.seen(server.clock.now().store_ms, found);
+    let labels: Vec<_> = found
+        .iter()
+        .map(|([namespace, queue], (count, ms))| {
+            ([("namespace", namespace.as_str()), ("queue", queue.as_str())], *count as f64, *ms as f64 / MS)
+        })
+        .collect();
+    let counts: Vec<Series<'_>> =
+        labels.iter().map(|(labels, count, _)| (labels.as_slice(), *count)).collect();
+    page.gauges("fencehold_queue_cancel_ignored", "Jobs that were cancelled and run on.", &counts);
+    let ages: Vec<Series<'_>> = labels.iter().map(|(labels, _, age)| (labels.as_slice(), *age)).collect();
+    page.gauges(
+        "fencehold_queue_cancel_ignored_seconds",
+        "For how long the longest of them has run on, since this server saw it first.",
         &ages,
     );
 }

@@ -19,7 +19,7 @@ use crate::lease::{EventPage, EventsRequest};
 /// How often one who watches looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often a number that is missing is looked for before it is passed over: usually the next commit brings it.
-const LOOKS_MAX: u32 = 10;
+const LOOKS_MAX: u32 = 40;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// How often one who does not wait looks for what was there when it began.
 const ALL_LOOKS_MAX: u32 = 100;

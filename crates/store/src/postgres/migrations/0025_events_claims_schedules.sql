@@ -4,8 +4,8 @@
 -- seen once its transaction commits. A number that is missing for a while is passed over; its event, if it comes after all, is *late* and
 -- gets another number, so that it is read after all that was read before it.
 --
--- Nothing that was ever read changes its number: that is all before `event_next`. A late event is put before everything after that: what was
--- written about the same key since its transaction ended comes later, as it happened.
+-- Nothing that was ever read changes its number: that is all before `event_next`. What comes after that is put in the order in which numbers
+-- were first drawn: of one key, they are drawn in the order in which things happened to it.
 
 -- The first number that cannot be read yet. Not a row: every move would leave a dead version of it behind. It moves at once and is not
 -- rolled back, so it moves only over what is committed.
@@ -18,10 +18,14 @@ CREATE TABLE event_gap (
     below     xid8 NOT NULL -- the transactions that may still fill it have lower numbers
 );
 
--- The new numbers of late events, until they are put before the others.
+-- The new numbers of late events, until they are put in order.
 CREATE TABLE event_late (
     seq bigint PRIMARY KEY
 );
+
+-- The number that was drawn first, or all of a row, where that is another one now.
+ALTER TABLE event ADD COLUMN drawn bigint;
+ALTER TABLE job_event ADD COLUMN drawn bigint[];
 
 -- While this is locked, no transaction has a number that is not committed: what is missing does not come any more.
 LOCK TABLE event, job_event IN SHARE MODE;
@@ -47,9 +51,9 @@ CREATE FUNCTION events_renumber(p_from bigint[], p_to bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 BEGIN
     -- By way of negative numbers: a number that one of them has is another's at once.
-    UPDATE event e SET seq = -m.new FROM unnest(p_from, p_to) AS m(old, new) WHERE e.seq = m.old AND m.old <> m.new;
+    UPDATE event e SET seq = -m.new, drawn = coalesce(e.drawn, e.seq) FROM unnest(p_from, p_to) AS m(old, new) WHERE e.seq = m.old AND m.old <> m.new;
     UPDATE event SET seq = -seq WHERE seq < 0;
-    UPDATE job_event e SET last_seq = -s.seqs[cardinality(s.seqs)], seqs = s.seqs
+    UPDATE job_event e SET last_seq = -s.seqs[cardinality(s.seqs)], seqs = s.seqs, drawn = coalesce(e.drawn, e.seqs)
     FROM (
         SELECT o.last_seq, array_agg(coalesce(m.new, n.seq) ORDER BY n.nth) AS seqs
         FROM job_event o CROSS JOIN LATERAL unnest(o.seqs) WITH ORDINALITY AS n(seq, nth)
@@ -90,14 +94,14 @@ BEGIN
     SELECT max(l.seq) INTO v_last FROM event_late l;
     -- Looked for after what can be seen was counted: of what was seen there, nothing that came before it is late and not found here.
     IF v_last IS NULL AND EXISTS (SELECT FROM event_gap) THEN
-        SELECT array_agg(n.seq ORDER BY n.seq) INTO v_late FROM (
-            SELECT e.seq FROM event_gap g JOIN event e ON e.seq BETWEEN g.first_seq AND g.last_seq
+        SELECT array_agg(n.seq ORDER BY n.drawn) INTO v_late FROM (
+            SELECT e.seq, coalesce(e.drawn, e.seq) AS drawn FROM event_gap g JOIN event e ON e.seq BETWEEN g.first_seq AND g.last_seq
             UNION
-            SELECT j.seq FROM event_gap g JOIN job_event e ON e.last_seq BETWEEN g.first_seq AND g.last_seq
-            CROSS JOIN LATERAL unnest(e.seqs) AS j(seq)
+            SELECT j.seq, j.drawn FROM event_gap g JOIN job_event e ON e.last_seq BETWEEN g.first_seq AND g.last_seq
+            CROSS JOIN LATERAL unnest(e.seqs, coalesce(e.drawn, e.seqs)) AS j(seq, drawn)
             UNION
             -- Not all of its numbers have been passed over.
-            SELECT j.seq FROM job_event e CROSS JOIN LATERAL unnest(e.seqs) AS j(seq)
+            SELECT j.seq, j.drawn FROM job_event e CROSS JOIN LATERAL unnest(e.seqs, coalesce(e.drawn, e.seqs)) AS j(seq, drawn)
             WHERE e.last_seq > v_told AND EXISTS (SELECT FROM event_gap g WHERE e.seqs[1] BETWEEN g.first_seq AND g.last_seq)) AS n;
         IF v_late IS NULL THEN
             DELETE FROM event_gap g WHERE g.last_seq <= v_told AND g.below <= v_ended;
@@ -116,13 +120,12 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM events_missing(v_told) AS m WHERE m.first_seq < v_last) THEN
         -- What was written since the late ones ended has a lower number than theirs, and is here, or a higher one. The same numbers are given
         -- out among all of them, so nothing that is still to come has one in between.
-        SELECT array_agg(n.seq ORDER BY n.late DESC, n.seq), array_agg(n.seq ORDER BY n.seq) INTO v_from, v_new FROM (
-            SELECT k.seq, EXISTS (SELECT FROM event_late l WHERE l.seq = k.seq) AS late FROM (
-                SELECT e.seq FROM event e WHERE e.seq > v_told AND e.seq <= v_last
-                UNION ALL
-                SELECT j.seq FROM job_event e CROSS JOIN LATERAL unnest(e.seqs) AS j(seq)
-                WHERE e.last_seq > v_told AND j.seq > v_told AND j.seq <= v_last) AS k
-            WHERE NOT EXISTS (SELECT FROM event_gap g WHERE k.seq BETWEEN g.first_seq AND g.last_seq)) AS n;
+        SELECT array_agg(n.seq ORDER BY n.drawn), array_agg(n.seq ORDER BY n.seq) INTO v_from, v_new FROM (
+            SELECT e.seq, coalesce(e.drawn, e.seq) AS drawn FROM event e WHERE e.seq > v_told AND e.seq <= v_last
+            UNION ALL
+            SELECT j.seq, j.drawn FROM job_event e CROSS JOIN LATERAL unnest(e.seqs, coalesce(e.drawn, e.seqs)) AS j(seq, drawn)
+            WHERE e.last_seq > v_told AND j.seq > v_told AND j.seq <= v_last) AS n
+        WHERE NOT EXISTS (SELECT FROM event_gap g WHERE n.seq BETWEEN g.first_seq AND g.last_seq);
         PERFORM events_renumber(v_from, v_new);
         DELETE FROM event_late;
     END IF;
@@ -147,7 +150,7 @@ BEGIN
         'key', key, 'fact', fact) ORDER BY seq), '[]'), max(seq)
     INTO events, next FROM (
         SELECT * FROM (
-            SELECT * FROM event WHERE seq > after_seq AND seq <= told
+            SELECT o.seq, o.at_ms, o.namespace, o.key, o.fact FROM event o WHERE o.seq > after_seq AND o.seq <= told
             UNION ALL
             SELECT j.seq, j.at_ms, j.namespace COLLATE "C", j.key COLLATE "C", j.fact FROM job_events(after_seq, told) AS j) AS known
         WHERE namespace = of_namespace AND (of_prefix IS NULL OR starts_with(key, of_prefix))

@@ -84,6 +84,11 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     /// Who serves, and how much there is.
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError>;
 
+    /// For how long nothing is granted after `advance`; 0: the store grants. It is asked often, so it counts nothing.
+    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+        Ok(self.status(call).await?.closed_for_ms)
+    }
+
     /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
     async fn answers(&self, _call: &Call) -> Result<(), StoreError> {
         Ok(())

@@ -265,6 +265,10 @@ impl LeaseStore for EtcdStore {
         self.ask(call, async move |core, errand| core.status(errand).await).await
     }
 
+    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+        self.ask(call, async move |core, errand| core.closed_for_ms(errand).await).await
+    }
+
     async fn answers(&self, call: &Call) -> Result<(), StoreError> {
         self.status(call).await.map(drop)
     }

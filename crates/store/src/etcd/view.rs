@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 
 use super::Core;
 use super::errand::Errand;
-use super::look::{Gaze, KEYS_PER_LOOK, KeySight, count, range};
+use super::look::{Gaze, KEYS_PER_LOOK, KeySight, count, first, get, range};
 use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
 use super::names::Span;
 use crate::engine::view_ending;
@@ -163,7 +163,28 @@ impl Core {
         let counted = self.read(errand, counts).await?;
         let nth = |nth: usize| counted.get(nth).map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
         let store = super::STORE.to_owned();
-        Ok(StoreStatus { store, keys: nth(0), held: nth(1), waiters: nth(2), ..StoreStatus::default() })
+        let closed_for_ms = self.closed_for_ms(errand).await?;
+        Ok(StoreStatus {
+            store,
+            keys: nth(0),
+            held: nth(1),
+            waiters: nth(2),
+            closed_for_ms,
+            ..StoreStatus::default()
+        })
+    }
+
+    /// The key that closes the store is on an etcd lease, which says how long it lasts.
+    pub(super) async fn closed_for_ms(&self, errand: &mut Errand) -> Result<u64, StoreError> {
+        let closed = self.read(errand, vec![get(self.names.closed())]).await?;
+        let Some(by) = closed.into_iter().find_map(first) else { return Ok(0) };
+        loop {
+            match self.wire.time_to_live(by.lease).await {
+                // It was there a moment ago: what is left is less than etcd can say.
+                Ok(left) => return Ok(u64::try_from(left.ttl).unwrap_or(0).max(1) * 1_000),
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
     }
 
     /// Reads ranges in one transaction.

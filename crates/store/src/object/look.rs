@@ -70,8 +70,14 @@ impl Inner {
             store: self.can.store.to_owned(),
             keys: seen.len() as u64,
             held: held as u64,
+            closed_for_ms: self.closed_for_ms().await?,
             ..StoreStatus::default()
         })
+    }
+
+    /// As far as new keys are concerned, which are closed for as long as any other. A handle counts from when it first saw that.
+    pub(super) async fn closed_for_ms(&self) -> Result<u64, StoreError> {
+        Ok(self.floor_of_new_keys(LIMIT).await?.err().unwrap_or(0))
     }
 
     pub(super) async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {

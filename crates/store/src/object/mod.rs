@@ -327,6 +327,10 @@ impl LeaseStore for ObjectStore {
         self.run(call, |inner, _| async move { inner.status().await }).await
     }
 
+    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+        self.run(call, |inner, _| async move { inner.closed_for_ms().await }).await
+    }
+
     async fn close(&self) {
         self.inner.closed.store(true, Ordering::SeqCst);
         self.runtime.idle().await;

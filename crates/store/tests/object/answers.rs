@@ -157,10 +157,15 @@ fn who_waits_is_let_in_as_soon_as_an_advance_is_over() {
         let try_it = AcquireRequest { wait_ms: 0, ..ask("k") };
         let refused = block_on(waiter.acquire(&call, try_it)).unwrap_err();
         assert!(matches!(refused, StoreError::Unavailable { .. }), "{server:?}: {refused}");
+        // As `/readyz` of a server asks, and `store status`.
+        let closed_for_ms = || block_on(waiter.closed_for_ms(&call)).unwrap();
+        assert!((1..=advanced.closed_for_ms).contains(&closed_for_ms()), "{server:?}: it is closed");
+        assert!(block_on(waiter.status(&call)).unwrap().closed_for_ms > 0, "{server:?}: and says so");
         for key in ["k", "never-held"] {
             let acquired = block_on(waiter.acquire(&call, ask(key)));
             let acquired = acquired.unwrap_or_else(|error| panic!("{server:?}, {key}: {error}"));
             assert!(acquired.grant.token > first.grant.token, "{server:?}, {key}");
         }
+        assert_eq!(closed_for_ms(), 0, "{server:?}: it grants again");
     });
 }

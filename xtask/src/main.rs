@@ -22,9 +22,9 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    ALIKE, CHAOS, CLIPPY, CLOCKS, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FORMAT, LONG, PACKAGE,
-    PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND,
-    SECURITY, SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK,
+    ALIKE, CHAOS, CLIPPY, CLOCKS, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FEATURES, FORMAT,
+    LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES,
+    RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK, UPGRADE,
 };
 
 struct Command {
@@ -35,7 +35,7 @@ struct Command {
 
 /// Cheap stages come first, so that a slip is known in seconds.
 const ALL: &[Stage] =
-    &[FORMAT, DOCS, SHIPPED, CLIPPY, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF];
+    &[FORMAT, DOCS, SHIPPED, CLIPPY, FEATURES, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF];
 
 const COMMANDS: &[Command] = &[
     Command { name: "test", about: "everything that CI runs", stages: ALL },
@@ -43,7 +43,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "long",
         about: "what takes long: races, chaos, faults and floods at length, and every test twenty times",
-        stages: &[SERVERS, RACES, CHAOS, CLOCKS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, LONG],
+        stages: &[SERVERS, RACES, CHAOS, CLOCKS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, UPGRADE, LONG],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {

@@ -10,6 +10,7 @@ mod doctests;
 mod etcd_faults;
 mod examples;
 mod faults;
+mod features;
 mod format;
 mod long;
 mod package;
@@ -25,6 +26,7 @@ mod security;
 mod servers;
 mod shipped;
 mod tests;
+mod upgrade;
 
 use std::time::Instant;
 
@@ -47,6 +49,7 @@ pub(crate) const DOCTESTS: Stage = Stage { name: "doctests", run: doctests::run 
 pub(crate) const ETCD_FAULTS: Stage = Stage { name: "etcd-faults", run: etcd_faults::run };
 pub(crate) const EXAMPLES: Stage = Stage { name: "examples", run: examples::run };
 pub(crate) const FAULTS: Stage = Stage { name: "faults", run: faults::run };
+pub(crate) const FEATURES: Stage = Stage { name: "features", run: features::run };
 pub(crate) const FORMAT: Stage = Stage { name: "format", run: format::run };
 pub(crate) const LONG: Stage = Stage { name: "long", run: long::run };
 pub(crate) const PACKAGE: Stage = Stage { name: "package", run: package::run };
@@ -65,6 +68,7 @@ pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
 pub(crate) const SHIPPED: Stage = Stage { name: "shipped", run: shipped::run };
 pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
 pub(crate) const TESTS_QUICK: Stage = Stage { name: "quick-tests", run: tests::run_quick };
+pub(crate) const UPGRADE: Stage = Stage { name: "upgrade", run: upgrade::run };
 
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -36,6 +36,7 @@ mod pooler;
 mod producers;
 mod python;
 mod queue_modes;
+mod recorded;
 mod restored;
 mod rights;
 mod roles;

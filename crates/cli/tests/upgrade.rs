@@ -1,0 +1,146 @@
+//! Two versions of the program side by side: an earlier one and this one.
+//!
+//! `cargo xtask long upgrade` builds the earlier one and names it in `FENCEHOLD_EARLIER`. Without that, this one stands for both, and the
+//! migration that the earlier one does not know is made up.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+#[path = "../../store/tests/postgres/cluster.rs"]
+mod cluster;
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use cluster::{Cluster, Durable};
+use rustix::process::Signal;
+use support::{Room, Running, Said, eventually, said};
+
+/// Waits for a file before it ends.
+const HELD: &str = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done; echo '\"once\"'";
+
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    Earlier,
+    This,
+}
+
+impl Version {
+    fn program(self) -> PathBuf {
+        let this = PathBuf::from(env!("CARGO_BIN_EXE_fencehold"));
+        match self {
+            Version::Earlier => std::env::var_os("FENCEHOLD_EARLIER").map_or(this, PathBuf::from),
+            Version::This => this,
+        }
+    }
+
+    /// On a store that is named, or on the default one of the room's home.
+    fn command(self, room: &Room, store: Option<&str>, words: &[&str]) -> Command {
+        let template = room.command(words);
+        let mut command = Command::new(self.program());
+        command
+            .args(words)
+            .env_clear()
+            .current_dir(room.path(""))
+            .stdin(std::process::Stdio::null());
+        for (name, value) in template.get_envs() {
+            if let Some(value) = value.filter(|_| name != "FENCEHOLD_STORE") {
+                command.env(name, value);
+            }
+        }
+        if let Some(store) = store {
+            command.env("FENCEHOLD_STORE", store);
+        }
+        command
+    }
+
+    fn says(self, room: &Room, store: Option<&str>, words: &[&str]) -> Said {
+        said(&mut self.command(room, store, words))
+    }
+
+    /// The same where it must work.
+    fn does(self, room: &Room, store: Option<&str>, words: &[&str]) -> String {
+        let said = self.says(room, store, words);
+        assert_eq!(said.code, 0, "{self:?} {words:?}: {said:?}");
+        said.out.trim().to_owned()
+    }
+}
+
+/// A job that was begun before a migration is handed in after it, and is not run again.
+#[test]
+fn a_worker_of_the_earlier_version_hands_in_its_job_after_a_migration() {
+    let cluster = Cluster::start(Durable::No);
+    let url = cluster.url_text("fencehold");
+    let store = Some(url.as_str());
+    let room = Room::new();
+    Version::Earlier.does(&room, store, &["store", "migrate"]);
+    let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"];
+    let id = Version::Earlier.does(&room, store, &enqueue);
+    let work = ["work", "--queue", "q", "--ttl", "5s", "--concurrency", "2", "--", "sh", "-c", HELD];
+    let mut worker = Running::start(&mut Version::Earlier.command(&room, store, &work));
+    eventually("a run", || !room.lines("begun").is_empty());
+
+    let migrated = Version::This.says(&room, store, &["store", "migrate", "-o", "json"]);
+    assert_eq!(migrated.code, 0, "{migrated:?}");
+    let admin = cluster.admin();
+    let made_up = migrated.json()["carried_out"].as_array().unwrap().is_empty();
+    if made_up {
+        admin.run("INSERT INTO fencehold.migration (version, name) VALUES (9999, 'of the future')");
+    }
+    // It must connect anew, to a schema that may have become too new for it.
+    admin.end_sessions("application_name = 'fencehold' AND pid <> pg_backend_pid()");
+    std::fs::write(room.path("end"), "").unwrap();
+    worker.send(Signal::TERM);
+    let ended = worker.finish();
+    if made_up {
+        admin.run("DELETE FROM fencehold.migration WHERE version = 9999");
+    }
+
+    let job = Version::This.says(&room, store, &["job", "get", &id, "-o", "json"]).json();
+    assert_eq!((&job["state"], &job["result"]), (&"completed".into(), &"once".into()), "{job} {ended:?}");
+    let again = ["work", "--queue", "q", "--until-empty", "--", "sh", "-c", "echo again >> begun"];
+    Version::This.does(&room, store, &again);
+    assert_eq!(room.lines("begun").len(), 1, "it ran once");
+}
+
+fn token(version: Version, room: &Room) -> u64 {
+    let token = version.does(room, None, &["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+    token.parse().unwrap()
+}
+
+/// Whoever owns the directory, the other version is served, or told which versions do not fit; nothing is damaged.
+#[test]
+fn two_versions_on_one_directory_do_no_damage() {
+    let room = Room::new();
+    let mut last = token(Version::Earlier, &room);
+    let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"];
+    let id = Version::Earlier.does(&room, None, &enqueue);
+    for (owns, other) in [(Version::Earlier, Version::This), (Version::This, Version::Earlier)] {
+        let hold = ["run", "--key", "held", "--", "sh", "-c", HELD];
+        let mut owner = Running::start(&mut owns.command(&room, None, &hold));
+        eventually("an owner", || !room.lines("begun").is_empty());
+        for words in [
+            &["lease", "ls"][..],
+            &["run", "--key", "other", "--", "true"],
+            &["job", "get", &id],
+            &["store", "status"],
+        ] {
+            let said = other.says(&room, None, words);
+            let told = said.code != 0 && said.err.contains("version");
+            assert!(said.code == 0 || told, "{other:?} beside {owns:?}, {words:?}: {said:?}");
+        }
+        std::fs::write(room.path("end"), "").unwrap();
+        let ended = owner.finish();
+        assert_eq!(ended.code, 0, "the owner went on: {ended:?}");
+        std::fs::remove_file(room.path("begun")).unwrap();
+        std::fs::remove_file(room.path("end")).unwrap();
+        let next = token(Version::This, &room);
+        assert!(next > last, "token {next} after {last}");
+        last = next;
+    }
+    // The way back: served, or told.
+    let back = Version::Earlier.says(&room, None, &["lease", "ls"]);
+    assert!(back.code == 0 || back.err.contains("version"), "{back:?}");
+    Version::This.does(&room, None, &["store", "check"]);
+    let job = Version::This.says(&room, None, &["job", "get", &id, "-o", "json"]).json();
+    assert_eq!(job["state"], "queued", "{job}");
+}

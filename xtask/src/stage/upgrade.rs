@@ -1,0 +1,42 @@
+//! An earlier version beside this one: its workers live through a migration, and both use one directory.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{process, workspace};
+
+/// The earlier version: the first whose programs finish what they hold in a schema that became too new for them.
+const EARLIER: &str = "4331279d0d2f633c44785cf48f6148f682b38669";
+
+pub(crate) fn run() -> Result<(), String> {
+    let place = workspace::target()?.join("upgrade").join(EARLIER);
+    let source = place.join("source");
+    unpack(&source)?;
+    let built = place.join("built");
+    let args = ["build", "--package", "fencehold-cli", "--bin", "fencehold"];
+    process::run(process::cargo(&args).current_dir(&source).env("CARGO_TARGET_DIR", &built))?;
+    let earlier: PathBuf = built.join("debug").join("fencehold");
+    let args = ["test", "--workspace", "--all-features", "--test", "upgrade"];
+    process::run(process::cargo(&args).env("FENCEHOLD_EARLIER", earlier))
+}
+
+/// The files of the earlier version, as git has them.
+fn unpack(source: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(source).map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut archive = Command::new("git");
+    archive
+        .args(["archive", "--format=tar", EARLIER])
+        .current_dir(workspace::root())
+        .stdout(Stdio::piped());
+    let mut archive = archive.spawn().map_err(|error| format!("git cannot be started: {error}"))?;
+    let mut tar = Command::new("tar");
+    tar.args(["-x", "-C"])
+        .arg(source)
+        .stdin(archive.stdout.take().map_or(Stdio::null(), Stdio::from));
+    let unpacked = tar.status().map_err(|error| format!("tar cannot be started: {error}"))?;
+    let read = archive.wait().map_err(|error| format!("git: {error}"))?;
+    if read.success() && unpacked.success() {
+        return Ok(());
+    }
+    Err(format!("commit {EARLIER} cannot be read; a shallow clone needs `git fetch --unshallow`"))
+}

@@ -280,7 +280,7 @@ async fn a_token_from_the_future_proves_that_the_store_was_rewound() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::StoreRewound { shown, .. } if shown == Token::new(7)));
-    assert!(error.to_string().contains("fencehold store advance") && !error.is_retryable());
+    assert!(error.to_string().contains("have the store advanced") && !error.is_retryable());
 }
 
 #[tokio::test]

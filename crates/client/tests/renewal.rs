@@ -297,5 +297,5 @@ async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
     world.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
     assert_eq!(why, LostReason::StoreRewound { current_token: fencehold::Token::NONE });
-    assert!(why.to_string().contains("fencehold store advance"));
+    assert!(why.to_string().contains("have the store advanced"));
 }

@@ -118,7 +118,8 @@ impl Failure {
                 let expires_in_ms = u64::try_from(expires_in.as_millis()).unwrap_or(u64::MAX);
                 Failure::refused(&key, Refusal::Held { owner, task, expires_in_ms, token })
             }
-            Error::TimedOut { .. } => Failure::new(Exit::Held, error.to_string()),
+            Error::TimedOut { .. } => Failure::new(Exit::Held, error.to_string())
+                .with_next("See `fencehold lease ls` for who holds what."),
             Error::Lost { key, token, why, .. } => Failure::lost(&key, token, &why.to_string()),
             Error::Ended { .. } => Failure::new(Exit::Lost, error.to_string()),
             Error::StoreRewound { key, shown, current } => {

@@ -15,7 +15,7 @@ impl fmt::Display for Error {
                 }
                 let expires_in = Shown(*expires_in);
                 write!(f, " under token {token}, for another {expires_in} unless it is renewed; ")?;
-                write!(f, "wait for it, or see `fencehold explain {key}`")
+                write!(f, "wait for it, or try again later")
             }
             Error::Lost { key, token, why, current_token } => {
                 write!(f, "the lease on {key} under token {token} is lost: {why}")?;
@@ -41,7 +41,7 @@ impl fmt::Display for Error {
                     [key] => write!(f, "{key} did not come free within {waited}; ")?,
                     keys => write!(f, "none of {} keys came free within {waited}; ", keys.len())?,
                 }
-                write!(f, "wait for longer, or see `fencehold lease ls`")
+                write!(f, "wait for longer")
             }
             Error::Unknown { why } => {
                 write!(f, "it is not known whether this was carried out: {why}; asking again is safe")
@@ -49,13 +49,10 @@ impl fmt::Display for Error {
             Error::StoreRewound { key, shown, current } => write!(
                 f,
                 "{key}: token {shown} was shown, but this store knows only {current}: it was rewound (a restored \
-                 backup, or a failover with loss); stop the holders and run `fencehold store advance`"
+                 backup, or a failover with loss); stop the holders, and have the store advanced"
             ),
             Error::Unavailable { why } => {
-                write!(
-                    f,
-                    "the store is unavailable: {why}; nothing was done, try again or run `fencehold doctor`"
-                )
+                write!(f, "the store is unavailable: {why}; nothing was done, try again")
             }
             Error::BadInput(bad) => bad.fmt(f),
             Error::Unsupported { store, what } => write!(f, "the store {store} cannot {what}"),
@@ -90,24 +87,21 @@ impl fmt::Display for Error {
                 if let Some(error) = error {
                     write!(f, ": {error}")?;
                 }
-                write!(f, "; see `fencehold explain {job}`")
+                Ok(())
             }
-            Error::NotDone { job, state, waited } => write!(
-                f,
-                "job {job} is still {state} after {}; wait for longer, or see `fencehold explain {job}`",
-                Shown(*waited)
-            ),
+            Error::NotDone { job, state, waited } => {
+                write!(f, "job {job} is still {state} after {}; wait for longer", Shown(*waited))
+            }
             Error::Conflict { what, first, differs } => write!(
                 f,
                 "the {what} was used before, by job {first}, which has another {differs}; the same key means the same work"
             ),
-            Error::Draining { queue } => write!(
-                f,
-                "queue {queue} is being drained and takes no new jobs; `fencehold queue resume {queue}` opens it again"
-            ),
+            Error::Draining { queue } => {
+                write!(f, "queue {queue} is being drained and takes no new jobs until it is resumed")
+            }
             Error::InDoubt { job, effect } => write!(
                 f,
-                "job {job} has stopped: nobody knows whether its effect {effect} happened; see `fencehold reconcile`"
+                "job {job} has stopped: nobody knows whether its effect {effect} happened; look there, and resolve it"
             ),
             Error::JobRefused { job, refusal } => write!(f, "job {job}: {refusal}"),
         }
@@ -132,7 +126,7 @@ impl fmt::Display for LostReason {
             }
             LostReason::StoreRewound { current_token } => write!(
                 f,
-                "the store was rewound and knows only token {current_token}; run `fencehold store advance`"
+                "the store was rewound and knows only token {current_token}; have the store advanced"
             ),
             LostReason::WrongHold => f.write_str("the store knows its token under another hold"),
         }
@@ -197,13 +191,41 @@ mod tests {
         let waited = Duration::from_millis(61_500);
         assert_eq!(
             Error::TimedOut { keys: vec![key()], waited }.to_string(),
-            "k did not come free within 61.5 s; wait for longer, or see `fencehold lease ls`"
+            "k did not come free within 61.5 s; wait for longer"
         );
         let full = Error::Full { what: "k: requests in line for this key".to_owned(), limit: 16_384 };
         assert_eq!(
             full.to_string(),
             "k: requests in line for this key: the limit of 16384 is reached; try again later"
         );
+    }
+
+    /// A program that uses the library need not have the command line; that one adds its own hints.
+    #[test]
+    fn no_error_of_the_library_names_a_command() {
+        use fencehold_core::job::{JobId, Queue, State};
+
+        let (job, waited) = (JobId::from_random(0, [7; 10]), Duration::from_secs(1));
+        let why = || "because".to_owned();
+        let (token, owner) = (Token::new(3), Owner::new("me").expect("an owner"));
+        for error in [
+            Error::Held { key: key(), owner, task: None, expires_in: waited, token },
+            Error::TimedOut { keys: vec![key()], waited },
+            Error::StoreRewound { key: key(), shown: token, current: Token::new(1) },
+            Error::Unavailable { why: why() },
+            Error::JobFailed { job, state: State::Failed, error: None },
+            Error::NotDone { job, state: State::Running, waited },
+            Error::Draining { queue: Queue::default() },
+            Error::InDoubt { job, effect: "charge".to_owned() },
+            Error::Lost {
+                key: key(),
+                token,
+                why: LostReason::StoreRewound { current_token: token },
+                current_token: None,
+            },
+        ] {
+            assert!(!error.to_string().contains("`fencehold"), "{error}");
+        }
     }
 
     #[test]

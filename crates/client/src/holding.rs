@@ -112,6 +112,14 @@ impl Holding {
         }
     }
 
+    /// The key under which the store's events speak of it.
+    pub(crate) fn event_key(&self) -> Option<Key> {
+        match &self.granted.held {
+            Held::Key(key) => Some(key.clone()),
+            Held::Job(job) => Key::new(format!("job/{job}")).ok(),
+        }
+    }
+
     fn now_ms(&self) -> u64 {
         self.clock.now().store_ms
     }

@@ -1,15 +1,16 @@
 //! What everything that came from one `connect` shares: the store, the clock, the breaker, the budget, what was seen,
 //! and the thread that renews.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fencehold_core::Namespace;
 use fencehold_core::job::JobId;
+use fencehold_core::{Key, Namespace};
 use fencehold_store::clock::Clock;
 use fencehold_store::job::AttemptRef;
-use fencehold_store::{Call, HoldRef, JobStore, LeaseStore, StoreError};
+use fencehold_store::{Call, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
 
 use crate::advice::Advisor;
 use crate::bell::{Bell, lock};
@@ -39,6 +40,9 @@ pub(crate) struct Hub {
     pub(crate) bell: Arc<Bell>,
     pub(crate) timers: Timers,
     pub(crate) book: Mutex<Book>,
+    /// Keys on whose hold somebody else acted, as the store says: they are renewed at once, to learn what happened.
+    pub(crate) changed: Arc<Mutex<BTreeSet<Key>>>,
+    _subscription: Option<Subscription>,
     pub(crate) errands: Errands,
     pub(crate) words: Words,
     closed: Board<bool>,
@@ -67,7 +71,20 @@ impl Hub {
                 bell.ring();
             }
         }));
+        let changed = Arc::new(Mutex::new(BTreeSet::new()));
+        let subscription = store.on_hold_change({
+            // Not the hub: its last handle must not be dropped on a thread of the store's.
+            let (changed, bell, ours) = (Arc::clone(&changed), Arc::clone(&bell), namespace.clone());
+            Arc::new(move |namespace, key| {
+                if *namespace == ours {
+                    lock(&changed).insert(key.clone());
+                    bell.ring();
+                }
+            })
+        });
         Arc::new(Hub {
+            changed,
+            _subscription: subscription,
             breaker: Breaker::new(breaker),
             retries: Retries::new(retries, clock.now().store_ms),
             advisor: Advisor::new(store.capabilities().ttl_ms_min),

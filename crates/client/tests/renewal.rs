@@ -299,3 +299,45 @@ async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
     assert_eq!(why, LostReason::StoreRewound { current_token: fencehold::Token::NONE });
     assert!(why.to_string().contains("have the store advanced"));
 }
+
+/// Of everybody who can be told at once: in the same process, and through the socket of a directory. No time passes, so no renewal is due.
+#[tokio::test]
+async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
+    use std::sync::Arc;
+
+    use fencehold::clock::ManualClock;
+    use fencehold::store::{RevokeRequest, Which};
+    use fencehold::{Fencehold, Key, Owner, Reason};
+    use fencehold_store::LeaseStore;
+    use fencehold_store::file::FileStore;
+
+    let room = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(ManualClock::new());
+    let memory: Arc<dyn LeaseStore> =
+        Arc::new(fencehold_store::MemoryStore::open(clock.clone()).expect("a store"));
+    let owner: Arc<dyn LeaseStore> =
+        Arc::new(FileStore::open_or_create(room.path(), clock.clone()).expect("a store"));
+    let connect = |store: &Arc<dyn LeaseStore>| {
+        Fencehold::builder().store(Arc::clone(store)).clock(clock.clone()).connect()
+    };
+    // It serves from now on, and the next one asks it.
+    let served = connect(&owner).await.expect("it answers");
+    let through: Arc<dyn LeaseStore> =
+        Arc::new(FileStore::open(room.path(), clock.clone()).expect("a store"));
+    for (how, holder, other) in
+        [("memory", &memory, &memory), ("owner", &owner, &through), ("socket", &through, &owner)]
+    {
+        let fh = connect(holder).await.expect("it answers");
+        let lease = fh.lease(how).acquire().await.expect("free");
+        let request = RevokeRequest {
+            which: Which::Key { key: Key::new(how).expect("a key"), only_token: None },
+            by: Owner::new("alice").expect("a name"),
+            reason: Reason::new("it ran away").expect("a reason"),
+        };
+        assert_eq!(other.revoke(&fh.call(), request).await.expect("revoked").len(), 1, "{how}");
+        let why = within(lease.lost()).await;
+        assert!(matches!(why, LostReason::Ended { how: Some(How::Revoked), .. }), "{how}: {why}");
+        fh.close().await;
+    }
+    served.close().await;
+}

@@ -1,8 +1,11 @@
 //! Stores that carry every call as one question to an engine, wherever that runs.
 
+use std::sync::Arc;
+
 use crate::capability::Capabilities;
 use crate::engine::{Answer, Ask};
 use crate::error::StoreError;
+use crate::hold_changes::HoldChanges;
 use crate::lease::{Call, RevokeRequest, RevokedLease};
 use crate::measure::Measures;
 
@@ -19,6 +22,10 @@ pub(crate) trait Route: Send + Sync {
     /// Proves that the engine answers.
     fn proven(&self, _call: &Call) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
+    }
+    /// Those who listen for what others do to their holds, where they can be told.
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        None
     }
     /// Ends this side's part.
     fn shut(&self) -> impl Future<Output = ()> + Send;
@@ -134,6 +141,13 @@ macro_rules! asking_store {
 
             async fn answers(&self, call: &Call) -> Result<(), StoreError> {
                 self.proven(call).await
+            }
+
+            fn on_hold_change(
+                &self,
+                listener: $crate::hold_changes::HoldListener,
+            ) -> Option<$crate::hold_changes::Subscription> {
+                self.hold_changes().map(|changes| changes.subscribe(listener))
             }
 
             async fn close(&self) {

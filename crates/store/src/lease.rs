@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capability::Capabilities;
 use crate::error::StoreError;
+use crate::hold_changes::{HoldListener, Subscription};
 use crate::job::JobStore;
 use crate::measure::Measures;
 use crate::quota::{LimitsRequest, LimitsView};
@@ -92,6 +93,13 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
     async fn answers(&self, _call: &Call) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Has a listener called with each key on whose hold somebody else acted: ended it, asked it to yield, called its job off. A
+    /// hint without a promise: a holder renews to learn what is true. `None`: this store has no way to say so, and holders
+    /// learn of it by their next renewal.
+    fn on_hold_change(&self, _listener: HoldListener) -> Option<Subscription> {
+        None
     }
 
     /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.

@@ -28,6 +28,7 @@ mod etcd_url;
 #[cfg(feature = "file")]
 pub mod file;
 mod file_url;
+mod hold_changes;
 pub mod job;
 mod lease;
 mod locality;
@@ -60,6 +61,7 @@ pub use capability::Capabilities;
 pub use error::StoreError;
 pub use etcd_url::{EtcdTls, EtcdUrl};
 pub use file_url::FileUrl;
+pub use hold_changes::{HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,

@@ -10,6 +10,7 @@ use crate::capability::Capabilities;
 use crate::clock::Clock;
 use crate::engine::{Answer, Ask, Claim, Engine, KeepInMemory, TTL_MS_MIN, Writer};
 use crate::error::StoreError;
+use crate::hold_changes::HoldChanges;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
@@ -23,6 +24,7 @@ pub struct MemoryStore {
     writer: std::sync::Mutex<Option<Writer>>,
     handle: crate::engine::Handle,
     measures: Arc<Measures>,
+    hold_changes: Arc<HoldChanges>,
 }
 
 impl MemoryStore {
@@ -36,13 +38,14 @@ impl MemoryStore {
         let mut engine = Engine::new();
         engine.keep_finished(kept);
         let measures = Arc::clone(&engine.measures);
+        let hold_changes = Arc::clone(&engine.hold_changes);
         let writer =
             Writer::start("fencehold-memory", clock, engine, KeepInMemory::default(), false, |_, _, _| {})
                 .map_err(|error| StoreError::Unavailable {
                     why: format!("no thread could be started: {error}"),
                 })?;
         let handle = writer.handle.clone();
-        Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle, measures })
+        Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle, measures, hold_changes })
     }
 }
 
@@ -55,6 +58,10 @@ impl Route for MemoryStore {
 
     fn measured(&self) -> Option<&Measures> {
         Some(&self.measures)
+    }
+
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.hold_changes)
     }
 
     fn can(&self) -> Capabilities {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use fencehold_core::Key;
 use fencehold_core::limits::BATCH_MAX;
 use fencehold_core::retry::full_jitter_ms;
 use fencehold_core::ttl::Term;
@@ -35,6 +36,8 @@ struct Entry {
     renew: Option<Window>,
     lost_at_ms: u64,
     failures: u32,
+    /// It is to be renewed once more, as soon as the renewal under way is answered.
+    hurried: bool,
     /// It is being given back: a renewal under way must not bring it back here.
     leaving: bool,
 }
@@ -46,6 +49,8 @@ struct Window {
 }
 
 impl Window {
+    const NOW: Window = Window { may_ms: 0, must_ms: 0 };
+
     /// A third into the term, give or take 15 %. Who is due takes along everybody in the same handle who may: one call
     /// for many, while handles stay spread apart.
     fn after(term: Term, random: u64) -> Self {
@@ -57,8 +62,14 @@ impl Book {
     /// Begins to watch over a lease.
     pub(crate) fn add(&mut self, holding: Arc<Holding>, random: u64) {
         let (serial, term) = (holding.serial, holding.granted.term);
-        let entry =
-            Entry { holding, renew: None, lost_at_ms: term.lost_at_ms(), failures: 0, leaving: false };
+        let entry = Entry {
+            holding,
+            renew: None,
+            lost_at_ms: term.lost_at_ms(),
+            failures: 0,
+            hurried: false,
+            leaving: false,
+        };
         self.lost.insert((entry.lost_at_ms, serial));
         self.entries.insert(serial, entry);
         self.schedule(serial, Some(Window::after(term, random)));
@@ -98,6 +109,24 @@ impl Book {
         due
     }
 
+    /// Has the leases on these keys renewed at once; where a renewal is under way, once more after it: it may have been decided before.
+    pub(crate) fn hurry(&mut self, keys: &BTreeSet<Key>) {
+        let concerned = self.entries.iter_mut().filter(|(_, entry)| {
+            !entry.leaving && entry.holding.event_key().is_some_and(|key| keys.contains(&key))
+        });
+        let mut waiting = Vec::new();
+        for (serial, entry) in concerned {
+            if entry.renew.is_some() {
+                waiting.push(*serial);
+            } else {
+                entry.hurried = true;
+            }
+        }
+        for serial in waiting {
+            self.schedule(serial, Some(Window::NOW));
+        }
+    }
+
     /// A renewal came through.
     pub(crate) fn renewed(&mut self, serial: u64, renewed: Renewed, random: u64) {
         let Some(entry) = self.entries.get_mut(&serial) else { return };
@@ -105,8 +134,10 @@ impl Book {
         entry.lost_at_ms = renewed.lost_at_ms;
         entry.failures = 0;
         self.lost.insert((entry.lost_at_ms, serial));
+        let hurried = std::mem::take(&mut entry.hurried);
         if !entry.leaving {
-            self.schedule(serial, Some(Window::after(renewed.term, random)));
+            let window = if hurried { Window::NOW } else { Window::after(renewed.term, random) };
+            self.schedule(serial, Some(window));
         }
     }
 
@@ -228,6 +259,23 @@ mod tests {
             let next_ms = book.next_ms().expect("a next try");
             assert!((1_010_001..=1_012_500).contains(&next_ms), "{next_ms}");
         }
+    }
+
+    #[test]
+    fn a_lease_on_which_somebody_acted_is_renewed_at_once_also_after_a_renewal_under_way() {
+        let mut book = Book::default();
+        let (concerned, other) = (holding(1, 1_000_000, 30_000), holding(2, 1_000_000, 30_000));
+        book.add(Arc::clone(&concerned), LATEST);
+        book.add(other, LATEST);
+        let keys = BTreeSet::from([Key::new("k/1").expect("a key")]);
+        book.hurry(&keys);
+        assert_eq!(serials(&book.take_due(1_000_001)), [1], "the other is not in a hurry");
+        book.hurry(&keys);
+        assert!(book.take_due(1_000_001).is_empty(), "one is under way");
+        let renewal = Renewal { token: Token::new(1), remaining_ms: 30_000, notice: None, yield_in_ms: None };
+        let renewed = concerned.renewed(1_000_001, 0, &renewal).expect("in time");
+        book.renewed(1, renewed, LATEST);
+        assert_eq!(serials(&book.take_due(1_000_002)), [1], "what was under way may not have seen it");
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Keeper {
             self.hub.timers.attend();
             let now_ms = self.hub.now_ms();
             self.take_lost(now_ms);
+            self.hurry();
             self.start_renewals(now_ms);
             self.hub.timers.fire(now_ms);
             let left = self.hub.left.load(Ordering::SeqCst);
@@ -87,6 +88,14 @@ impl Keeper {
         let lost = lock(&self.hub.book).take_lost(now_ms);
         for holding in lost {
             holding.settle();
+        }
+    }
+
+    /// What the store says that somebody acted on is renewed at once.
+    fn hurry(&self) {
+        let changed = std::mem::take(&mut *lock(&self.hub.changed));
+        if !changed.is_empty() {
+            lock(&self.hub.book).hurry(&changed);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencehold_core::job::By;
 use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_core::{Fact, HoldHash, Key, Namespace, Refusal, Stamp, Token};
+use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Refusal, Stamp, Token};
 
 use super::ask::Answer;
 use super::events::Events;
@@ -17,6 +17,7 @@ use super::table::Table;
 use super::waiters::{Ticket, Waiters, Watchers};
 use super::wheel::Wheel;
 use crate::error::StoreError;
+use crate::hold_changes::{HoldChanges, concerns_holder};
 use crate::measure::Measures;
 
 /// The working state of every lease of a store.
@@ -39,6 +40,10 @@ pub(crate) struct Engine {
     /// The process and the epoch that serve, where there are such.
     pub(crate) served_by: Option<(u32, u64)>,
     pub(crate) measures: Arc<Measures>,
+    /// Those who listen for what others do to their holds.
+    pub(crate) hold_changes: Arc<HoldChanges>,
+    /// What they are to be told once it is kept.
+    to_tell: Vec<Arc<Event>>,
     pub(super) batch: Batch,
     /// The last moment that the engine was told, and the last one that was kept, in store time.
     pub(super) seen: Stamp,
@@ -129,6 +134,8 @@ impl Engine {
             limits: LimitsSet::default(),
             served_by: None,
             measures: Arc::default(),
+            hold_changes: Arc::default(),
+            to_tell: Vec::new(),
             batch: Batch::default(),
             seen: Stamp::default(),
             seen_kept: Stamp::default(),
@@ -273,6 +280,14 @@ impl Engine {
         }
     }
 
+    /// Tells holders what others did to their holds. For whoever has kept it.
+    pub(super) fn tell_holders(&mut self) {
+        let told = std::mem::take(&mut self.to_tell);
+        if !told.is_empty() {
+            self.hold_changes.tell(told.iter().map(|event| (&event.namespace, &event.key)));
+        }
+    }
+
     pub(super) fn answer(&mut self, ticket: Ticket, result: Result<Answer, StoreError>) {
         self.batch
             .answers
@@ -291,6 +306,11 @@ impl Engine {
         self.answer_watchers();
         let batch = std::mem::take(&mut self.batch);
         let events = self.events.take_new();
+        // Engines that decide for others have no listeners, and nobody who would take this away.
+        if !events.is_empty() && self.hold_changes.has_listeners() {
+            let concerned = events.iter().filter(|event| concerns_holder(&event.fact));
+            self.to_tell.extend(concerned.cloned());
+        }
         let mut jobs = Vec::new();
         self.take_job_changes(&mut jobs);
         if !keeps {

@@ -226,6 +226,7 @@ impl<K: Keep> Work<K> {
                 self.insist(Keep::confirm)?;
             }
             confirm = false;
+            self.engine.tell_holders();
             // Whoever came too late for this batch and whoever is answered now may meet in the next.
             self.expected = answers.len() + self.waiting();
             let abandoned = self.deliver(now, answers)?;

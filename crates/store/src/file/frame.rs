@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fencehold_core::Namespace;
+use fencehold_core::{Key, Namespace};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -48,6 +48,8 @@ pub(super) enum FromOwner {
     Answer { id: u64, result: Box<Result<Answer, StoreError>> },
     /// Yes.
     Pong,
+    /// Somebody acted on the hold of this key.
+    HoldChanged { namespace: Namespace, key: Key },
 }
 
 /// Appends a frame to a buffer. One that is too long leaves the buffer as it was: `InvalidData`.

@@ -80,7 +80,12 @@ fn knock_with(socket: &Path, ask: Ask) -> io::Result<Knocked> {
                 let denied = matches!(*result, Err(StoreError::Denied { .. }));
                 return Ok(if denied { Knocked::Refused } else { Knocked::Answered });
             }
-            Ok(FromOwner::Welcome { .. } | FromOwner::Starting | FromOwner::Pong) => {}
+            Ok(
+                FromOwner::Welcome { .. }
+                | FromOwner::Starting
+                | FromOwner::Pong
+                | FromOwner::HoldChanged { .. },
+            ) => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Err(error);
             }

@@ -52,6 +52,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::engine::{Answer, Ask, Claim, TTL_MS_MIN};
 use crate::error::StoreError;
 use crate::file_url::FileUrl;
+use crate::hold_changes::HoldChanges;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
@@ -280,6 +281,10 @@ impl Route for FileStore {
 
     fn measured(&self) -> Option<&Measures> {
         Some(&self.shared.measures)
+    }
+
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.shared.hold_changes)
     }
 
     fn can(&self) -> Capabilities {

@@ -18,6 +18,7 @@ use super::schema::SCHEMA_VERSION;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Ask, Handle, Reply};
 use crate::error::StoreError;
+use crate::hold_changes::HoldChanges;
 
 /// What the owner does for those who connect.
 #[derive(Clone)]
@@ -25,7 +26,7 @@ pub(super) enum Offer {
     /// It has taken over and is not ready.
     Starting,
     /// It serves.
-    Serving { handle: Handle, epoch: u64 },
+    Serving { handle: Handle, epoch: u64, hold_changes: Arc<HoldChanges> },
     /// The disk failed, and nobody may serve yet.
     Refusing { epoch: u64, why: Arc<str> },
 }
@@ -111,6 +112,16 @@ async fn attend(stream: UnixStream, mut offer: watch::Receiver<Offer>) -> io::Re
     write.write_all(&frame::bytes_of(&welcome)?).await?;
     let (answers, outbox) = mpsc::unbounded_channel();
     let tickets = Tickets::default();
+    let _subscription = match &offer {
+        Offer::Serving { hold_changes, .. } => {
+            let answers = answers.clone();
+            Some(hold_changes.subscribe(Arc::new(move |namespace, key| {
+                let (namespace, key) = (namespace.clone(), key.clone());
+                drop(answers.send(FromOwner::HoldChanged { namespace, key }));
+            })))
+        }
+        _ => None,
+    };
     let mut desk = Desk { offer, answers, tickets: Arc::clone(&tickets) };
     let ended = tokio::select! {
         ended = desk.take_in(&mut frames) => ended,

@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::engine::Handle;
 use crate::engine::Unclaimed;
 use crate::error::StoreError;
+use crate::hold_changes::HoldChanges;
 use crate::measure::Measures;
 use crate::retention::KeepFinished;
 
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     closing: AtomicBool,
     /// What the engine has measured, whenever it was this process's.
     pub(super) measures: Arc<Measures>,
+    /// Those who listen for what others do to their holds, whoever serves.
+    pub(super) hold_changes: Arc<HoldChanges>,
 }
 
 impl Shared {

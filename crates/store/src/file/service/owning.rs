@@ -29,6 +29,7 @@ impl Service {
         let Ownership { epoch, mut engine, ahead_ms, keep, lock } = ownership;
         let clock: Arc<dyn Clock> = Arc::new(Ahead { clock: Arc::clone(&self.clock), ahead_ms });
         engine.measures = Arc::clone(&self.shared.measures);
+        engine.hold_changes = Arc::clone(&self.shared.hold_changes);
         // It was noted in the transaction that made this process the owner.
         self.untold = KeepFinished::default();
         let (ended, mut end) = oneshot::channel::<Stopped>();
@@ -55,7 +56,8 @@ impl Service {
         };
         tracing::debug!(epoch, place = %self.place.path().display(), "this process owns the directory");
         self.shared.set_here(Some(writer.handle.clone()));
-        door.serve(Offer::Serving { handle: writer.handle.clone(), epoch });
+        let hold_changes = Arc::clone(&self.shared.hold_changes);
+        door.serve(Offer::Serving { handle: writer.handle.clone(), epoch, hold_changes });
         self.send_all_here();
         let mut beat = beat();
         let stopped = loop {

@@ -80,6 +80,10 @@ impl Service {
                         self.hand_over(id, result);
                         Ok(())
                     }
+                    Ok(Some(FromOwner::HoldChanged { namespace, key })) => {
+                        self.shared.hold_changes.tell(std::iter::once((&namespace, &key)));
+                        Ok(())
+                    }
                     Ok(Some(_)) => Ok(()),
                     Ok(None) | Err(_) => return Next::Seek { silent: None },
                 },

@@ -162,3 +162,33 @@ fn all_who_create_a_store_at_the_same_time_have_the_same_one() {
     let one_to_eight: Vec<String> = (1..=8).map(|token| token.to_string()).collect();
     assert_eq!(tokens, one_to_eight, "one store, one counter");
 }
+
+#[test]
+fn a_store_that_a_reboot_takes_is_created_with_a_warning() {
+    let shared = Path::new("/dev/shm");
+    if fencehold_store::memory_file_system(shared).is_none() {
+        eprintln!("/dev/shm is not in memory here: nothing to see");
+        return;
+    }
+    let room = Room::new();
+    let directory = tempfile::tempdir_in(shared).unwrap();
+    let store = format!("file:{}", directory.path().join("leases").display());
+    let created = named(&room, &store, "store create");
+    assert_eq!(created.code, 0, "{created:?}");
+    assert!(created.err.contains("it is on tmpfs: a reboot takes all of it"), "{created:?}");
+    let logged = named(
+        &room,
+        &format!("file:{}", directory.path().join("other").display()),
+        "run -v --create --key k -- true",
+    );
+    assert!(logged.err.contains("created on tmpfs"), "{logged:?}");
+    let doctor = named(&room, &store, "doctor -o json");
+    let findings = doctor.json();
+    let found = findings
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["what"] == "file system")
+        .unwrap();
+    assert_eq!(found["verdict"], "odd", "{found}");
+}

@@ -68,7 +68,7 @@ pub use lease::{
     LeasePage, LeaseStore, LeaseView, ListRequest, NamespaceClosed, Renewed, RevokeRequest, RevokedLease,
     StoreStatus, Which,
 };
-pub use locality::network_file_system;
+pub use locality::{memory_file_system, network_file_system};
 pub use memory::MemoryStore;
 pub use postgres_url::{CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl};
 pub use prefixes::Prefixes;

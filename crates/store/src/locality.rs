@@ -31,6 +31,17 @@ pub fn network_file_system(path: &Path) -> io::Result<Option<&'static str>> {
     Ok(named(system.f_type as u32))
 }
 
+/// The name of the file system in memory that a path is on: a reboot takes everything on it. `None`: it is on a disk, or cannot be
+/// asked.
+pub fn memory_file_system(path: &Path) -> Option<&'static str> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "magic numbers have 32 bits")]
+    match rustix::fs::statfs(path).ok()?.f_type as u32 {
+        0x0102_1994 => Some("tmpfs"),
+        0x8584_58f6 => Some("ramfs"),
+        _ => None,
+    }
+}
+
 fn named(magic: u32) -> Option<&'static str> {
     let known = NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == magic);
     known.map(|(_, name)| *name)

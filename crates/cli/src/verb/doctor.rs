@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fencehold_core::{Key, Namespace};
 use fencehold_store::clock::{Clock as _, SystemClock};
-use fencehold_store::{AcquireRequest, Call, HoldRef, StoreUrl};
+use fencehold_store::{AcquireRequest, Call, HoldRef, StoreUrl, memory_file_system};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -225,7 +225,7 @@ fn about_directory(findings: &mut Findings, directory: &Path) {
                 (name, false) if room_bytes < ROOM_BYTES_MIN => {
                     findings.add("file system", Verdict::Odd, format!("{name}, only {room}"));
                 }
-                (name, false) if name.starts_with("tmpfs") => {
+                (name, false) if memory_file_system(directory).is_some() => {
                     let says =
                         format!("{name}, {room}: a reboot takes the whole store, and tokens begin anew");
                     findings.add("file system", Verdict::Odd, says);
@@ -263,6 +263,7 @@ fn file_system(magic: u64) -> (String, bool) {
         0x5846_5342 => ("xfs", false),
         0x9123_683e => ("btrfs", false),
         0x0102_1994 => ("tmpfs (gone after a reboot)", false),
+        0x8584_58f6 => ("ramfs (gone after a reboot)", false),
         0x794c_7630 => ("overlayfs", false),
         0x2fc1_2fc1 => ("zfs", false),
         0xf2f5_2010 => ("f2fs", false),

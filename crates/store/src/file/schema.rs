@@ -110,6 +110,12 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
         SCHEMA_VERSION => Ok(()),
         version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
         version => {
+            if version == 0
+                && let Some(name) = crate::locality::memory_file_system(place.path())
+            {
+                let directory = place.path().display();
+                tracing::warn!(%directory, "this store is created on {name}: a reboot takes all of it, and tokens begin anew");
+            }
             for step in VERSIONS.iter().skip(version as usize) {
                 connection.execute_batch(step).map_err(fail)?;
             }

@@ -1,5 +1,7 @@
 //! `fencehold store create`: makes the store that was named.
 
+use fencehold_store::{StoreUrl, memory_file_system};
+
 use crate::context::Context;
 use crate::output::note;
 use crate::verb::{DONE, Outcome};
@@ -27,6 +29,11 @@ impl Args {
             .closing(async |store| {
                 store.leases.answers(&store.call).await.map_err(|error| store.explain(error))?;
                 note(&format!("the store {} is there", store.name.trim_end_matches("?create=true")));
+                if let StoreUrl::File(url) = &place.url
+                    && let Some(name) = memory_file_system(&url.directory)
+                {
+                    note(&format!("it is on {name}: a reboot takes all of it, and tokens begin anew"));
+                }
                 Ok(DONE)
             })
             .await

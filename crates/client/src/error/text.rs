@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use fencehold_core::job::Queue;
+
 use super::{Error, LostReason};
 
 impl fmt::Display for Error {
@@ -60,10 +62,7 @@ impl fmt::Display for Error {
             Error::Full { what, limit } => {
                 write!(f, "{what}: the limit of {limit} is reached; try again later")
             }
-            Error::NotEmpty { queue, holds } => write!(
-                f,
-                "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first"
-            ),
+            Error::NotEmpty { queue, holds } => not_empty(f, queue, holds),
             Error::Unusable { place, why } => {
                 write!(f, "{place} cannot be used as a store: {why}; it was left untouched")
             }
@@ -106,6 +105,10 @@ impl fmt::Display for Error {
             Error::JobRefused { job, refusal } => write!(f, "job {job}: {refusal}"),
         }
     }
+}
+
+fn not_empty(f: &mut fmt::Formatter<'_>, queue: &Queue, holds: &str) -> fmt::Result {
+    write!(f, "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first")
 }
 
 impl fmt::Display for LostReason {

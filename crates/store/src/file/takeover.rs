@@ -177,14 +177,7 @@ fn try_attempt(
     }
     let mut kept = load(&connection, now(), trust)?;
     if let Some(noted) = noted.filter(|_| rewound) {
-        if noted.longest_ttl_ms > kept.longest_ttl_ms {
-            // It was granted in the time that was lost: in which namespace is not known.
-            kept.longest_ttl_ms = noted.longest_ttl_ms;
-            kept.namespaces
-                .iter_mut()
-                .for_each(|known| known.longest_ttl_ms = noted.longest_ttl_ms);
-        }
-        lift(&connection, now(), &mut kept)?;
+        lift(&connection, now(), noted.longest_ttl_ms, &mut kept)?;
     }
     // Under a new name the note of the lost batches is no longer about this store.
     let begun = progress.begin(&connection, next, rewound)?;
@@ -242,7 +235,12 @@ fn sync<T>(
 }
 
 /// A store that was rewound has forgotten tokens that it gave, and leases that others may believe in.
-fn lift(connection: &Connection, now: Stamp, kept: &mut Kept) -> rusqlite::Result<()> {
+fn lift(connection: &Connection, now: Stamp, noted_ttl_ms: u64, kept: &mut Kept) -> rusqlite::Result<()> {
+    if noted_ttl_ms > kept.longest_ttl_ms {
+        // It was granted in the time that was lost: in which namespace is not known.
+        kept.longest_ttl_ms = noted_ttl_ms;
+        kept.namespaces.iter_mut().for_each(|known| known.longest_ttl_ms = noted_ttl_ms);
+    }
     lift_floors(None, kept);
     for (namespace, floor) in &kept.floors {
         rows::put_floor(connection, namespace, *floor)?;

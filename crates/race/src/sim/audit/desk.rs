@@ -132,14 +132,7 @@ impl Auditor {
                 Ok(())
             }
             (Question::RemoveQueue(queue, _), Ok(Reply::Removed(removed))) => {
-                let inside = |job: &Job| job.queue.as_deref() == Some(queue.as_str());
-                if *removed && self.jobs.values().any(|job| inside(job) && !self.may_be_pruned(job)) {
-                    return Err(format!("P6: {queue} was removed, and has jobs"));
-                }
-                if *removed {
-                    self.open_since_ms.remove(queue.as_str());
-                }
-                Ok(())
+                self.queue_removed(queue.as_str(), *removed)
             }
             // Nothing came of it: a look, a bad request, or one whose later sending took its place.
             (Question::Schedules, Ok(Reply::Schedules(_)))
@@ -147,6 +140,17 @@ impl Auditor {
             | (_, Ok(Reply::Other) | Err(_)) => Ok(()),
             (question, result) => Err(format!("{question:?} was answered by {result:?}")),
         }
+    }
+
+    fn queue_removed(&mut self, queue: &str, removed: bool) -> Audit {
+        let inside = |job: &Job| job.queue.as_deref() == Some(queue) && !self.may_be_pruned(job);
+        if removed && self.jobs.values().any(inside) {
+            return Err(format!("P6: {queue} was removed, and has jobs"));
+        }
+        if removed {
+            self.open_since_ms.remove(queue);
+        }
+        Ok(())
     }
 
     /// Notes which unique keys the store may have forgotten by now.

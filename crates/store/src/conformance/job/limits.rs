@@ -71,7 +71,7 @@ pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
     };
     match schedule::try_set(g, &another) {
         Err(StoreError::Full { what, limit: 1 }) => {
-            assert!(what.starts_with("schedules of namespace"), "{what}")
+            assert!(what.starts_with("schedules of namespace"), "{what}");
         }
         other => panic!("a second schedule: {other:?}"),
     }

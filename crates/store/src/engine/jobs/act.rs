@@ -188,7 +188,7 @@ impl Engine {
         let Some(number) = number.filter(|number| self.jobs.queues.at(*number).is_kept) else {
             return Ok(JobAnswer::Removed(false));
         };
-        let schedules = self.jobs.schedules.into_queue(space, name);
+        let schedules = self.jobs.schedules.count_into(space, name);
         let contents = Contents { counts: self.jobs.queues.at(number).counts, schedules };
         contents.check(name)?;
         self.forget_queue(number);
@@ -205,7 +205,7 @@ impl Engine {
         for _ in 0..IDLE_QUEUES_AT_A_TIME {
             let Some(number) = self.jobs.queues.idle.pop_first() else { return false };
             let queue = self.jobs.queues.at(number);
-            if queue.is_idle() && self.jobs.schedules.into_queue(queue.space, &queue.name) == 0 {
+            if queue.is_idle() && self.jobs.schedules.count_into(queue.space, &queue.name) == 0 {
                 self.forget_queue(number);
             }
         }

@@ -82,7 +82,7 @@ impl Schedules {
     }
 
     /// How many put their jobs into this queue.
-    pub(super) fn into_queue(&self, space: u32, queue: &Queue) -> u64 {
+    pub(super) fn count_into(&self, space: u32, queue: &Queue) -> u64 {
         self.queues.get(&(space, queue.clone())).copied().unwrap_or(0)
     }
 

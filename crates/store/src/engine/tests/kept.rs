@@ -7,7 +7,7 @@ use fencehold_core::{Event, Namespace, Owner, Reason, Stamp, Token};
 use proptest::prelude::*;
 
 use super::super::jobs::KeptJobs;
-use super::super::keep::{Change, Changes, Kept, KeptLease};
+use super::super::keep::{Change, Changes, Kept, KeptLease, KeptNamespace};
 use super::super::state::{Engine, Reply};
 use super::{Ask, Rig, TTL_MS, key, request};
 use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};

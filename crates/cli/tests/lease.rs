@@ -137,12 +137,12 @@ fn an_advance_says_how_long_it_closes_which_namespace_and_can_be_overridden() {
     assert_eq!(day.code, 0, "{day:?}");
     let advanced = room.fencehold(&["store", "advance", "--by", "alice", "--yes"]);
     assert_eq!(advanced.code, 0, "{advanced:?}");
-    for said in ["24h in namespace slow", "30s in namespace default", "24h in any other namespace"] {
+    for said in ["1d in namespace slow", "30s in namespace default", "1d in any other namespace"] {
         assert!(advanced.out.contains(said), "{said}: {advanced:?}");
     }
     assert_eq!(room.fencehold(&["lease", "acquire", "k"]).code, 69);
     let forced = room.fencehold(&["store", "advance", "--by", "alice", "--yes", "--force-now"]);
-    assert!(forced.out.contains("a holder from before may go on for up to 24h"), "{forced:?}");
+    assert!(forced.out.contains("a holder from before may go on for up to 1d"), "{forced:?}");
     acquire(&room, "k", &[]);
     assert_eq!(room.fencehold(&["--namespace", "slow", "lease", "acquire", "k"]).code, 0);
 }

@@ -298,6 +298,96 @@ fn finished_jobs_whose_unique_key_is_taken_are_looked_at_once() {
     }
 }
 
+/// While a session holds a snapshot, what is deleted stays in the indexes: those who begin to read where it lay read all of it again.
+#[test]
+fn a_held_snapshot_makes_no_call_read_what_was_removed() {
+    let arena = PostgresArena::new();
+    let (session, holder) = (Session::new(&arena), Session::new(&arena));
+    session.run(&format!("SET search_path = {}", arena.schema)).unwrap();
+    let claim = |who: &str, most: u64| {
+        format!(
+            "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], {most}, md5('{who}')::uuid, 'a', 30000, NULL, NULL, NULL, true)
+             WHERE id IS NOT NULL"
+        )
+    };
+    // The queue is there, and a claim waits.
+    session.value("SELECT enqueue('q', 'work', '0')");
+    session.value(&format!("SELECT count(*) FROM {}", claim("first", 1)));
+    session
+        .value("SELECT count(*) FROM job_line_up('default', ARRAY['q'], md5('waits')::uuid, 1, 600000, 0)");
+    session
+        .run("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'")
+        .unwrap();
+    holder.value("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    holder.value(&format!("SELECT count(*) FROM {}.job_body", arena.schema));
+    let late = Session::new(&arena);
+    late.run(&format!("SET search_path = {}", arena.schema)).unwrap();
+    for round in 0..2 {
+        arena.pass(1_000);
+        if round == 1 {
+            late.value("BEGIN");
+            late.value("SELECT enqueue('q', 'work', '1')");
+        }
+        session.value(&format!("SELECT count(enqueue('q', 'work', '1')) FROM generate_series(1, {MANY})"));
+        for nth in 0..MANY / 500 {
+            let who = format!("{round}/{nth}");
+            let completed = format!(
+                "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
+                 SELECT cardinality(ids) FROM held, job_complete('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
+                claim(&who, 500)
+            );
+            assert_eq!(session.value(&completed), "500");
+        }
+        // The maintenance goes on for some seconds.
+        for _ in 0..3 {
+            session.value("SELECT job_tidy(0, 5000)");
+            for notes in ["job_head", "tidied"] {
+                session
+                    .run(&format!("UPDATE {notes} SET at = at - interval '6 seconds'"))
+                    .unwrap();
+            }
+        }
+    }
+    assert_eq!(session.value("SELECT count(*) FROM job_settled"), "0", "it forgets what is finished");
+    // However long this takes: now and then all of a lane is searched.
+    session
+        .run("UPDATE job_head SET full_at = clock_timestamp() + interval '1 hour'")
+        .unwrap();
+    let entries = || -> u64 {
+        let read = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+             WHERE c.relnamespace = current_schema()::regnamespace";
+        session.value(read).parse().unwrap()
+    };
+    let mut dear = Vec::new();
+    for (what, sql) in [
+        ("an enqueue", "SELECT enqueue('q', 'work', '2')"),
+        ("telling those in line", "SELECT job_tell_lines(ARRAY['default'], ARRAY['q'])"),
+        ("a beat", "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))"),
+        ("tidying", "SELECT job_tidy(0, 5000)"),
+    ] {
+        session.value("BEGIN");
+        let before = entries();
+        session.value(sql);
+        let read = entries() - before;
+        session.value("COMMIT");
+        if read >= MANY / 4 {
+            dear.push(format!("{what}: {read} index entries"));
+        }
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+    // What is committed long after it got its place lies below: it is found when all of the lane is searched.
+    session.value(&format!("SELECT count(*) FROM {}", claim("rest", 100)));
+    late.value("COMMIT");
+    let beat = "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))";
+    assert_eq!(session.value(beat), "0");
+    session
+        .run("UPDATE job_head SET at = at - interval '6 seconds', full_at = at - interval '1 minute'")
+        .unwrap();
+    session.value("SELECT job_tidy(0, 5000)");
+    assert_eq!(session.value(beat), "1", "the one in line is told");
+    holder.value("COMMIT");
+}
+
 /// With plans that were made while there was nothing.
 #[test]
 fn what_is_asked_about_one_job_reads_no_others() {

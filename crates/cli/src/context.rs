@@ -80,7 +80,7 @@ impl Context {
     /// Opens the store that was named, for a verb that changes something. To be closed by whoever opened it.
     pub(crate) fn open(&self, create: Create) -> Result<Store, Failure> {
         self.output.refuse_env()?;
-        self.open_at(&self.place()?.to_act(create.create)?)
+        self.open_at(&self.place()?.for_acting(create.create)?)
     }
 
     /// Opens the store that was named, for a verb that looks at what is there. It is never created: while the store that creates itself
@@ -110,7 +110,7 @@ impl Context {
     /// Opens a store that must be there. What is said of it where it is yet to come is the inner error.
     pub(crate) fn open_existing_at(&self, place: &Place) -> Result<Result<Store, String>, Failure> {
         let name = place.url.to_string();
-        match fencehold_store::open(&place.clone().to_look().url, Arc::new(SystemClock)) {
+        match fencehold_store::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
             Ok(leases) => Ok(Ok(Store { leases, call: Call::new(self.namespace.clone()), name })),
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
             Err(error) => Err(Failure::of_store(error, &name)),
@@ -120,7 +120,7 @@ impl Context {
     /// Opens the store that was named, also where it has lost what was acknowledged from it. It must be there.
     pub(crate) fn open_rewound(&self) -> Result<Store, Failure> {
         self.output.refuse_env()?;
-        let place = self.place()?.to_look();
+        let place = self.place()?.for_looking();
         #[cfg(feature = "file")]
         if let StoreUrl::File(url) = &place.url {
             use fencehold_store::file::{FileOptions, FileStore};

@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// The store for a verb that changes something, with or without `--create`.
-    pub(crate) fn to_act(mut self, create: bool) -> Result<Self, Failure> {
+    pub(crate) fn for_acting(mut self, create: bool) -> Result<Self, Failure> {
         if self.creates(create) {
             self.prepare()?;
             self.url = self.url.creating();
@@ -93,7 +93,7 @@ impl Place {
     }
 
     /// The store for a verb that only looks: it is never created.
-    pub(crate) fn to_look(mut self) -> Self {
+    pub(crate) fn for_looking(mut self) -> Self {
         self.url = self.url.existing();
         self
     }

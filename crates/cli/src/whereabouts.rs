@@ -64,7 +64,7 @@ impl Whereabouts {
             let server = Box::new(server.map_err(|error| Failure::of_store(error, &name))?);
             return Ok(Tokens::Server { server, call: Call::new(context.namespace.clone()), name });
         }
-        let place = place.to_act(false)?;
+        let place = place.for_acting(false)?;
         #[cfg(feature = "file")]
         if let (StoreUrl::File(url), None) = (&place.url, &settings.access)
             && !url.create

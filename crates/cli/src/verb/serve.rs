@@ -78,7 +78,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let settings = settings(&self.whereabouts.told(self.flags()?)?)?;
         crate::logging::start_server(context.verbose, &settings.log)?;
-        let place = context.place_or(settings.store.as_deref())?.to_act(self.create.create)?;
+        let place = context.place_or(settings.store.as_deref())?.for_acting(self.create.create)?;
         // First of all: no access file is made where there is no store.
         let store = context.open_at(&place)?;
         let keeper = Keeper::start(access_file(&settings, &place)?, Arc::new(SystemClock));

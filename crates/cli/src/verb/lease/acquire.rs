@@ -78,7 +78,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         // What no store accepts makes no store either.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        let store = context.open_at(&context.place()?.to_act(self.create.create)?)?;
+        let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
         store.closing(async |store| self.acquire(context, store).await).await
     }
 

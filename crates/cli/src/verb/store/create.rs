@@ -23,7 +23,7 @@ pub(crate) struct Args {}
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         context.output.refuse_env()?;
-        let place = context.place()?.to_act(true)?;
+        let place = context.place()?.for_acting(true)?;
         let store = context.open_at(&place)?;
         store
             .closing(async |store| {

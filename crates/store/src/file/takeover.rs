@@ -93,6 +93,13 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// Whether all that the last owner acknowledged is there.
+fn lost_nothing(progress: &Progress, noted: Option<Noted>, epoch: u64) -> bool {
+    let complete = noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch));
+    // An earlier version keeps no count, and an owner that closed has synced everything.
+    seeded!(UnsyncedTrusted) || (progress.epoch == epoch && (!progress.unsynced || complete))
+}
+
 fn try_attempt(
     place: &Arc<Place>,
     clock: &dyn Clock,
@@ -146,12 +153,7 @@ fn try_attempt(
     if rewound && !place.accept_rewound {
         return Err(place.rewound(&progress).into());
     }
-    // An earlier version keeps no count, and an owner that closed has synced everything.
-    let counted = progress.epoch == epoch;
-    let nothing_lost = seeded!(UnsyncedTrusted)
-        || (counted
-            && (!progress.unsynced
-                || noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch))));
+    let nothing_lost = lost_nothing(&progress, noted, epoch);
     let (clock_note, follows) = boot::Noted::followed(&boot, identity, clock.now());
     let trust = match (follows, marked || !nothing_lost) {
         (Follows::Unknown, _) => Trust::NewBoot,

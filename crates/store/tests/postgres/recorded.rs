@@ -43,8 +43,8 @@ fn usual_life(store: &PostgresStore) {
     let acquired =
         block_on(store.acquire(&call(), AcquireRequest::new(key.clone(), hold, owner.clone(), 60_000)))
             .unwrap();
-    let held = HoldRef { key: key.clone(), hold, token: acquired.grant.token };
-    block_on(store.renew(&call(), vec![held.clone()]))
+    let lease = HoldRef { key: key.clone(), hold, token: acquired.grant.token };
+    block_on(store.renew(&call(), vec![lease.clone()]))
         .unwrap()
         .answers
         .remove(0)
@@ -75,7 +75,7 @@ fn usual_life(store: &PostgresStore) {
     let done = Report { attempt, word: Word::Complete { result: Some("{\"sent\":true}".into()) } };
     block_on(jobs.report(&call(), vec![done])).unwrap().remove(0).unwrap();
     block_on(jobs.queues(&call())).unwrap();
-    block_on(store.release(&call(), vec![held])).unwrap().remove(0).unwrap();
+    block_on(store.release(&call(), vec![lease])).unwrap().remove(0).unwrap();
     block_on(store.events(&call(), EventsRequest { after: None, prefix: None, limit: 10, wait_ms: 0 }))
         .unwrap();
 }

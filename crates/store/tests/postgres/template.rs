@@ -96,6 +96,7 @@ impl Database {
 }
 
 impl Drop for Database {
+    #[expect(clippy::print_stderr, reason = "what the server said explains why a test failed")]
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("the server's log ends with:\n{}", crate::cluster().end_of_log());

@@ -233,7 +233,7 @@ fn a_step_of_the_wall_clock_is_noted_with_the_next_change() {
         rig.pass(10);
         rig.now.wall_ms = rig.now.wall_ms.saturating_add_signed(by_ms);
         let (changes, _) = rig.ask(Ask::Acquire(request(&format!("k/{nth}"), nth)));
-        let seen = changes.rows.iter().any(|change| *change == Change::Seen { now: rig.now });
+        let seen = changes.rows.contains(&Change::Seen { now: rig.now });
         (by_ms, seen)
     };
     let day_ms = 24 * 3_600_000;

@@ -302,18 +302,23 @@ wire! {
     pub struct Limits {
         /// How many queues.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(max = u64::MAX)))]
         pub queues: Option<u64>,
         /// How many lease keys.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(max = u64::MAX)))]
         pub keys: Option<u64>,
         /// How many jobs that have not come to their end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(max = u64::MAX)))]
         pub jobs: Option<u64>,
         /// How many bytes the payloads of those jobs have together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(max = u64::MAX)))]
         pub bytes: Option<u64>,
         /// How many schedules.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "document", schemars(range(max = u64::MAX)))]
         pub schedules: Option<u64>,
         /// The longest ttl of a lease or a claim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,7 +330,11 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct LimitsRequest {
         /// What to set. Missing: only look.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "crate::value::from_object_if_any",
+            skip_serializing_if = "Option::is_none"
+        )]
         pub set: Option<Limits>,
         /// Set them for every namespace that has none of its own.
         #[serde(default, skip_serializing_if = "is_false")]

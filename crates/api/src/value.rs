@@ -208,6 +208,17 @@ where
     T::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom)
 }
 
+/// The same where there may be none.
+pub(crate) fn from_object_if_any<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: serde::de::DeserializeOwned,
+{
+    let fields = Option::<serde_json::Map<String, serde_json::Value>>::deserialize(deserializer)?;
+    let read = |fields| T::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom);
+    fields.map(read).transpose()
+}
+
 #[cfg(feature = "document")]
 mod schema {
     use std::borrow::Cow;

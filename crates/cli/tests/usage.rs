@@ -207,6 +207,7 @@ fn help_version_completions_and_manuals_come_from_the_same_definition() {
 #[test]
 fn doctor_finds_a_healthy_store_fine() {
     let room = Room::new();
+    assert_eq!(room.fencehold(&["store", "create"]).code, 0);
     for _ in 0..2 {
         let said = room.fencehold(&["doctor", "-o", "json"]);
         assert_eq!(said.code, 0, "{said:?}");

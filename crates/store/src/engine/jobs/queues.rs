@@ -1,6 +1,6 @@
 //! Every queue: what it does, which of its jobs are ready, who works on them, how many there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_core::Namespace;
 use fencehold_core::job::{Queue, Ready, State};
@@ -69,12 +69,17 @@ impl Default for QueueState {
     }
 }
 
+/// How many forgotten queues keep their number.
+const FORMER_MAX: usize = 1_000;
+
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// By number. A queue that only claims have named is kept nowhere, and its number is free again with the last of them.
     all: Vec<QueueState>,
     vacant: Vec<u32>,
     by_name: HashMap<(u32, Queue), u32>,
+    /// The numbers of queues that were forgotten lately, kept for them: turns, and whose is first among equals, go by the number.
+    former: BTreeMap<(u32, Queue), u32>,
     /// Queues to which something has happened since claims were last served.
     pub(super) stirred: BTreeSet<u32>,
     /// Queues that may have become unused, to be looked at by the sweep.
@@ -93,7 +98,8 @@ impl Queues {
         if let Some(number) = self.find(space, name) {
             return number;
         }
-        let number = self.vacant.pop().unwrap_or_else(|| {
+        let own = self.former.remove(&(space, name.clone()));
+        let number = own.or_else(|| self.vacant.pop()).unwrap_or_else(|| {
             self.all.push(QueueState::vacant());
             u32::try_from(self.all.len() - 1).expect("fewer than 2^32 queues")
         });
@@ -122,14 +128,18 @@ impl Queues {
         }
     }
 
-    /// Takes a queue out of memory. Its number is free again.
+    /// Takes a queue out of memory. Its number is free again, once many others have been forgotten since.
     pub(super) fn forget(&mut self, number: u32) {
         let queue = self.at(number);
-        self.by_name.remove(&(queue.space, queue.name.clone()));
+        let name = (queue.space, queue.name.clone());
+        self.by_name.remove(&name);
         self.stirred.remove(&number);
         self.idle.remove(&number);
         self.all[number as usize] = QueueState::vacant();
-        self.vacant.push(number);
+        self.former.insert(name, number);
+        if self.former.len() > FORMER_MAX {
+            self.vacant.extend(self.former.pop_first().map(|(_, number)| number));
+        }
     }
 
     /// Puts a kept queue back under its number.

@@ -165,21 +165,29 @@ impl Pair {
     pub(super) fn advance(&mut self) {
         self.say("advance".to_owned());
         let by = || Owner::new("P").unwrap();
-        let memory = block_on(self.memory.advance(&call(0), by(), 100)).unwrap();
+        let mut memory = block_on(self.memory.advance(&call(0), by(), 100)).unwrap();
         let postgres = block_on(self.postgres.advance(&call(0), by(), 100)).unwrap();
+        // Here each namespace is closed for as long as its own leases last, there all of them are for the longest.
+        memory.namespaces.clear();
         assert_eq!(postgres, memory, "{}", self.story.join("\n"));
         self.collect();
+        self.pass_for(memory.closed_for_ms);
     }
 
     /// Lets time pass, and stops wherever something is due: two things that are due at once may come in any order.
     pub(super) fn pass(&mut self) {
-        let mut left_ms = match self.below(4) {
+        let ms = match self.below(4) {
             0 => 1,
             1 => self.below(1_000),
             2 => self.below(8_000),
             _ => self.below(30_000),
         };
-        self.say(format!("pass {left_ms}"));
+        self.pass_for(ms);
+    }
+
+    fn pass_for(&mut self, ms: u64) {
+        self.say(format!("pass {ms}"));
+        let mut left_ms = ms;
         let mut due_ms = self.sweep();
         while left_ms > 0 {
             let step_ms = due_ms.unwrap_or(left_ms).min(left_ms);

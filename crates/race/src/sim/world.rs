@@ -340,6 +340,7 @@ impl World {
         let gap = Gap {
             stopped_ms: self.stopped_ms,
             now_ms: now.store_ms,
+            wall_ms: now.wall_ms,
             down_ms: self.now_ms - self.stopped_at_ms,
             wall_is_sound: self.wall_shift_ms <= self.wall_shift_ms_least,
             wall_forward_ms: self.wall_forward_ms,

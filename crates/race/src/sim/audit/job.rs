@@ -211,6 +211,10 @@ impl Job {
         let Gap { stopped_ms, now_ms, found, .. } = *gap;
         self.not_before_ms = gap.earliest_ms(self.not_before_ms);
         self.ready_by_ms = gap.latest_ms(self.ready_by_ms);
+        if let Some(moment) = self.moment.as_mut().filter(|moment| gap.wall_ms >= moment.wall_ms) {
+            // One who starts looks at the clock, and notes what has come with its first step.
+            moment.came = true;
+        }
         if let Some(moment) = self.moment.as_mut().filter(|_| found != Found::SameBoot) {
             // That it was noted need not have been synced.
             moment.since_ms = None;

@@ -35,6 +35,8 @@ pub(super) struct Gap {
     pub(super) stopped_ms: u64,
     /// When it starts, on its clock.
     pub(super) now_ms: u64,
+    /// The same on the wall clock.
+    pub(super) wall_ms: u64,
     /// How long it was down.
     pub(super) down_ms: u64,
     /// Whether the wall clock is not ahead of any moment before: then it makes no time pass that has not passed.

@@ -116,8 +116,8 @@ pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<(Option<Na
     while let Some(row) = rows.next()? {
         if let (Ok(name), Ok(text)) = (row.get::<_, String>(0), row.get::<_, String>(1))
             && let Ok(limits) = serde_json::from_str(&text)
+            && let Ok(namespace) = if name.is_empty() { Ok(None) } else { Namespace::new(name).map(Some) }
         {
-            let namespace = if name.is_empty() { None } else { Namespace::new(name).ok() };
             all.push((namespace, limits));
         }
     }
@@ -292,4 +292,31 @@ fn read_lease(row: &Row<'_>, slot: i64) -> Result<KeptLease, String> {
         deadline_ms: number(4, "deadline")?,
         record: codec::decode(counter, bytes)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_with_a_damaged_name_limits_no_namespace() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE TABLE limits (namespace TEXT PRIMARY KEY, limits TEXT NOT NULL) STRICT")
+            .unwrap();
+        let usual = Limits::default();
+        put_limits(&connection, Some(&Namespace::new("a").unwrap()), &usual).unwrap();
+        put_limits(&connection, None, &usual).unwrap();
+        for damaged in ["not/a name", "\u{7}"] {
+            connection
+                .execute("INSERT INTO limits SELECT ?1, limits FROM limits LIMIT 1", [damaged])
+                .unwrap();
+        }
+        let read = limits(&connection).unwrap();
+        let names: Vec<_> = read
+            .iter()
+            .map(|(namespace, _)| namespace.as_ref().map(Namespace::as_str))
+            .collect();
+        assert_eq!(names, [Some("a"), None]);
+    }
 }

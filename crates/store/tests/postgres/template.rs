@@ -29,11 +29,13 @@ const MADE: &str = "SELECT md5(string_agg(what, ' ' ORDER BY what)) FROM (
     UNION ALL SELECT concat_ws(',', oid, xmin) FROM pg_proc WHERE oid >= 16384
     UNION ALL SELECT concat_ws(',', oid, nspname, nspacl) FROM pg_namespace WHERE nspname !~ '^pg_(temp|toast_temp)'
     UNION ALL SELECT concat_ws(',', oid, xmin) FROM pg_trigger
+    UNION ALL SELECT concat_ws(',', starelid, staattnum) FROM pg_statistic WHERE starelid >= 16384
     UNION ALL SELECT concat_ws(',', attrelid, count(*)) FROM pg_attribute WHERE attrelid >= 16384 GROUP BY attrelid
     UNION ALL SELECT concat_ws(',', setrole, setconfig) FROM pg_db_role_setting
         WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())) AS made";
 
-/// Makes every row as it was in the beginning. What has grown large is made anew, so that the next test does not go through it.
+/// Makes every row as it was in the beginning. What has grown large is made anew, so that the next test does not go through it. Statistics go,
+/// too: by those of another test's rows the planner looks into indexes, and a test that counts what is read counts that.
 const CLEAR: &str = "DO $$
 DECLARE
     one record;
@@ -47,9 +49,12 @@ BEGIN
         ELSIF one.large THEN
             EXECUTE format('TRUNCATE %s CASCADE', one.name);
         ELSE
+            -- After any ANALYZE under way.
+            EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', one.name);
             EXECUTE format('DELETE FROM %s', one.name);
         END IF;
     END LOOP;
+    DELETE FROM pg_statistic WHERE starelid >= 16384;
     INSERT INTO fencehold.store_state DEFAULT VALUES;
 END $$";
 

@@ -44,6 +44,7 @@ mod r40_cancel_in_the_middle;
 mod r42_wall_clock_back_over_a_ready_job;
 mod r43_clock_forward_while_a_claim_waits;
 mod r45_answer_too_large;
+mod r47_owners_that_live_for_a_second;
 
 use std::fmt;
 
@@ -120,6 +121,7 @@ pub const RACES: &[Race] = &[
     r42_wall_clock_back_over_a_ready_job::RACE,
     r43_clock_forward_while_a_claim_waits::RACE,
     r45_answer_too_large::RACE,
+    r47_owners_that_live_for_a_second::RACE,
 ];
 
 /// The race of this number, in upper or lower case.

@@ -23,5 +23,5 @@ pub(crate) fn not_applicable(arena: impl Fn() -> Arc<dyn Arena>) -> Vec<&'static
 #[allow(dead_code, reason = "some stores keep everything")]
 pub(crate) fn is_about_jobs(race: &Race) -> bool {
     race.id.ends_with("-job")
-        || ["R07", "R16", "R17", "R31", "R33", "R40", "R42", "R43", "R45"].contains(&race.id)
+        || ["R07", "R16", "R17", "R31", "R33", "R40", "R42", "R43", "R45", "R47"].contains(&race.id)
 }

@@ -70,7 +70,7 @@ impl Whereabouts {
             && !url.create
         {
             // Beside a store that is not there, no server would find them.
-            let found = fencehold_store::file::FileStore::find(&url.directory);
+            let found = fencehold_store::file::FileStore::find(url.clone());
             found.map_err(|error| Failure::of_store(error, &place.url.to_string()))?;
         }
         let book = Book::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))?;

@@ -9,6 +9,49 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
 use support::Room;
 
+/// A group of this process shares the directory; what others of the group may is in `file_neighbours` of the store.
+#[test]
+fn a_directory_is_shared_with_a_group_and_the_doctor_says_what_is_unsafe() {
+    let room = Room::new();
+    let directory = room.path("shared");
+    let group = rustix::process::getegid().as_raw();
+    let url = format!("file:{}?group={group}", directory.display());
+    let fencehold = |url: &str, words: &[&str]| {
+        let words: Vec<&str> = ["--store", url].iter().chain(words).copied().collect();
+        room.fencehold(&words)
+    };
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let said = fencehold(&url, &["run", "--key", "k", "--", "true"]);
+    assert_eq!(said.code, 74, "it is created on request only: {said:?}");
+    assert!(said.err.contains(&format!("{url}' store create")), "{said:?}");
+    let said = fencehold(&url, &["store", "create"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!((mode(&directory), mode(&directory.join("fencehold.db"))), (0o2770, 0o660));
+    assert_eq!(fencehold(&url, &["run", "--key", "k", "--", "true"]).code, 0);
+    let said = fencehold(&url, &["doctor"]);
+    assert!(said.code == 0 && said.out.contains(&format!("shared with group {group}")), "{said:?}");
+
+    // A backup of it becomes a shared store again.
+    let (copy, again) = (room.path("copy"), room.path("again"));
+    let copy = copy.to_str().unwrap();
+    assert_eq!(fencehold(&url, &["store", "backup", copy]).code, 0);
+    let restored = format!("file:{}?group={group}", again.display());
+    let said = fencehold(&restored, &["store", "restore", copy, "--by", "alice"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!((mode(&again), mode(&again.join("fencehold.db"))), (0o2770, 0o660));
+    assert_eq!(fencehold(&restored, &["store", "check"]).code, 0);
+
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o2777)).unwrap();
+    let private = format!("file:{}", directory.display());
+    for (url, advice) in [(&url, "chmod 2770"), (&private, "?group=")] {
+        let said = fencehold(url, &["doctor"]);
+        assert!(said.code != 0 && said.out.contains("it is not safe to use"), "{url}: {said:?}");
+        assert!(said.out.contains(advice), "{url}: {said:?}");
+        let said = fencehold(url, &["run", "--key", "k", "--", "true"]);
+        assert!(said.code == 74 && said.err.contains(advice), "{url}: {said:?}");
+    }
+}
+
 /// Somebody made the directory first, and a link in it where the store would write.
 #[test]
 fn a_directory_that_others_may_write_is_refused_and_no_link_in_it_is_followed() {

@@ -1,15 +1,18 @@
 //! The URL of a `file:` store.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fencehold_core::BadInput;
 
 use crate::retention::KeepFinished;
 
 const CREATE: &str = "create";
+const GROUP: &str = "group";
+/// As long as the name of a group can be on any system.
+const GROUP_BYTES_MAX: usize = 256;
 
-/// `file:DIR?create=true&keep_finished=30d`.
+/// `file:DIR?create=true&keep_finished=30d&group=NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileUrl {
@@ -20,12 +23,19 @@ pub struct FileUrl {
     /// Whether a store is created where there is none. Otherwise that is an error: a mistyped path must not become a second
     /// store, in which every key is free.
     pub create: bool,
+    /// The group whose members share the directory: its name, or its number. `None`: it is one user's alone.
+    pub group: Option<String>,
 }
 
 impl FileUrl {
     /// A directory with default options.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        FileUrl { directory: directory.into(), keep_finished: KeepFinished::default(), create: false }
+        FileUrl {
+            directory: directory.into(),
+            keep_finished: KeepFinished::default(),
+            create: false,
+            group: None,
+        }
     }
 
     pub(crate) fn parse(place: &str, options: Option<&str>) -> Result<Self, BadInput> {
@@ -43,9 +53,18 @@ impl FileUrl {
                         _ => return Err(bad(format!("has {CREATE}={value:?}; it is true or false"))),
                     }
                 }
+                GROUP => {
+                    let known = |c: char| c.is_alphanumeric() || "_-.$@\\ ".contains(c);
+                    if value.is_empty() || value.len() > GROUP_BYTES_MAX || !value.chars().all(known) {
+                        return Err(bad(format!(
+                            "has {GROUP}={value:?}; it is the name or the number of a group"
+                        )));
+                    }
+                    url.group = Some(value.to_owned());
+                }
                 // It may have been meant as a safeguard: it is refused, not ignored.
                 _ => {
-                    let known = format!("{CREATE} and {}", KeepFinished::OPTION);
+                    let known = format!("{CREATE}, {GROUP} and {}", KeepFinished::OPTION);
                     return Err(bad(format!("has an option {name:?}; file: takes {known}")));
                 }
             }
@@ -66,10 +85,20 @@ impl fmt::Display for FileUrl {
         let slashes =
             if self.directory.as_os_str().as_encoded_bytes().starts_with(b"//") { "//" } else { "" };
         write!(f, "file:{slashes}{}{}", self.directory.display(), self.keep_finished)?;
+        let mut mark = if self.keep_finished == KeepFinished::default() { '?' } else { '&' };
+        if let Some(group) = &self.group {
+            write!(f, "{mark}{GROUP}={group}")?;
+            mark = '&';
+        }
         if self.create {
-            let mark = if self.keep_finished == KeepFinished::default() { '?' } else { '&' };
             write!(f, "{mark}{CREATE}=true")?;
         }
         Ok(())
+    }
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for FileUrl {
+    fn from(directory: &P) -> Self {
+        FileUrl::new(directory.as_ref())
     }
 }

@@ -211,10 +211,18 @@ mod tests {
         assert_eq!(error("file:"), "store URL names no directory; it looks like file:DIR");
         assert_eq!(
             error("file:x?sync=off"),
-            "store URL has an option \"sync\"; file: takes create and keep_finished"
+            "store URL has an option \"sync\"; file: takes create, group and keep_finished"
         );
         assert_eq!(error("file:x?create=yes"), "store URL has create=\"yes\"; it is true or false");
         assert_eq!("file:x?create=true".parse(), Ok(StoreUrl::file("x").creating()));
+        let shared: StoreUrl = "file:x?create=true&group=staff".parse().unwrap();
+        assert_eq!(shared.to_string(), "file:x?group=staff&create=true");
+        assert_eq!(shared.existing().to_string(), "file:x?group=staff");
+        assert_eq!(
+            error("file:x?group="),
+            "store URL has group=\"\"; it is the name or the number of a group"
+        );
+        assert!(error("file:x?group=a/b").contains("it is the name or the number of a group"));
         assert_eq!(error("memory:x"), "store URL names \"x\", and memory: takes no place");
         assert!(error("redis://h").contains("unknown scheme \"redis\""));
     }

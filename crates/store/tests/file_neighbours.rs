@@ -8,8 +8,8 @@
 mod page;
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -152,6 +152,13 @@ struct Process {
 }
 
 impl Process {
+    /// Which process and epoch it finds as the owner of the directory.
+    fn finds_owner(&mut self) -> String {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(b"owner\n").unwrap();
+        self.says_until("owner").pop().unwrap()
+    }
+
     /// What it says after `seen: `, to the line that starts with `last`.
     fn says_until(&mut self, last: &str) -> Vec<String> {
         let mut said = Vec::new();
@@ -199,8 +206,12 @@ fn plays_its_role() {
                 Ok(_) => println!("seen: serves"),
                 Err(error) => println!("seen: refuses {error}"),
             }
-            // Until the test goes.
-            let _ = std::io::stdin().read_line(&mut String::new());
+            // Until the test goes. For each line: which process is the owner.
+            while std::io::stdin().read_line(&mut String::new()).is_ok_and(|read| read > 0) {
+                let Ok(store) = &served else { continue };
+                let status = block_on(store.status(&Call::new(Namespace::default())));
+                println!("seen: owner {:?}", status.map(|status| (status.owner_pid, status.epoch)));
+            }
         }
         ("knock", socket) => {
             for (question, knocked) in knock(Path::new(socket)).unwrap() {
@@ -286,4 +297,90 @@ fn the_matrix_of_the_socket_is_what_was_seen() {
         }
     }
     page::check("socket", "question", &columns, &rows);
+}
+
+/// What a member may, on both sides of the socket; and that nobody else may, even where the modes of the files let them.
+#[test]
+fn members_of_a_group_serve_and_take_over_a_shared_directory_and_others_do_not() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: processes of other users cannot be started, so nothing is checked");
+        return;
+    }
+    let scratch = Scratch::new();
+    let url = Directory::Grouped.prepare(scratch.directory.path()).unwrap();
+    let serve = format!("serve {url}");
+    let directory = scratch.directory.path().join("Grouped");
+    let owned_by =
+        |process: &Process, epoch: u64| format!("owner Ok((Some({}), Some({epoch})))", process.child.id());
+
+    // The umask would keep everything from the group.
+    let mut owner = scratch.start(User::Owner, "077", &serve);
+    assert_eq!(owner.says_until(""), ["serves"]);
+    let mut member = scratch.start(User::Member, "077", &serve);
+    assert_eq!(member.says_until(""), ["serves"]);
+    assert_eq!(member.finds_owner(), owned_by(&owner, 1), "through the socket");
+    assert_shared(&directory);
+    drop(owner);
+    assert_eq!(member.finds_owner(), owned_by(&member, 2), "killed, so taken over");
+    assert_shared(&directory);
+
+    let refused = |user: User, url: &str| {
+        let said = scratch
+            .start(user, "022", &format!("serve {url}"))
+            .says_until("")
+            .pop()
+            .unwrap();
+        assert!(said.starts_with("refuses"), "{user:?}, {url}: {said}");
+        said
+    };
+    assert!(refused(User::Other, &url).contains("is not in that"), "by the name of the group");
+    let private = format!("file:{}", directory.display());
+    refused(User::Other, &private);
+    for user in [User::Owner, User::Member, User::Root] {
+        assert!(refused(user, &private).contains(&format!("?group={GROUP}")), "{user:?}");
+    }
+
+    // A careless administrator opens everything: the owner still asks who connects.
+    let socket = socket_in(&directory);
+    fs::set_permissions(&directory, Permissions::from_mode(0o2777)).unwrap();
+    fs::set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
+    for (user, expected) in [(User::Owner, "Answered"), (User::Member, "Answered"), (User::Other, "Refused")]
+    {
+        let said = scratch
+            .start(user, "022", &format!("knock {}", socket.display()))
+            .says_until("done");
+        let answers = &said[..said.len() - 1];
+        assert!(answers.iter().all(|line| line.ends_with(expected)), "{user:?}: {answers:?}");
+    }
+    assert!(refused(User::Owner, &url).contains("chmod 2770"), "others may write there now");
+    fs::set_permissions(&directory, Permissions::from_mode(0o2770)).unwrap();
+
+    // Back again, with files that another member has made. A member may not have a file outside of it changed.
+    drop(member);
+    let precious = scratch.directory.path().join("precious");
+    fs::write(&precious, "important").unwrap();
+    chown(&precious, Some(OWNER), Some(OWNER)).unwrap();
+    fs::hard_link(&precious, directory.join("owner-3.lock")).unwrap();
+    assert!(refused(User::Owner, &url).contains("other names elsewhere"));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "important");
+    fs::remove_file(directory.join("owner-3.lock")).unwrap();
+    let mut owner = scratch.start(User::Owner, "077", &serve);
+    assert_eq!(owner.says_until(""), ["serves"]);
+    assert_eq!(owner.finds_owner(), owned_by(&owner, 3));
+    assert_shared(&directory);
+}
+
+/// Everything in it is the group's, for the group to read and write, and nobody else's.
+fn assert_shared(directory: &Path) {
+    let is = |path: &Path| {
+        let found = fs::symlink_metadata(path).unwrap();
+        (found.gid(), found.mode() & 0o7777)
+    };
+    assert_eq!(is(directory), (group_id(), 0o2770));
+    let entries: Vec<PathBuf> =
+        fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(entries.len() >= 5, "{entries:?}");
+    for entry in entries {
+        assert_eq!(is(&entry), (group_id(), 0o660), "{}", entry.display());
+    }
 }

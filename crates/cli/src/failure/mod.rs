@@ -101,7 +101,9 @@ impl Failure {
                     .with_next("Nothing in it was touched. `fencehold doctor` looks closer.")
             }
             StoreError::NoStore { place: path } => {
-                let url = place.strip_suffix("?create=true").unwrap_or(place);
+                let url = place
+                    .strip_suffix("create=true")
+                    .map_or(place, |url| url.trim_end_matches(['?', '&']));
                 let create = format!("fencehold --store {} store create", shell::word(url));
                 Failure::new(Exit::Unusable, format!("there is no store in {path}"))
                     .with_next(format!("If the path is right, create it: `{create}`."))

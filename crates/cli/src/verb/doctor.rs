@@ -1,11 +1,10 @@
 //! `fencehold doctor`: is everything in place?
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use fencehold_core::{Key, Namespace};
 use fencehold_store::clock::{Clock as _, SystemClock};
-use fencehold_store::{AcquireRequest, Call, HoldRef, StoreUrl, memory_file_system};
+use fencehold_store::{AcquireRequest, Call, FileUrl, HoldRef, StoreUrl, memory_file_system};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -93,7 +92,7 @@ impl Args {
         about_us(&mut findings, &place);
         about_clocks(&mut findings);
         if let StoreUrl::File(url) = &place.url {
-            about_directory(&mut findings, &url.directory);
+            about_directory(&mut findings, url);
         }
         #[cfg(feature = "etcd")]
         if let StoreUrl::Etcd(url) = &place.url {
@@ -188,7 +187,18 @@ fn about_clocks(findings: &mut Findings) {
     }
 }
 
-fn about_directory(findings: &mut Findings, directory: &Path) {
+#[cfg(feature = "file")]
+fn what_is_unsafe(url: &FileUrl) -> Option<String> {
+    fencehold_store::file::FileStore::what_is_unsafe(url.clone())
+}
+
+#[cfg(not(feature = "file"))]
+fn what_is_unsafe(_: &FileUrl) -> Option<String> {
+    None
+}
+
+fn about_directory(findings: &mut Findings, url: &FileUrl) {
+    let directory = url.directory.as_path();
     let shown = directory.display();
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
@@ -201,6 +211,10 @@ fn about_directory(findings: &mut Findings, directory: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     let (verdict, remark) = if !metadata.is_dir() {
         (Verdict::Wrong, ": it is no directory".to_owned())
+    } else if let Some(why) = what_is_unsafe(url) {
+        (Verdict::Wrong, format!(": it is not safe to use: {why}"))
+    } else if url.group.is_some() {
+        (Verdict::Fine, format!(", shared with group {}", metadata.gid()))
     } else if metadata.uid() != uid {
         (Verdict::Odd, format!(": it belongs to user {}, and this is user {uid}", metadata.uid()))
     } else if mode & 0o077 != 0 {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::place::Place;
-use super::safety::is_trusted;
+use super::safety::distrusted;
 use super::schema::SCHEMA_VERSION;
 
 /// An owner that says nothing for this long is taken for stopped or hung.
@@ -62,8 +62,7 @@ impl Link {
             }
         };
         let stream = tokio::time::timeout(SILENCE, connect).await??;
-        let user = stream.peer_cred()?.uid();
-        if !is_trusted(user) {
+        if let Some(user) = distrusted(&stream, place.group.as_ref())? {
             return Ok(Reached::Refused(format!("user {user} serves it, whom this process does not trust")));
         }
         let (read, mut write) = stream.into_split();

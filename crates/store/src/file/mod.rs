@@ -21,6 +21,7 @@ mod load;
 mod owned;
 mod owner;
 mod part;
+mod peer;
 mod place;
 mod progress;
 mod rows;
@@ -77,7 +78,7 @@ pub use self::tools::{CheckReport, backup, check, restore};
 const ATTEMPT_ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How a directory is served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileOptions {
     /// For how long finished jobs are kept. The directory remembers what was named last; whoever names nothing leaves it.
@@ -89,6 +90,8 @@ pub struct FileOptions {
     pub accept_rewound: bool,
     /// Create a store where there is none. Without it that is an error.
     pub create: bool,
+    /// The group whose members share the directory: its name, or its number.
+    pub group: Option<String>,
 }
 
 impl Default for FileOptions {
@@ -98,6 +101,7 @@ impl Default for FileOptions {
             gather: true,
             accept_rewound: false,
             create: false,
+            group: None,
         }
     }
 }
@@ -115,7 +119,8 @@ impl FileOptions {
 
     /// What a URL says.
     pub fn of_url(url: &FileUrl) -> Self {
-        FileOptions { keep_finished: url.keep_finished, create: url.create, ..FileOptions::default() }
+        let FileUrl { keep_finished, create, group, .. } = url.clone();
+        FileOptions { keep_finished, create, group, ..FileOptions::default() }
     }
 
     /// The same, but a store is created where there is none.
@@ -152,8 +157,20 @@ impl FileStore {
     }
 
     /// Whether there is a store in a directory that this process can use. Changes nothing.
-    pub fn find(directory: &Path) -> Result<(), StoreError> {
-        Place::open(directory, false).map(drop)
+    pub fn find(url: impl Into<FileUrl>) -> Result<(), StoreError> {
+        let url = url.into();
+        Place::open(&url.directory, false, url.group.as_deref()).map(drop)
+    }
+
+    /// Why users who are not meant to could take part in what happens in a directory, or why it cannot be shared with the
+    /// group that its URL names. Changes nothing.
+    pub fn what_is_unsafe(url: impl Into<FileUrl>) -> Option<String> {
+        let url = url.into();
+        let path = std::fs::canonicalize(&url.directory).ok()?;
+        match url.group.as_deref().map(safety::Group::find).transpose() {
+            Ok(group) => safety::what_is_unsafe(&path, group.as_ref()),
+            Err(why) => Some(why),
+        }
     }
 
     /// Opens it with other options than the usual ones.
@@ -162,7 +179,7 @@ impl FileStore {
         clock: Arc<dyn Clock>,
         options: FileOptions,
     ) -> Result<Self, StoreError> {
-        let mut place = Place::open(directory, options.create)?;
+        let mut place = Place::open(directory, options.create, options.group.as_deref())?;
         place.refuse_lost()?;
         place.accept_rewound = options.accept_rewound;
         let place = Arc::new(place);

@@ -29,7 +29,7 @@ impl Owned {
         write_again: WriteAgain,
         notes: &Path,
     ) -> Result<(Engine, Owned), StoreError> {
-        let place = Arc::new(Place::open(directory, true)?.simulated(write_again, notes));
+        let place = Arc::new(Place::open(directory, true, None)?.simulated(write_again, notes));
         match attempt(&place, clock, None, KeepFinished::default(), drop, &|_| false) {
             Attempt::Became(ownership) => {
                 let Ownership { engine, ahead_ms, keep, lock, .. } = *ownership;

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::link::{BEAT, SILENCE};
-use super::safety::is_trusted;
+use super::safety::{Group, distrusted};
 use super::schema::SCHEMA_VERSION;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Ask, Handle, Reply};
@@ -36,13 +36,23 @@ pub(super) struct Door {
     connections: JoinSet<()>,
     listener: UnixListener,
     offer: watch::Sender<Offer>,
+    /// The group that shares the directory.
+    group: Option<Group>,
 }
 
 impl Door {
     /// A door that tells everybody to wait.
-    pub(super) fn open(listener: std::os::unix::net::UnixListener) -> io::Result<Door> {
+    pub(super) fn open(
+        listener: std::os::unix::net::UnixListener,
+        group: Option<&Group>,
+    ) -> io::Result<Door> {
         let listener = UnixListener::from_std(listener)?;
-        Ok(Door { connections: JoinSet::new(), listener, offer: watch::Sender::new(Offer::Starting) })
+        Ok(Door {
+            connections: JoinSet::new(),
+            listener,
+            offer: watch::Sender::new(Offer::Starting),
+            group: group.cloned(),
+        })
     }
 
     pub(super) fn serve(&self, offer: Offer) {
@@ -58,9 +68,9 @@ impl Door {
     pub(super) async fn admit(&mut self) {
         match self.listener.accept().await {
             Ok((stream, _)) => {
-                let offer = self.offer.subscribe();
+                let (offer, group) = (self.offer.subscribe(), self.group.clone());
                 self.connections.spawn(async move {
-                    if let Err(error) = attend(stream, offer).await {
+                    if let Err(error) = attend(stream, offer, group.as_ref()).await {
                         tracing::debug!(%error, "a connection ended");
                     }
                 });
@@ -80,12 +90,19 @@ async fn pause() {
 }
 
 /// One connection, from hello to goodbye.
-async fn attend(stream: UnixStream, mut offer: watch::Receiver<Offer>) -> io::Result<()> {
-    let user = stream.peer_cred()?.uid();
+async fn attend(
+    stream: UnixStream,
+    mut offer: watch::Receiver<Offer>,
+    group: Option<&Group>,
+) -> io::Result<()> {
+    let distrusted = distrusted(&stream, group)?;
     let (read, mut write) = stream.into_split();
-    if !is_trusted(user) {
+    if let Some(user) = distrusted {
         tracing::warn!(user, "another user tried to use this store");
-        let why = format!("it is another user's, and this process runs as user {user}");
+        let why = match group {
+            None => format!("it is another user's, and this process runs as user {user}"),
+            Some(group) => format!("it is shared with group {group}, and user {user} is not in that"),
+        };
         return write.write_all(&frame::bytes_of(&FromOwner::Refuse { why })?).await;
     }
     let mut frames = Frames::new(read);
@@ -267,14 +284,6 @@ fn put_or_say_so(frame: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Root is trusted, so somebody else listens here only where this runs as root.
-    #[test]
-    fn only_this_user_and_root_are_trusted() {
-        let user = rustix::process::geteuid().as_raw();
-        assert!(is_trusted(user) && is_trusted(0));
-        assert!(!is_trusted(user + 1) && !is_trusted(65_534));
-    }
 
     #[test]
     fn an_answer_that_is_too_long_is_answered_all_the_same() {

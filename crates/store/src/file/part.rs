@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 
-use super::place::{PRIVATE, unusable};
+use super::place::{PRIVATE, make_directory, share_directory, unusable};
+use super::safety::Group;
 use crate::error::StoreError;
+use crate::file_url::FileUrl;
 
 /// Opens what has this name, and locks it.
 fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
@@ -90,9 +92,14 @@ pub struct Aside {
 
 impl Aside {
     /// Makes it, and the directory of the store where there is none.
-    pub fn within(directory: &Path) -> Result<Aside, StoreError> {
+    pub fn within(store: impl Into<FileUrl>) -> Result<Aside, StoreError> {
+        let store = store.into();
+        let directory = store.directory.as_path();
+        let group = store.group.as_deref().map(Group::find).transpose();
+        let group = group.map_err(|why| unusable(directory, &why))?;
         let path = directory.join("fencehold.restoring");
         let make = || {
+            make_directory(&std::path::absolute(directory)?, group.as_ref())?;
             let mut options = OpenOptions::new();
             options
                 .read(true)
@@ -109,6 +116,9 @@ impl Aside {
             })?;
             for left in path.read_dir()? {
                 fs::remove_file(left?.path())?;
+            }
+            if let Some(group) = &group {
+                share_directory(&path, group)?;
             }
             Ok(lock)
         };

@@ -1,18 +1,19 @@
 //! The directory of a store: what may be in it, and what must not be touched.
 
 use std::fmt::Display;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatVfsMountFlags};
+use rustix::process::Gid;
 
 use super::foreign::refuse_foreign;
 use super::gate;
 use super::progress::{Note, Notes, Progress};
-use super::safety::what_is_unsafe;
+use super::safety::{Group, SHARED_DIRECTORY, what_is_unsafe};
 use crate::error::StoreError;
 use crate::locality::network_file_system;
 
@@ -23,6 +24,8 @@ const TURNS: &str = "disk.lock";
 const KEPT: &[u8] = b"a store is kept here\n";
 /// The mode of every file: for its user alone.
 pub(super) const PRIVATE: u32 = 0o600;
+/// The mode of every file that a group shares.
+pub(super) const SHARED: u32 = 0o660;
 
 /// SQLite's own limit on the length of a path, less room for the names beside the database.
 const PATH_BYTES_MAX: usize = 480;
@@ -42,6 +45,8 @@ pub(super) struct Place {
     pub(super) accept_rewound: bool,
     /// Whether to create a store where there is none.
     pub(super) create: bool,
+    /// The group that shares it.
+    pub(super) group: Option<Group>,
 }
 
 /// Files by what they are, not by name.
@@ -80,10 +85,11 @@ pub(crate) type WriteAgain = fn(&Path) -> io::Result<()>;
 impl Place {
     /// Opens a directory and looks whether it can be a store. Changes nothing in one that cannot. If a store may be created,
     /// a missing directory is made; else there must be a store in it.
-    pub(super) fn open(path: &Path, create: bool) -> Result<Place, StoreError> {
+    pub(super) fn open(path: &Path, create: bool, group: Option<&str>) -> Result<Place, StoreError> {
+        let group = group.map(Group::find).transpose().map_err(|why| unusable(path, &why))?;
         let path = std::path::absolute(path).map_err(|error| unusable(path, &error.to_string()))?;
         if create {
-            make_directory(&path)
+            make_directory(&path, group.as_ref())
                 .map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
         }
         let path = fs::canonicalize(&path).map_err(|error| match error.kind() {
@@ -97,10 +103,10 @@ impl Place {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty())
             .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
-        let notes = Notes::in_shared_memory();
-        let place = Place { path, directory, write_again, notes, accept_rewound: false, create };
+        let notes = Notes::in_shared_memory(group.as_ref());
+        let place = Place { path, directory, write_again, notes, accept_rewound: false, create, group };
         place.refuse_network()?;
-        if let Some(why) = what_is_unsafe(&place.path) {
+        if let Some(why) = what_is_unsafe(&place.path, place.group.as_ref()) {
             return Err(unusable(&place.path, &why));
         }
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
@@ -217,32 +223,73 @@ impl Place {
         unusable(&self.database(), &why)
     }
 
-    /// Takes from everybody else what they may do with the database and the files that SQLite has beside it, whatever the
-    /// umask was when they were made. By name: closing a descriptor of theirs would drop SQLite's locks.
-    pub(super) fn make_private(&self) {
+    /// Lets the database and the files that SQLite has beside it be used by those alone who may, whatever the umask was
+    /// when they were made.
+    pub(super) fn set_modes(&self) {
         for beside in ["", "-wal", "-shm"] {
-            let path = self.path.join(format!("{DATABASE}{beside}"));
-            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-            if metadata.is_file()
-                && metadata.mode() & 0o7777 != PRIVATE
+            let name = format!("{DATABASE}{beside}");
+            match self.set_mode(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 // Another user's file cannot be changed. Whether it can be used is for SQLite to find out.
-                && let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(PRIVATE))
-            {
-                tracing::debug!(%error, file = %path.display(), "its mode cannot be changed");
+                Err(error) => tracing::debug!(%error, name, "its mode cannot be changed"),
+                Ok(()) => {}
             }
         }
     }
 
-    /// The short way to a socket in the directory.
-    pub(super) fn socket(&self, epoch: u64) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/owner-{epoch}.sock", self.directory.as_raw_fd()))
+    /// The mode of every file in the directory.
+    pub(super) fn mode(&self) -> u32 {
+        if self.group.is_some() { SHARED } else { PRIVATE }
     }
 
-    /// Opens a file of this directory, made for this user alone if it is missing. A link is not followed.
+    /// Gives an entry of the directory its mode, and the group that shares it. Through a descriptor, so that no link is followed
+    /// that a member of the group puts there meanwhile; and one that cannot be read: closing any other would drop SQLite's locks.
+    pub(super) fn set_mode(&self, name: &str) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.directory, name, flags, Mode::empty())?;
+        let found = rustix::fs::fstat(&file)?;
+        self.refuse_planted(name, &found)?;
+        let through = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if let Some(group) = self.group.as_ref().filter(|group| group.id != found.st_gid) {
+            let to = Some(Gid::from_raw(group.id));
+            rustix::fs::chownat(CWD, &through, None, to, AtFlags::empty())?;
+        }
+        if found.st_mode & 0o7777 != self.mode() {
+            fs::set_permissions(&through, Permissions::from_mode(self.mode()))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what a member of the group can put in the directory to have a file outside of it changed.
+    fn refuse_planted(&self, name: &str, found: &rustix::fs::Stat) -> io::Result<()> {
+        let kind = FileType::from_raw_mode(found.st_mode);
+        let known = matches!(kind, FileType::RegularFile | FileType::Socket);
+        let elsewhere = self.group.is_some() && found.st_nlink > 1;
+        if known && !elsewhere {
+            return Ok(());
+        }
+        let why = format!("{name} is a link, or has other names elsewhere: remove it");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+
+    /// The short way to a socket in the directory.
+    pub(super) fn socket(&self, epoch: u64) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{}", self.directory.as_raw_fd(), socket_name(epoch)))
+    }
+
+    /// Opens a file of this directory, made for those alone who may use it if it is missing. A link is not followed.
     fn open_private(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(PRIVATE);
-        Ok(rustix::fs::openat(&self.directory, name, flags, mode)?.into())
+        let mode = Mode::from_raw_mode(self.mode());
+        let file: File = rustix::fs::openat(&self.directory, name, flags, mode)?.into();
+        if self.group.is_some() {
+            self.refuse_planted(name, &rustix::fs::fstat(&file)?)?;
+            // The umask had its say. Of another member's file, that member sees to it.
+            if let Err(error) = self.set_mode(name) {
+                tracing::debug!(%error, name, "its mode cannot be changed");
+            }
+        }
+        Ok(file)
     }
 
     /// The epochs whose sockets are in the directory, newest first.
@@ -436,15 +483,43 @@ impl Place {
     }
 }
 
-/// Makes a directory that is missing, for this user alone, and has its name on the disk: a store in a directory that a power
-/// cut takes away would be lost with everything that was acknowledged from it.
-fn make_directory(path: &Path) -> io::Result<()> {
+/// Makes a directory that is missing, for this user alone or for the group, and has its name on the disk: a store in a directory
+/// that a power cut takes away would be lost with everything that was acknowledged from it.
+pub(super) fn make_directory(path: &Path, group: Option<&Group>) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    match group {
+        Some(group) if !missing.is_empty() => make_shared_directory(path, group)?,
+        _ => DirBuilder::new().recursive(true).mode(0o700).create(path)?,
+    }
     for parent in missing.into_iter().filter_map(Path::parent) {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
+}
+
+/// Under another name until it is the group's: another member may look for it meanwhile. Those above it are not made: who may
+/// pass through them is for others to say.
+fn make_shared_directory(path: &Path, group: &Group) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    // What a process of the same number left when it was killed.
+    let _ = fs::remove_dir(&beside);
+    DirBuilder::new().mode(0o700).create(&beside)?;
+    let made = share_directory(&beside, group).and_then(|()| {
+        match rustix::fs::renameat_with(CWD, &beside, CWD, path, RenameFlags::NOREPLACE) {
+            // Another member was faster.
+            Err(rustix::io::Errno::EXIST) => fs::remove_dir(&beside),
+            renamed => Ok(renamed?),
+        }
+    });
+    made.inspect_err(|_| drop(fs::remove_dir(&beside)))
+}
+
+/// Gives a directory of this user to the group.
+pub(super) fn share_directory(path: &Path, group: &Group) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, None, Some(group.id))?;
+    fs::set_permissions(path, Permissions::from_mode(SHARED_DIRECTORY))
 }
 
 /// Whether a file is there, with something in it.
@@ -460,6 +535,10 @@ fn lock_name(epoch: u64) -> String {
     format!("owner-{epoch}.lock")
 }
 
+pub(super) fn socket_name(epoch: u64) -> String {
+    format!("owner-{epoch}.sock")
+}
+
 pub(super) fn no_store(place: &Path) -> StoreError {
     StoreError::NoStore { place: place.display().to_string() }
 }
@@ -469,7 +548,8 @@ pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
 }
 
 fn write_again(path: &Path) -> io::Result<()> {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).write(true).custom_flags(nofollow).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),

@@ -12,9 +12,11 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::process::Gid;
 
-use super::place::PRIVATE;
+use super::place::{PRIVATE, SHARED};
+use super::safety::{Group, SHARED_DIRECTORY};
 use super::sqlite::{from_sql, to_sql};
 
 /// Memory that outlives every process and no boot.
@@ -136,25 +138,29 @@ impl Noted {
     }
 }
 
-/// Where the notes of this user are.
+/// Where the notes of this user are, or those of a group.
 #[derive(Clone, Debug)]
 pub(super) struct Notes {
     directory: PathBuf,
     must_be_memory: bool,
+    group: Option<u32>,
 }
 
 impl Notes {
-    /// In shared memory, in a directory of this user alone.
-    pub(super) fn in_shared_memory() -> Notes {
-        let user = rustix::process::geteuid().as_raw();
-        let directory = Path::new(SHARED_MEMORY).join(format!("fencehold-{user}"));
-        Notes { directory, must_be_memory: true }
+    /// In shared memory, in a directory of this user alone, or of the group.
+    pub(super) fn in_shared_memory(group: Option<&Group>) -> Notes {
+        let group = group.map(|group| group.id);
+        let name = match group {
+            None => format!("fencehold-{}", rustix::process::geteuid().as_raw()),
+            Some(group) => format!("fencehold-group-{group}"),
+        };
+        Notes { directory: Path::new(SHARED_MEMORY).join(name), must_be_memory: true, group }
     }
 
     /// In a directory that outlives a simulated file system.
     #[cfg(feature = "sim")]
     pub(super) fn at(directory: &Path) -> Notes {
-        Notes { directory: directory.to_owned(), must_be_memory: false }
+        Notes { directory: directory.to_owned(), must_be_memory: false, group: None }
     }
 
     /// The directory, if it can be trusted: nobody else may have made it, or may write there.
@@ -165,9 +171,20 @@ impl Notes {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
-        let found = rustix::fs::fstat(&directory)?;
-        let for_others = Mode::from_raw_mode(found.st_mode).intersects(Mode::RWXG | Mode::RWXO);
-        let ours = found.st_uid == rustix::process::geteuid().as_raw() && !for_others;
+        let mut found = rustix::fs::fstat(&directory)?;
+        let own = found.st_uid == rustix::process::geteuid().as_raw();
+        let shared =
+            |found: &Stat, group| found.st_gid == group && found.st_mode & 0o7777 == SHARED_DIRECTORY;
+        if let Some(group) = self.group.filter(|group| own && !shared(&found, *group)) {
+            rustix::fs::fchown(&directory, None, Some(Gid::from_raw(group)))?;
+            rustix::fs::fchmod(&directory, Mode::from_raw_mode(SHARED_DIRECTORY))?;
+            found = rustix::fs::fstat(&directory)?;
+        }
+        let ours = match self.group {
+            None => own && !Mode::from_raw_mode(found.st_mode).intersects(Mode::RWXG | Mode::RWXO),
+            // Only root and its members can give a directory to a group.
+            Some(group) => shared(&found, group),
+        };
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -175,8 +192,10 @@ impl Notes {
         )]
         let memory = rustix::fs::fstatfs(&directory)?.f_type as u32 == TMPFS_MAGIC;
         if !ours || (self.must_be_memory && !memory) {
-            let why =
-                format!("{} is not a directory in memory for this user alone", self.directory.display());
+            let whom = self
+                .group
+                .map_or_else(|| "this user alone".to_owned(), |group| format!("group {group}"));
+            let why = format!("{} is not a directory in memory for {whom}", self.directory.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         Ok(directory)
@@ -188,7 +207,8 @@ impl Notes {
         if !safe {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Note { directory: self.open()?, name: format!("{store}-{inode}"), file: None })
+        let mode = if self.group.is_some() { SHARED } else { PRIVATE };
+        Ok(Note { directory: self.open()?, name: format!("{store}-{inode}"), mode, file: None })
     }
 }
 
@@ -197,6 +217,7 @@ impl Notes {
 pub(super) struct Note {
     directory: OwnedFd,
     name: String,
+    mode: u32,
     file: Option<File>,
 }
 
@@ -213,8 +234,11 @@ impl Note {
     pub(super) fn write(&mut self, noted: Noted) -> io::Result<()> {
         if self.file.is_none() {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let mode = Mode::from_raw_mode(PRIVATE);
-            self.file = Some(rustix::fs::openat(&self.directory, &self.name, flags, mode)?.into());
+            let mode = Mode::from_raw_mode(self.mode);
+            let file: File = rustix::fs::openat(&self.directory, &self.name, flags, mode)?.into();
+            // The umask had its say. Another member's file has the right mode already.
+            let _ = rustix::fs::fchmod(&file, mode);
+            self.file = Some(file);
         }
         match &self.file {
             Some(file) => file.write_all_at(&noted.bytes(), 0),
@@ -250,7 +274,8 @@ mod tests {
     #[test]
     fn only_a_directory_of_this_user_alone_is_believed() {
         let room = tempfile::tempdir().unwrap();
-        let notes = |name: &str| Notes { directory: room.path().join(name), must_be_memory: false };
+        let notes =
+            |name: &str| Notes { directory: room.path().join(name), must_be_memory: false, group: None };
         let mut note = notes("ours").about("5eed", 7).unwrap();
         let reached = Noted { epoch: 1, acknowledged: 2, synced: 2, longest_ttl_ms: 7 };
         note.write(reached).unwrap();

@@ -77,7 +77,7 @@ pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
         opened => opened.map_err(fail)?,
     };
     // What SQLite makes beside the database from here on has the mode of the database.
-    place.make_private();
+    place.set_modes();
     connection.busy_timeout(BUSY_WAIT).map_err(fail)?;
     connection.set_prepared_statement_cache_capacity(32);
     // SQLite would copy the log back as it closes, out of turn, and say nothing of a failure.
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn what_may_come_back_is_not_called_unusable() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path(), true).unwrap();
+        let place = Place::open(directory.path(), true, None).unwrap();
         let cannot_open = error(ffi::SQLITE_CANTOPEN);
         assert!(matches!(sorry(&place, &cannot_open), StoreError::Unavailable { .. }), "not made yet");
         std::fs::write(place.database(), "").unwrap();
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn where_a_store_was_kept_none_is_made() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path(), true).unwrap();
+        let place = Place::open(directory.path(), true, None).unwrap();
         let connection = || rusqlite::Connection::open_in_memory().unwrap();
         assert!(make(&place, &connection()).is_ok());
         // As if the database had gone between the look and the turn.
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn what_no_trying_again_mends_is_called_unusable() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path(), true).unwrap();
+        let place = Place::open(directory.path(), true, None).unwrap();
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u8>(0)).unwrap_err();
         for sql in ["SELECT NULL", "SELECT 'one'", "SELECT 256", "SELECT 1 WHERE 0"] {

@@ -4,8 +4,7 @@
 //! succeed, and an owner of an earlier epoch that wakes up finds itself superseded at its next commit or answer. It
 //! happens in one turn at the disk too: a disk that failed under an earlier owner has been marked by then.
 
-use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use rusqlite::Connection;
 use super::boot::{self, Follows};
 use super::gate;
 use super::load::{Trust, lift_floors, load};
-use super::place::{PRIVATE, Place};
+use super::place::{Place, socket_name};
 use super::progress::{Note, Noted, Progress};
 use super::rows;
 use super::schema::{self, is_busy, sorry};
@@ -141,7 +140,7 @@ fn try_attempt(
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)?;
     // Whoever connects before this is asked who they are.
-    std::fs::set_permissions(&socket, Permissions::from_mode(PRIVATE))?;
+    place.set_mode(&socket_name(next))?;
     listener.set_nonblocking(true)?;
     listening(listener);
 

@@ -1,8 +1,9 @@
 //! What an operator does with a directory beside serving it: copy it, put a copy back, look for damage.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
@@ -13,11 +14,13 @@ use super::place::{Place, unusable};
 use super::rows;
 use super::schema::{SCHEMA_VERSION, sorry};
 use crate::error::StoreError;
+use crate::file_url::FileUrl;
 
 /// Copies a directory's database into one file, as it is at one moment, while others go on using it. The file must
 /// not exist.
-pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
-    let place = Place::open(directory, false)?;
+pub fn backup(store: impl Into<FileUrl>, to: &Path) -> Result<(), StoreError> {
+    let store = store.into();
+    let place = Place::open(&store.directory, false, store.group.as_deref())?;
     if to.exists() {
         return Err(unusable(to, "it exists already; a backup goes into a new file"));
     }
@@ -38,12 +41,13 @@ pub fn backup(directory: &Path, to: &Path) -> Result<(), StoreError> {
 
 /// Puts a backup into a directory that holds no database yet. Its counters are those of the day of the backup: the
 /// store must be advanced before it is used.
-pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
+pub fn restore(from: &Path, store: impl Into<FileUrl>) -> Result<(), StoreError> {
+    let store = store.into();
     let report = check(from)?;
     if !report.problems.is_empty() {
         return Err(unusable(from, &format!("it is damaged: {}", report.problems.join("; "))));
     }
-    let place = Place::open(directory, true)?;
+    let place = Place::open(&store.directory, true, store.group.as_deref())?;
     let target = place.database();
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => unusable(
@@ -76,7 +80,10 @@ pub fn restore(from: &Path, directory: &Path) -> Result<(), StoreError> {
     Connection::open(part.path())
         .and_then(|connection| super::progress::rename(&connection))
         .map_err(|error| unusable(&target, &error.to_string()))?;
-    part.finish().map_err(fail)
+    part.file
+        .set_permissions(Permissions::from_mode(place.mode()))
+        .and_then(|()| part.finish())
+        .map_err(fail)
 }
 
 /// What a look at a database found.
@@ -100,9 +107,11 @@ pub struct CheckReport {
 }
 
 /// Looks for damage in a directory's database, or in a backup, without changing anything.
-pub fn check(path: &Path) -> Result<CheckReport, StoreError> {
+pub fn check(store: impl Into<FileUrl>) -> Result<CheckReport, StoreError> {
+    let store = store.into();
+    let path = store.directory.as_path();
     if path.is_dir() {
-        let place = Place::open(path, false)?;
+        let place = Place::open(path, false, store.group.as_deref())?;
         return look(&place.database());
     }
     if !path.exists() {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fencehold_store::FileUrl;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -40,11 +41,11 @@ struct Report {
 impl Args {
     #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let (name, path) = match self.path {
-            Some(path) => (path.display().to_string(), path),
+        let (name, store) = match self.path {
+            Some(path) => (path.display().to_string(), FileUrl::new(path)),
             None => directory(context)?,
         };
-        let found = fencehold_store::file::check(&path).map_err(|error| Failure::of_store(error, &name))?;
+        let found = fencehold_store::file::check(store).map_err(|error| Failure::of_store(error, &name))?;
         let report = Report {
             schema: found.schema,
             epoch: found.epoch,

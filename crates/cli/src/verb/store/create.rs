@@ -28,7 +28,7 @@ impl Args {
         store
             .closing(async |store| {
                 store.leases.answers(&store.call).await.map_err(|error| store.explain(error))?;
-                note(&format!("the store {} is there", store.name.trim_end_matches("?create=true")));
+                note(&format!("the store {} is there", place.url.clone().existing()));
                 if let StoreUrl::File(url) = &place.url
                     && let Some(name) = memory_file_system(&url.directory)
                 {

@@ -16,10 +16,7 @@ mod restore;
 mod status;
 
 #[cfg(feature = "file")]
-use std::path::PathBuf;
-
-#[cfg(feature = "file")]
-use fencehold_store::StoreUrl;
+use fencehold_store::{FileUrl, StoreUrl};
 
 #[cfg(feature = "file")]
 use crate::context::Context;
@@ -58,10 +55,10 @@ group! {
 
 /// The directory of a `file:` store, and its name for people. Copying and checking files is for that store only.
 #[cfg(feature = "file")]
-fn directory(context: &Context) -> Result<(String, PathBuf), Failure> {
+fn directory(context: &Context) -> Result<(String, FileUrl), Failure> {
     let url = context.place()?.url;
     match &url {
-        StoreUrl::File(file) => Ok((url.to_string(), file.directory.clone())),
+        StoreUrl::File(file) => Ok((url.to_string(), file.clone())),
         other => {
             let what = format!("{other} is not a directory: backup, restore and check are for file: stores");
             Err(Failure::new(Exit::Usage, what))

@@ -36,13 +36,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let (place, path) = directory(context)?;
+        let (place, target) = directory(context)?;
         let explain = |error| Failure::of_store(error, &place);
         // Advanced away from its place, and put there when it is: nobody who comes meanwhile is given a token of the day of the backup.
-        let aside = file::Aside::within(&path).map_err(explain)?;
-        file::restore(&self.from, aside.path()).map_err(explain)?;
+        let aside = file::Aside::within(target.clone()).map_err(explain)?;
+        let mut restored = target.clone();
+        aside.path().clone_into(&mut restored.directory);
+        file::restore(&self.from, restored.clone()).map_err(explain)?;
         let mut there = context.place()?;
-        there.url = StoreUrl::file(aside.path());
+        there.url = StoreUrl::File(restored.clone());
         let store = context.open_at(&there)?;
         let advanced = store
             .closing(async |store| {
@@ -51,8 +53,8 @@ impl Args {
             })
             .await?;
         let whole = aside.path().join("advanced");
-        file::backup(aside.path(), &whole).map_err(explain)?;
-        file::restore(&whole, &path).map_err(explain)?;
+        file::backup(restored, &whole).map_err(explain)?;
+        file::restore(&whole, target).map_err(explain)?;
         note(&format!(
             "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
             advanced.ended,

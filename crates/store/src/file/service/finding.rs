@@ -56,6 +56,7 @@ async fn find(
     untold: KeepFinished,
 ) -> Sought {
     let path = place.path().display().to_string();
+    let open = |socket| Door::open(socket, place.group.as_ref());
     let mut unreachable: Option<(u64, u64)> = None;
     loop {
         for epoch in place.epochs() {
@@ -90,7 +91,7 @@ async fn find(
         let attempt = loop {
             tokio::select! {
                 attempt = &mut attempt => break attempt,
-                socket = &mut listener, if door.is_none() => match socket.map(Door::open) {
+                socket = &mut listener, if door.is_none() => match socket.map(&open) {
                     Ok(Ok(opened)) => door = Some(opened),
                     // It ended without a socket, or no one can connect to it: what came of it says why.
                     _ => break attempt.await,
@@ -99,7 +100,7 @@ async fn find(
             }
         };
         // Both may have come at once, and the end been seen first.
-        let door = door.or_else(|| listener.try_recv().ok().and_then(|socket| Door::open(socket).ok()));
+        let door = door.or_else(|| listener.try_recv().ok().and_then(|socket| open(socket).ok()));
         match attempt {
             Ok(Attempt::Became(ownership)) => match door {
                 Some(door) => return Sought::Own(ownership, door),

@@ -91,8 +91,8 @@ pub(super) async fn run(
     let mut service = Service {
         place,
         clock,
-        options,
         untold: options.keep_finished,
+        options,
         shared,
         orders,
         pending: BTreeMap::new(),

@@ -183,6 +183,19 @@ impl Pages {
             "responses": self.responses(success, &[&STATUSES[..], &[410]].concat()),
         });
         self.add("/v1/events/stream", Method::Get, page);
+        let success = json!({
+            "description": "A message for each key on whose hold another caller acted, as `{\"key\":\"…\"}`; \
+                without a key, changes may have been missed. It is a hint: renew to learn what happened.",
+            "content": { "text/event-stream": { "schema": { "type": "string" } } },
+        });
+        let page = json!({
+            "operationId": "watch_holds",
+            "summary": "Keys whose holders should renew at once, as server-sent events",
+            "description": needs(&[Scope::LeaseWrite, Scope::JobWork]),
+            "parameters": self.headers(),
+            "responses": self.responses(success, &STATUSES),
+        });
+        self.add(crate::HOLD_CHANGES_PATH, Method::Get, page);
     }
 
     fn probes(&mut self) {

@@ -28,6 +28,13 @@ wire! {
         pub wait_ms: u64,
     }
 
+    /// Another caller acted on a hold: its holder renews to learn what happened.
+    pub struct HoldChange {
+        /// Which key; a job's is `job/ID`. Missing: changes may have been missed, of any hold.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<Key>,
+    }
+
     /// One page of events.
     pub struct EventPage {
         /// The events, oldest first.

@@ -22,7 +22,7 @@ mod value;
 
 #[cfg(feature = "document")]
 pub use document::document;
-pub use event::{Event, EventPage, EventsRequest};
+pub use event::{Event, EventPage, EventsRequest, HoldChange};
 pub use operation::{ALL, Method, Nothing, Operation, Shape, Spec, Visitor, every, op};
 pub use problem::{Kind, Outcome, Problem};
 pub use scope::{Role, Scope};
@@ -36,6 +36,8 @@ pub const PATIENCE_HEADER: &str = "fencehold-patience-ms";
 pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// The content type of every answer that is an error.
 pub const PROBLEM_TYPE: &str = "application/problem+json";
+/// Where holders hear that another caller acted on what they hold.
+pub const HOLD_CHANGES_PATH: &str = "/v1/holds/stream";
 /// The largest body of a request: what one call may carry, as JSON and with room for its names.
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 

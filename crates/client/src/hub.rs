@@ -10,7 +10,7 @@ use fencehold_core::job::JobId;
 use fencehold_core::{Key, Namespace};
 use fencehold_store::clock::Clock;
 use fencehold_store::job::AttemptRef;
-use fencehold_store::{Call, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
+use fencehold_store::{Call, HoldChange, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
 
 use crate::advice::Advisor;
 use crate::bell::{Bell, lock};
@@ -40,8 +40,8 @@ pub(crate) struct Hub {
     pub(crate) bell: Arc<Bell>,
     pub(crate) timers: Timers,
     pub(crate) book: Mutex<Book>,
-    /// Keys on whose hold somebody else acted, as the store says: they are renewed at once, to learn what happened.
-    pub(crate) changed: Arc<Mutex<BTreeSet<Key>>>,
+    /// Holds on which another caller acted, as the store says: they are renewed at once, to learn what happened.
+    pub(crate) changed: Arc<Mutex<Changed>>,
     _subscription: Option<Subscription>,
     pub(crate) errands: Errands,
     pub(crate) words: Words,
@@ -49,6 +49,14 @@ pub(crate) struct Hub {
     /// Nobody can ask for anything any more.
     pub(crate) left: AtomicBool,
     serials: AtomicU64,
+}
+
+/// Holds to be renewed at once.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) keys: BTreeSet<Key>,
+    /// Every one: the store may have missed a change.
+    pub(crate) all: bool,
 }
 
 pub(crate) struct Options {
@@ -71,15 +79,17 @@ impl Hub {
                 bell.ring();
             }
         }));
-        let changed = Arc::new(Mutex::new(BTreeSet::new()));
+        let changed = Arc::new(Mutex::new(Changed::default()));
         let subscription = store.on_hold_change({
             // Not the hub: its last handle must not be dropped on a thread of the store's.
             let (changed, bell, ours) = (Arc::clone(&changed), Arc::clone(&bell), namespace.clone());
-            Arc::new(move |namespace, key| {
-                if *namespace == ours {
-                    lock(&changed).insert(key.clone());
-                    bell.ring();
+            Arc::new(move |change| {
+                match change {
+                    HoldChange::Of(namespace, _) if *namespace != ours => return,
+                    HoldChange::Of(_, key) => drop(lock(&changed).keys.insert(key.clone())),
+                    HoldChange::Missed => lock(&changed).all = true,
                 }
+                bell.ring();
             })
         });
         Arc::new(Hub {

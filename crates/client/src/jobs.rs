@@ -100,7 +100,7 @@ impl Jobs {
         Ok(sum)
     }
 
-    /// Calls a job off. One that runs is told with its next renewal, on `memory:` and `file:` at once, and is cancelled when its attempt has ended; the
+    /// Calls a job off. One that runs is told at once where the store can, else with its next renewal, and is cancelled when its attempt has ended; the
     /// answer is how it stands now.
     pub async fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<State, Error> {
         self.act_on(id, Action::Cancel { reason, now: false }).await

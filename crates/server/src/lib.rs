@@ -39,7 +39,7 @@ use crate::limit::{Gate, Limits};
 use crate::observe::{Metrics, Tracer};
 use crate::stopping::Stopping;
 use crate::tls::Tls;
-use crate::watch::Feeds;
+use crate::watch::{Feeds, HoldChanges};
 
 pub use crate::observe::Receiver;
 
@@ -57,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) seen: RwLock<BTreeSet<Namespace>>,
     pub(crate) gate: Gate,
     pub(crate) feeds: Feeds,
+    pub(crate) hold_changes: HoldChanges,
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     pub(crate) tls: Option<Arc<Tls>>,
@@ -116,6 +117,7 @@ impl Server {
             seen: RwLock::default(),
             gate: Gate::new(options.limits),
             feeds: Feeds::default(),
+            hold_changes: HoldChanges::default(),
             metrics: Metrics::default(),
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,

@@ -1,5 +1,5 @@
-//! Telling holders that somebody else acted on their hold, where a store can do so at once: in the same process, and through the
-//! socket of a directory.
+//! Telling holders that another caller acted on their hold, where a store can do so at once: in the same process, through the
+//! socket of a directory, by the notifications of a database, by the stream of a server, by the watches of etcd.
 //!
 //! It is a hint and no promise: a holder that hears it renews, and the answer to that is what counts.
 
@@ -10,9 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fencehold_core::lease::How;
 use fencehold_core::{Fact, Key, Namespace};
 
-/// Is called with the namespace and the key; the key of a job is `job/ID`. On a thread of the store's: it must not wait, nor
-/// hold the store.
-pub type HoldListener = Arc<dyn Fn(&Namespace, &Key) + Send + Sync>;
+/// What a listener is called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldChange<'a> {
+    /// Another caller acted on the hold of this key; the key of a job is `job/ID`.
+    Of(&'a Namespace, &'a Key),
+    /// The store may have missed changes, of any hold: it has begun to listen just now, or lost its connection for a while.
+    Missed,
+}
+
+/// Is called on a thread of the store's: it must not wait, nor hold the store.
+pub type HoldListener = Arc<dyn Fn(HoldChange<'_>) + Send + Sync>;
 
 /// Those who listen to one store.
 #[derive(Default)]
@@ -43,12 +51,22 @@ impl HoldChanges {
         !self.locked().by_number.is_empty()
     }
 
-    /// Tells everybody. Nothing is locked meanwhile: a listener may end a subscription.
+    /// Calls every listener. Nothing is locked meanwhile: a listener may end a subscription.
     pub(crate) fn tell<'a>(&self, changes: impl Iterator<Item = (&'a Namespace, &'a Key)>) {
+        self.call(changes.map(|(namespace, key)| HoldChange::Of(namespace, key)));
+    }
+
+    /// Says that changes may have been missed.
+    #[cfg(any(feature = "postgres", feature = "remote"))]
+    pub(crate) fn tell_missed(&self) {
+        self.call(std::iter::once(HoldChange::Missed));
+    }
+
+    fn call<'a>(&self, changes: impl Iterator<Item = HoldChange<'a>>) {
         let listeners: Vec<HoldListener> = self.locked().by_number.values().cloned().collect();
-        for (namespace, key) in changes {
+        for change in changes {
             for listener in &listeners {
-                listener(namespace, key);
+                listener(change);
             }
         }
     }
@@ -80,7 +98,7 @@ impl Drop for Subscription {
 pub(crate) fn concerns_holder(fact: &Fact) -> bool {
     match fact {
         Fact::LeaseEnded { how, .. } => matches!(how, How::Revoked | How::Advanced),
-        Fact::YieldAsked { .. } | Fact::JobCancelRequested { .. } => true,
+        Fact::YieldAsked { .. } | Fact::JobCancelRequested { .. } | Fact::JobCancelled { .. } => true,
         Fact::JobDeleted { forced, .. } => *forced,
         _ => false,
     }

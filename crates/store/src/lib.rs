@@ -61,7 +61,7 @@ pub use capability::Capabilities;
 pub use error::StoreError;
 pub use etcd_url::{EtcdTls, EtcdUrl};
 pub use file_url::FileUrl;
-pub use hold_changes::{HoldListener, Subscription};
+pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,

@@ -9,6 +9,7 @@ use fencehold_core::retry::full_jitter_ms;
 use fencehold_core::ttl::Term;
 
 use crate::holding::{Holding, Renewed};
+use crate::hub::Changed;
 
 /// After a failed renewal the first pause is up to this part of the ttl,
 const BACKOFF_PART: u64 = 60;
@@ -109,11 +110,13 @@ impl Book {
         due
     }
 
-    /// Has the leases on these keys renewed at once; where a renewal is under way, once more after it: it may have been decided before.
-    pub(crate) fn hurry(&mut self, keys: &BTreeSet<Key>) {
-        let concerned = self.entries.iter_mut().filter(|(_, entry)| {
-            !entry.leaving && entry.holding.event_key().is_some_and(|key| keys.contains(&key))
-        });
+    /// Has these leases renewed at once; where a renewal is under way, once more after it: it may have been decided before.
+    pub(crate) fn hurry(&mut self, changed: &Changed) {
+        let is_one = |key: Option<Key>| changed.all || key.is_some_and(|key| changed.keys.contains(&key));
+        let concerned = self
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| !entry.leaving && is_one(entry.holding.event_key()));
         let mut waiting = Vec::new();
         for (serial, entry) in concerned {
             if entry.renew.is_some() {
@@ -268,14 +271,26 @@ mod tests {
         book.add(Arc::clone(&concerned), LATEST);
         book.add(other, LATEST);
         let keys = BTreeSet::from([Key::new("k/1").expect("a key")]);
-        book.hurry(&keys);
+        let changed = Changed { keys, all: false };
+        book.hurry(&changed);
         assert_eq!(serials(&book.take_due(1_000_001)), [1], "the other is not in a hurry");
-        book.hurry(&keys);
+        book.hurry(&changed);
         assert!(book.take_due(1_000_001).is_empty(), "one is under way");
         let renewal = Renewal { token: Token::new(1), remaining_ms: 30_000, notice: None, yield_in_ms: None };
         let renewed = concerned.renewed(1_000_001, 0, &renewal).expect("in time");
         book.renewed(1, renewed, LATEST);
         assert_eq!(serials(&book.take_due(1_000_002)), [1], "what was under way may not have seen it");
+    }
+
+    #[test]
+    fn every_lease_is_renewed_at_once_where_a_change_may_have_been_missed() {
+        let mut book = Book::default();
+        book.add(holding(1, 1_000_000, 30_000), LATEST);
+        book.add(holding(2, 1_000_000, 30_000), LATEST);
+        book.hurry(&Changed { keys: BTreeSet::new(), all: true });
+        let mut due = serials(&book.take_due(1_000_001));
+        due.sort_unstable();
+        assert_eq!(due, [1, 2]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) use book::Book;
 pub(crate) use errand::{Errands, free_unseen_grant, give_back, hand_back};
 
 use crate::bell::{Bell, lock};
-use crate::hub::Hub;
+use crate::hub::{Changed, Hub};
 
 /// The longest sleep in one go while there is something to watch: after a machine was suspended, deadlines are looked at
 /// no later than this.
@@ -94,7 +94,7 @@ impl Keeper {
     /// What the store says that somebody acted on is renewed at once.
     fn hurry(&self) {
         let changed = std::mem::take(&mut *lock(&self.hub.changed));
-        if !changed.is_empty() {
+        if changed != Changed::default() {
             lock(&self.hub.book).hurry(&changed);
         }
     }

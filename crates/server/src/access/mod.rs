@@ -31,7 +31,7 @@ use crate::listen::Connection;
 
 pub use book::{ApiToken, Book, BookError, NewToken};
 pub use caller::{Caller, Who};
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, HeldChanges};
 pub use fencehold_api::Scope;
 pub use keeper::{Keeper, Stranger};
 pub use mark::has_had_tokens;

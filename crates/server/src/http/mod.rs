@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod desk;
+mod holds;
 mod job;
 mod lease;
 mod probe;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use fencehold_api::op;
+use fencehold_api::{HOLD_CHANGES_PATH, op};
 
 use crate::Inner;
 use answer::Routes;
@@ -58,6 +59,7 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     routes
         .into_router()
         .route("/v1/events/stream", get(stream::watch))
+        .route(HOLD_CHANGES_PATH, get(holds::watch))
         .route("/v1/openapi.json", get(probe::document))
         .route("/metrics", get(probe::metrics))
         .route("/livez", get(probe::live))

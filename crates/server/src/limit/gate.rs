@@ -22,6 +22,8 @@ pub(crate) struct Gate {
     pub(crate) ordinary: Lane,
     pub(crate) renewals: Lane,
     pub(crate) seats: Seats<Who>,
+    /// For those who hear of what others do to their holds.
+    listening: Seats<Who>,
     pub(crate) requests: Pace<Who>,
     pub(crate) renewal_requests: Pace<Who>,
 }
@@ -54,6 +56,7 @@ impl Gate {
             ordinary: Lane::new(limits.lane_room, limits.lane_line),
             renewals: Lane::new(limits.lane_room, limits.renewal_line),
             seats: Seats::new(limits.waiting_per_token, limits.waiting()),
+            listening: Seats::new(limits.waiting_per_token, limits.listening()),
             requests: Pace::new(limits.requests_per_second),
             renewal_requests: Pace::new(limits.renewals_per_second),
             limits,
@@ -75,6 +78,14 @@ impl Gate {
                 NoSeat::OfAll { limit } => ("waiting requests of all tokens", limit),
             };
             StoreError::Full { what: what.to_owned(), limit: limit as u64 }
+        })
+    }
+
+    /// A seat for one that hears of what others do to its holds.
+    pub(crate) fn listening_seat(&self, who: &Who) -> Result<Seat<Who>, StoreError> {
+        self.listening.take(who).map_err(|no_seat| {
+            let (NoSeat::OfCaller { limit } | NoSeat::OfAll { limit }) = no_seat;
+            StoreError::Full { what: "connections on which holders listen".to_owned(), limit: limit as u64 }
         })
     }
 

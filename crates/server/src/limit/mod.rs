@@ -56,6 +56,11 @@ impl Limits {
         let spare = (self.connections / CONNECTIONS_PER_SPARE).max(1);
         self.connections.saturating_sub(spare)
     }
+
+    /// Connections on which holders hear of what others do to their holds, at once: half of what those who wait leave over.
+    pub fn listening(&self) -> usize {
+        self.connections.saturating_sub(self.waiting()) / 2
+    }
 }
 
 impl Default for Limits {

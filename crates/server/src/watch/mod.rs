@@ -7,6 +7,7 @@
 //! Deliberately absent: history. Whoever comes with an old cursor reads it from the store, up to where the feed is.
 
 mod feed;
+mod holds;
 mod mailbox;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use fencehold_core::Namespace;
 
 use crate::Inner;
 use feed::Feed;
+pub(crate) use holds::{HoldChanges, HoldWatcher};
 use mailbox::Mailbox;
 pub(crate) use mailbox::{Mail, TooSlow};
 

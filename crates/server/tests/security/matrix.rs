@@ -9,7 +9,8 @@ use crate::rights::{path, sample};
 use crate::stage::Stage;
 
 /// What is served beside the operations.
-const PAGES: [&str; 5] = ["/livez", "/readyz", "/v1/openapi.json", "/metrics", "/v1/events/stream"];
+const PAGES: [&str; 6] =
+    ["/livez", "/readyz", "/v1/openapi.json", "/metrics", "/v1/events/stream", "/v1/holds/stream"];
 
 #[test]
 fn the_matrix_of_http_is_what_was_seen() {
@@ -29,7 +30,7 @@ fn the_matrix_of_http_is_what_was_seen() {
 
     let cell = |headers: &String, method: &str, path: &str, body: Option<&serde_json::Value>| {
         // A stream has no end: its first line is enough.
-        let status = if path == "/v1/events/stream" {
+        let status = if path.ends_with("/stream") {
             stage.first_status(headers, path)
         } else {
             stage.ask_with(headers, method, path, body).status

@@ -167,7 +167,7 @@ fn without_a_token_nothing_is_said_but_that_one_is_needed() {
             assert!(said.head.contains("www-authenticate: bearer"), "{said:?}");
         }
     }
-    for path in ["/metrics", "/v1/events/stream"] {
+    for path in ["/metrics", "/v1/events/stream", "/v1/holds/stream"] {
         assert_eq!(stage.ask_with("", "GET", path, None).status, 401, "{path}");
     }
     for path in ["/livez", "/readyz", "/v1/openapi.json"] {

@@ -107,11 +107,13 @@ pub enum Power {
     OwnClock,
     /// A claim of jobs that has had them is recognised when it is sent once more after all of them have ended.
     RemembersClaims,
+    /// A holder is told at once when another handle acts on its hold.
+    TellsHolders,
 }
 
 impl Power {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 10] = [
+    pub const ALL: [Power; 11] = [
         Power::MovesTime,
         Power::StandsStill,
         Power::MovesWall,
@@ -122,6 +124,7 @@ impl Power {
         Power::Advances,
         Power::OwnClock,
         Power::RemembersClaims,
+        Power::TellsHolders,
     ];
 
     /// What a store lacks that cannot show this.
@@ -137,6 +140,7 @@ impl Power {
             Power::Advances => "it cannot be advanced",
             Power::OwnClock => "it has no clock of its own",
             Power::RemembersClaims => "it does not remember claims whose jobs have all ended",
+            Power::TellsHolders => "it does not tell holders of other handles",
         }
     }
 }

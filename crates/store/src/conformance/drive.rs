@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::arena::{Arena, Caller};
 
 /// How long an answer that must come may take, in real time. Only a broken store ever waits this long.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// Does the same thing on many threads that start together. The results are in the order of their numbers.
 pub(super) fn at_once<T: Send>(count: usize, act: impl Fn(usize) -> T + Sync) -> Vec<T> {

@@ -1,18 +1,19 @@
 //! What the cases stand on: the calls of the contract, blocking and short, by owners with names.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use fencehold_core::lease::{How, Renewal};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
-use super::drive::Pending;
+use super::drive::{ANSWER_WITHIN, Pending};
 use super::{NotApplicable, Verdict};
 use crate::arena::{Arena, Power, drive};
 use crate::capability::Capabilities;
 use crate::error::StoreError;
+use crate::hold_changes::{HoldChange, Subscription};
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
     LeasePage, LeaseStore, LeaseView, ListRequest, RevokeRequest, RevokedLease, StoreStatus, Which,
@@ -26,6 +27,31 @@ const LOOKS_MAX: usize = 200_000;
 pub(super) struct Ground {
     pub(super) arena: Arc<dyn Arena>,
     pub(super) call: Call,
+}
+
+/// What a handle hears of what others do to the holds of its callers.
+pub(super) struct Heard {
+    changes: mpsc::Receiver<Option<(Namespace, Key)>>,
+    _subscription: Subscription,
+}
+
+impl Heard {
+    /// Takes away what was heard so far.
+    pub(super) fn forget(&self) {
+        while self.changes.try_recv().is_ok() {}
+    }
+
+    /// Waits until something is heard of this key, or that changes may have been missed.
+    pub(super) fn of(&self, namespace: &Namespace, key_name: &str) {
+        loop {
+            let change = self.changes.recv_timeout(ANSWER_WITHIN);
+            let change = change.unwrap_or_else(|_| panic!("the holder of {key_name} heard nothing"));
+            let Some((space, key)) = change else { return };
+            if space == *namespace && key.as_str() == key_name {
+                return;
+            }
+        }
+    }
 }
 
 /// A lease that was granted, as its holder knows it.
@@ -110,6 +136,19 @@ impl Ground {
     /// The handle of an owner: `A` has one, everybody else the other.
     pub(super) fn handle(&self, owner: &Owner) -> Arc<dyn LeaseStore> {
         if owner.as_str() == "A" { self.arena.store() } else { self.arena.other() }
+    }
+
+    /// Listens, from now on, for what others do to what `A` holds.
+    pub(super) fn hear_of_holds(&self) -> Heard {
+        let (sender, changes) = mpsc::channel();
+        let subscription = self.arena.store().on_hold_change(Arc::new(move |change| {
+            let change = match change {
+                HoldChange::Of(namespace, key) => Some((namespace.clone(), key.clone())),
+                HoldChange::Missed => None,
+            };
+            let _ = sender.send(change);
+        }));
+        Heard { changes, _subscription: subscription.expect("a store that tells holders") }
     }
 
     pub(super) fn drive<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {

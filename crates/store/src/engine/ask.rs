@@ -146,6 +146,16 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// Whether its asker may hold something from now on.
+    #[cfg(feature = "remote")]
+    pub(crate) fn grants(&self) -> bool {
+        match self {
+            Answer::Acquired(_) | Answer::Job(JobAnswer::Began(_)) => true,
+            Answer::Job(JobAnswer::Claimed(claimed)) => !claimed.jobs.is_empty(),
+            _ => false,
+        }
+    }
+
     /// The time on the way to the sending that was answered counts as time in line: the asker counts from its call.
     #[cfg(any(feature = "file", feature = "remote"))]
     pub(crate) fn waited_longer(mut self, by_ms: u64) -> Answer {

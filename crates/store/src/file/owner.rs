@@ -18,7 +18,7 @@ use super::schema::SCHEMA_VERSION;
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Ask, Handle, Reply};
 use crate::error::StoreError;
-use crate::hold_changes::HoldChanges;
+use crate::hold_changes::{HoldChange, HoldChanges};
 
 /// What the owner does for those who connect.
 #[derive(Clone)]
@@ -132,9 +132,12 @@ async fn attend(
     let _subscription = match &offer {
         Offer::Serving { hold_changes, .. } => {
             let answers = answers.clone();
-            Some(hold_changes.subscribe(Arc::new(move |namespace, key| {
-                let (namespace, key) = (namespace.clone(), key.clone());
-                drop(answers.send(FromOwner::HoldChanged { namespace, key }));
+            Some(hold_changes.subscribe(Arc::new(move |change| {
+                // An engine in this process misses nothing.
+                if let HoldChange::Of(namespace, key) = change {
+                    let (namespace, key) = (namespace.clone(), key.clone());
+                    drop(answers.send(FromOwner::HoldChanged { namespace, key }));
+                }
             })))
         }
         _ => None,

@@ -67,6 +67,9 @@ impl Core {
             Ok(()) => self.take(&mut errand, &namespace, &request, &mut reply).await,
             Err(outdated) => Some(Err(outdated)),
         };
+        if let Some(Ok(_)) = result {
+            self.hear_of_holds();
+        }
         let acquired = match result {
             None => return,
             Some(result) => match reply.send(result) {
@@ -97,6 +100,9 @@ impl Core {
                 Ok(Said::Waiting { id, due_in_ms }) => (id, due_in_ms),
             };
             sending.may_be_known = true;
+            if request.yield_within_ms.is_some() {
+                self.say_holds_changed(errand, namespace, request.keys.iter()).await;
+            }
             let ear = self.listen(&format!("w{id}"));
             loop {
                 // Nothing is due at first: what came before the ear was there is looked for.

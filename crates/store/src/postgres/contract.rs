@@ -11,6 +11,7 @@ use super::{Order, PostgresStore, STORE, closed};
 use crate::capability::Capabilities;
 use crate::engine::{TTL_MS_MIN, check_acquire, check_batch, check_limit, check_prefix};
 use crate::error::StoreError;
+use crate::hold_changes::{HoldListener, Subscription};
 use crate::job::JobStore;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
@@ -74,8 +75,12 @@ impl LeaseStore for PostgresStore {
             check_prefix(Some(prefix))?;
         }
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.revoke(errand, &space, &request).await)
-            .await
+        let ended = self
+            .ask(call, async move |core, errand| core.revoke(errand, &space, &request).await)
+            .await?;
+        // Behind a pooler this handle may not hear its own notification.
+        self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
+        Ok(ended)
     }
 
     async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
@@ -118,6 +123,10 @@ impl LeaseStore for PostgresStore {
 
     async fn answers(&self, call: &Call) -> Result<(), StoreError> {
         self.answer(call).await
+    }
+
+    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
+        Some(self.hold_changes.subscribe(listener))
     }
 
     async fn close(&self) {

@@ -57,7 +57,10 @@ impl Core {
             });
             match page.await {
                 Ok((ended, next)) => {
-                    all.extend(self.read::<Vec<RevokedLease>>(&ended)?);
+                    let ended = self.read::<Vec<RevokedLease>>(&ended)?;
+                    self.say_holds_changed(errand, namespace, ended.iter().map(|lease| &lease.key))
+                        .await;
+                    all.extend(ended);
                     match next {
                         Some(next) => after = next,
                         None => return Ok(all),
@@ -106,7 +109,10 @@ impl Core {
                 },
             )
             .await?;
-        self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)?
+        let ended = self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)??;
+        self.say_holds_changed(errand, namespace, ended.iter().map(|lease| &lease.key))
+            .await;
+        Ok(ended)
     }
 
     pub(super) async fn advance(

@@ -1,4 +1,5 @@
-//! The one connection that listens: whoever waits for something is woken when it has happened.
+//! The one connection that listens: whoever waits for something is woken when it has happened, and holders are told that another
+//! caller acted on their hold.
 //!
 //! Nouns: a *topic* is the text of a notification; an *ear* hears of one topic. What is missed, because the connection
 //! broke or a pooler stands in the way, costs time and nothing else: whoever waits also looks now and then.
@@ -7,30 +8,40 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_core::{Key, Namespace};
 use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 
 use super::errand::pause;
 use super::fault::Fault;
 use super::pool::Pool;
+use crate::hold_changes::HoldChanges;
 
 /// Before a broken connection is made anew.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// What wakes everybody, whatever they wait for.
 const EVERYBODY: &str = "*";
 
+/// What the topic of a change of a hold begins with. The namespace and the key follow, each after a line break: no name has one.
+const HOLD_CHANGED: &str = "hold";
+
 /// Who listens for what.
-#[derive(Default)]
 pub(super) struct Listener {
     ears: RefCell<HashMap<String, Vec<Weak<Notify>>>>,
     started: Cell<bool>,
+    hold_changes: Arc<HoldChanges>,
 }
 
 impl Listener {
-    /// From now on, remembers that this topic was heard of. The connection is made with the first ear.
-    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str, topic: &str) -> Ear {
+    pub(super) fn new(hold_changes: Arc<HoldChanges>) -> Self {
+        Listener { ears: RefCell::default(), started: Cell::new(false), hold_changes }
+    }
+
+    /// Makes the connection, unless it is there.
+    pub(super) fn start(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str) {
         if !self.started.replace(true) {
             let (listener, pool, schema) = (Rc::downgrade(self), Rc::clone(pool), schema.to_owned());
             tokio::task::spawn_local(async move {
@@ -47,6 +58,11 @@ impl Listener {
                 }
             });
         }
+    }
+
+    /// From now on, remembers that this topic was heard of. The connection is made with the first ear.
+    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str, topic: &str) -> Ear {
+        self.start(pool, schema);
         let notify = Rc::new(Notify::new());
         self.ears
             .borrow_mut()
@@ -69,9 +85,13 @@ impl Listener {
                     ready = true;
                     // What happened before it was listened for.
                     self.wake(EVERYBODY);
+                    self.hold_changes.tell_missed();
                 }
                 message = poll_fn(|context| connection.poll_message(context)) => match message {
-                    Some(Ok(AsyncMessage::Notification(said))) => self.wake(said.payload()),
+                    Some(Ok(AsyncMessage::Notification(said))) => match changed_hold(said.payload()) {
+                        Some((namespace, key)) => self.hold_changes.tell(std::iter::once((&namespace, &key))),
+                        None => self.wake(said.payload()),
+                    },
                     Some(Ok(_)) => {}
                     Some(Err(error)) => return Err(Fault::of_connecting(&error, schema)),
                     None => return Err(Fault::Unreached("the server closed the connection".to_owned())),
@@ -89,6 +109,16 @@ impl Listener {
             }
         }
     }
+}
+
+/// The topic on which is said that a caller acted on the hold of this key.
+pub(super) fn hold_topic(namespace: &Namespace, key: &Key) -> String {
+    format!("{HOLD_CHANGED}\n{namespace}\n{key}")
+}
+
+fn changed_hold(topic: &str) -> Option<(Namespace, Key)> {
+    let (namespace, key) = topic.strip_prefix(HOLD_CHANGED)?.strip_prefix('\n')?.split_once('\n')?;
+    Some((Namespace::new(namespace).ok()?, Key::new(key).ok()?))
 }
 
 /// The channel on which everything of one schema is told.

@@ -32,15 +32,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fencehold_core::{Key, Namespace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 
 use self::errand::Errand;
 use self::fault::Fault;
-use self::listen::{Ear, Listener};
+use self::listen::{Ear, Listener, channel};
 use self::pool::{Lane, Lent, Pool};
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::hold_changes::HoldChanges;
 use crate::lease::Call;
 use crate::postgres_url::{PostgresUrl, quoted};
 
@@ -58,6 +61,7 @@ pub struct PostgresStore {
     orders: mpsc::UnboundedSender<Order>,
     url: PostgresUrl,
     closing: watch::Sender<bool>,
+    hold_changes: Arc<HoldChanges>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -88,14 +92,22 @@ impl PostgresStore {
         // Files are read and settings checked here, so that what is wrong is said at once.
         Pool::new(url)?;
         let place = url.clone();
+        let hold_changes: Arc<HoldChanges> = Arc::default();
+        let told_of = Arc::clone(&hold_changes);
         let thread = std::thread::Builder::new()
             .name("fencehold-postgres".to_owned())
             .spawn(move || {
-                let Ok(core) = Core::new(&place, clock, told) else { return };
+                let Ok(core) = Core::new(&place, clock, told, told_of) else { return };
                 tokio::task::LocalSet::new().block_on(&runtime, serve(Rc::new(core), inbox));
             })
             .map_err(unavailable)?;
-        Ok(PostgresStore { orders, url: url.clone(), closing, thread: Mutex::new(Some(thread)) })
+        Ok(PostgresStore {
+            orders,
+            url: url.clone(),
+            closing,
+            hold_changes,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// How the schema stands, without changing it.
@@ -210,6 +222,7 @@ enum Repeat {
 struct Core {
     pool: Rc<Pool>,
     listener: Rc<Listener>,
+    hold_changes: Arc<HoldChanges>,
     clock: Arc<dyn Clock>,
     schema: String,
     at: migrate::Place,
@@ -231,10 +244,12 @@ impl Core {
         url: &PostgresUrl,
         clock: Arc<dyn Clock>,
         closing: watch::Receiver<bool>,
+        hold_changes: Arc<HoldChanges>,
     ) -> Result<Self, StoreError> {
         Ok(Core {
             pool: Rc::new(Pool::new(url)?),
-            listener: Rc::default(),
+            listener: Rc::new(Listener::new(Arc::clone(&hold_changes))),
+            hold_changes,
             clock,
             schema: url.schema.clone(),
             at: migrate::Place::new(url),
@@ -264,6 +279,32 @@ impl Core {
     /// Hears of a topic from now on.
     fn listen(&self, topic: &str) -> Ear {
         self.listener.listen(&self.pool, &self.schema, topic)
+    }
+
+    /// Something is held through this handle: hears from now on of what others do to it, where a listener wants to know.
+    fn hear_of_holds(&self) {
+        if self.hold_changes.has_listeners() {
+            self.listener.start(&self.pool, &self.schema);
+        }
+    }
+
+    /// Says to all handles that a caller acted on the hold of these keys. What is not said, holders learn by their next renewal.
+    async fn say_holds_changed<'k>(
+        &self,
+        errand: &Errand,
+        namespace: &Namespace,
+        keys: impl Iterator<Item = &'k Key>,
+    ) {
+        let topics: Vec<String> = keys.map(|key| listen::hold_topic(namespace, key)).collect();
+        if topics.is_empty() {
+            return;
+        }
+        let said = self
+            .send(errand, async |client| notify(client, &self.schema, &topics).await)
+            .await;
+        if let Err(fault) = said {
+            tracing::debug!(?fault, "holders were not told of a change; they learn of it when they renew");
+        }
     }
 
     /// A connection of this lane; or, where none can be made, one that is there for calls.
@@ -343,6 +384,18 @@ impl Core {
         let _driving = Driving(tokio::task::spawn_local(connection));
         migrate::migrate(&mut client, &self.at).await
     }
+}
+
+/// Sends notifications on the channel of a schema.
+async fn notify(
+    client: &impl tokio_postgres::GenericClient,
+    schema: &str,
+    topics: &[String],
+) -> Result<(), tokio_postgres::Error> {
+    let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+        [(&channel(schema), Type::TEXT), (&topics, Type::TEXT_ARRAY)];
+    let sql = "SELECT pg_catalog.pg_notify($1, topic) FROM pg_catalog.unnest($2) AS topic";
+    client.query_typed(sql, &asked).await.map(drop)
 }
 
 /// A connection outside the pool. It ends with this.

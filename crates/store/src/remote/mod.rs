@@ -9,6 +9,7 @@
 
 mod ask;
 mod errand;
+mod holds;
 mod wire;
 
 use std::fmt;
@@ -27,6 +28,7 @@ use crate::capability::Capabilities;
 use crate::clock::Clock;
 use crate::engine::{Answer, Ask, Claim};
 use crate::error::StoreError;
+use crate::hold_changes::HoldChanges;
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
@@ -34,6 +36,7 @@ use crate::lease::{
 use crate::remote_url::RemoteUrl;
 use crate::runtime::Runtime;
 use errand::{Errand, Fault};
+use holds::Holds;
 use wire::Wire;
 
 /// How long opening bears with a server that cannot be reached.
@@ -49,7 +52,8 @@ pub struct RemoteStore {
 }
 
 struct Inner {
-    wire: Wire,
+    wire: Arc<Wire>,
+    holds: Holds,
     clock: Arc<dyn Clock>,
     runtime: Arc<Runtime>,
 }
@@ -57,9 +61,9 @@ struct Inner {
 impl RemoteStore {
     /// Reaches a server and learns what its store can do. Waits for answers: not to be called from an executor.
     pub fn open(url: &RemoteUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let wire = Wire::new(url)?;
+        let wire = Arc::new(Wire::new(url)?);
         let runtime = Runtime::start("fencehold-remote")?;
-        let inner = Arc::new(Inner { wire, clock, runtime });
+        let inner = Arc::new(Inner { wire, holds: Holds::new(), clock, runtime });
         let asking = Arc::clone(&inner);
         let can = inner.runtime.run_blocking(async move {
             let call = Call::new(Namespace::default()).with_patience_ms(OPENING_MS);
@@ -151,12 +155,30 @@ impl Inner {
             let by_ms = errand.so_far_ms();
             let asked = ask::ask(&self.wire, call, ask.aged(by_ms, errand.uncertain));
             match errand.limit(asked).await {
-                Ok(answer) => return Ok(answer.waited_longer(by_ms)),
+                Ok(answer) => {
+                    if answer.grants() {
+                        self.holds.follow(&self.runtime, &self.wire, &call.namespace);
+                    }
+                    self.tell_own(call, ask, &answer);
+                    return Ok(answer.waited_longer(by_ms));
+                }
                 Err(fault) => errand
                     .bear(fault, about, repeatable)
                     .await
                     .map_err(|error| if ask.only_reads() { looks_only(error) } else { error })?,
             }
+        }
+    }
+
+    /// What this handle did itself is heard at once, whatever becomes of the stream.
+    fn tell_own(&self, call: &Call, ask: &Ask, answer: &Answer) {
+        let namespace = &call.namespace;
+        match (ask, answer) {
+            (_, Answer::Revoked { ended, .. }) => {
+                self.holds.changes.tell(ended.iter().map(|lease| (namespace, &lease.key)));
+            }
+            (Ask::Advance { .. }, Answer::Advanced(_)) => self.holds.changes.tell_missed(),
+            _ => {}
         }
     }
 
@@ -205,8 +227,13 @@ impl Route for RemoteStore {
         self.capabilities
     }
 
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.inner.holds.changes)
+    }
+
     async fn shut(&self) {
         self.closed.store(true, Ordering::Release);
+        self.inner.holds.close();
         self.inner.runtime.idle().await;
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencehold_api::{Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
 
@@ -18,6 +19,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// A server that has vanished without a word is noticed after about this time, also while waiting in line.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 3;
+/// A line of a stream that is longer is not a server's.
+const LINE_BYTES_MAX: usize = 64 << 10;
 /// Where the token of access comes from, unless it is in the URL.
 const TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
 
@@ -118,6 +121,20 @@ impl Wire {
         outcome
     }
 
+    /// Asks the current server once for a stream that does not end.
+    pub(super) async fn stream(&self, path: &str, namespace: &Namespace) -> Result<Lines, Fault> {
+        let (_, server) = self.server();
+        let asked = self
+            .client
+            .get(format!("{server}{path}"))
+            .header(NAMESPACE_HEADER, namespace.as_str());
+        let answer = asked.send().await.map_err(|error| fault_of(&error))?;
+        match answer.status() {
+            StatusCode::OK => Ok(Lines { answer, read: Vec::new() }),
+            status => Err(refused(status, answer).await),
+        }
+    }
+
     async fn send_to<O: Operation>(
         &self,
         server: &str,
@@ -154,6 +171,29 @@ impl Wire {
         // Its letters are looked at once, all together, instead of once a string.
         let text = std::str::from_utf8(&body).map_err(|error| strange(&error))?;
         serde_json::from_str(text).map_err(|error| strange(&error))
+    }
+}
+
+/// An answer that does not end, line by line.
+pub(super) struct Lines {
+    answer: Response,
+    read: Vec<u8>,
+}
+
+impl Lines {
+    /// The next line, without its end; `None`: no more comes. Not cancel safe but for giving it up.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                return Some(String::from_utf8_lossy(&line).trim_end().to_owned());
+            }
+            if self.read.len() > LINE_BYTES_MAX {
+                return None;
+            }
+            let chunk = self.answer.chunk().await.ok()??;
+            self.read.extend_from_slice(&chunk);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ Examples:
 ";
 
 const MORE: &str = "\
-The holder is told at its next renewal; until then only the token keeps it out. A token is used up by this, so that \
+The holder is told at once where the store can, else at its next renewal; until then only the token keeps it out. A token is used up by this, so that \
 whatever checks tokens refuses the old holder from now on.";
 
 /// End leases by force, with a reason

@@ -4,6 +4,7 @@
 //! act entered in the audit, if it is one of force; and only then the store. So no handler can forget one of them, and
 //! each item of a batch is held against the rights of whoever sent it in the very call that applies it.
 
+mod holds;
 mod jobs;
 mod leases;
 mod tokens;
@@ -15,6 +16,7 @@ use fencehold_api::{Scope, Spec};
 use fencehold_core::Namespace;
 use fencehold_store::{Call, StoreError};
 
+pub(crate) use self::holds::HeldChanges;
 use super::caller::Caller;
 use crate::Inner;
 use crate::audit::{AuditEntry, Outcome};

@@ -1,6 +1,6 @@
 //! Calling jobs off, having them start over, forgetting them.
 
-use fencehold_core::job::{Ended, Refusal, State};
+use fencehold_core::job::{Ended, JobId, Refusal, State};
 
 use super::ground::{RETRY_MS, assert_stale, failed};
 use crate::arena::Power;
@@ -164,5 +164,18 @@ pub(super) fn a_job_that_nobody_holds_can_be_deleted(g: &Ground) -> Verdict {
         g.pass(2 * RETRY_MS);
     }
     assert!(g.try_work("q", "B").is_none());
+    Ok(())
+}
+
+/// It need not wait for its next renewal: neither when it is asked to stop, nor when it was fenced out.
+pub(super) fn a_holder_hears_of_a_cancellation_at_once(g: &Ground) -> Verdict {
+    g.needs(Power::TellsHolders)?;
+    let heard = g.hear_of_holds();
+    let ids: Vec<JobId> = (0..4).map(|_| g.new_work("q", "A").job.id).collect();
+    for (nth, id) in ids.into_iter().enumerate() {
+        heard.forget();
+        g.cancel(id, nth % 2 == 1).expect("a running job");
+        heard.of(&g.call.namespace, &format!("job/{id}"));
+    }
     Ok(())
 }

@@ -156,6 +156,7 @@ macro_rules! job_cases {
                 a_completion_beats_a_request_to_cancel
                 cancel_and_complete_at_once_have_one_end
                 cancelling_now_fences_the_holder_out
+                a_holder_hears_of_a_cancellation_at_once
                 a_retry_starts_over_all_but_what_is_done
                 a_running_job_is_deleted_only_by_force
                 a_job_that_nobody_holds_can_be_deleted

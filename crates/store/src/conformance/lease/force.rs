@@ -135,3 +135,21 @@ pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Ground) -> Verdict {
     assert!(b.token > revoked.consumed);
     Ok(())
 }
+
+/// P9: it need not wait for its next renewal. A hint that changes may have been missed is as good: it renews then, too.
+pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Ground) -> Verdict {
+    g.needs(Power::TellsHolders)?;
+    let heard = g.hear_of_holds();
+    let (keys, other_world) = (["k/0", "k/1", "k/2"], g.in_namespace("elsewhere"));
+    for name in keys {
+        g.take(name, "A");
+        other_world.take(name, "A");
+    }
+    // A store that begins to listen with the first grant says once that it may have missed something, and no more.
+    for name in keys {
+        heard.forget();
+        g.revoke_key(name);
+        heard.of(&g.call.namespace, name);
+    }
+    Ok(())
+}

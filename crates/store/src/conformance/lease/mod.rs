@@ -89,6 +89,7 @@ macro_rules! lease_cases {
                 a_revocation_after_the_end_never_finds_a_live_lease
                 a_revocation_of_many_ends_exactly_those
                 a_revoked_key_goes_to_the_first_in_line
+                a_holder_hears_of_its_revocation_at_once
             }
             limits {
                 a_namespace_has_no_more_keys_than_its_limit
@@ -142,6 +143,7 @@ macro_rules! lease_cases {
                 the_time_to_yield_counts_from_when_the_contender_came
                 a_higher_contender_does_not_put_off_the_time_to_yield
                 a_contender_for_several_keys_asks_on_all_until_it_has_one
+                a_holder_hears_at_once_that_it_is_to_yield
             }
             any {
                 the_first_free_key_is_granted_and_n_slots_take_n_holders

@@ -232,3 +232,20 @@ pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Grou
     assert_eq!(g.renew(&k).expect("a live lease").notice, None);
     Ok(())
 }
+
+/// The time to yield is short: a holder that learned of it by its next renewal could have none left.
+pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Ground) -> Verdict {
+    g.needs_preemption()?;
+    g.needs(Power::TellsHolders)?;
+    let heard = g.hear_of_holds();
+    for name in ["k/0", "k/1", "k/2"] {
+        g.take(name, "A");
+        heard.forget();
+        let contender =
+            AcquireRequest { priority: 5, yield_within_ms: Some(1_000), ..g.ask_to_wait(name, "B") };
+        let waiting = g.stand_in_line(contender);
+        heard.of(&g.call.namespace, name);
+        waiting.leave();
+    }
+    Ok(())
+}

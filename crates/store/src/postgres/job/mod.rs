@@ -109,6 +109,7 @@ impl JobStore for PostgresStore {
         let _ = self.orders.send(Box::new(move |core| {
             Box::pin(async move {
                 core.start_jobs();
+                core.hear_of_holds();
                 core.serve_claim(&call, &request, &orders, reply).await;
             })
         }));
@@ -203,8 +204,11 @@ impl JobStore for PostgresStore {
 
     async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
         JobAsk::Begin(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.begin(errand, call, request).await)
-            .await
+        self.ask_jobs(call, async move |core, errand, call| {
+            core.hear_of_holds();
+            core.begin(errand, call, request).await
+        })
+        .await
     }
 
     async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {

@@ -95,9 +95,9 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// Has a listener called with each key on whose hold somebody else acted: ended it, asked it to yield, called its job off. A
-    /// hint without a promise: a holder renews to learn what is true. `None`: this store has no way to say so, and holders
-    /// learn of it by their next renewal.
+    /// Has a listener called with each key on whose hold another caller acted: ended it, asked it to yield, called its job off. Every
+    /// store says what was revoked through this handle; of other handles, holders learn by their next renewal where the store cannot
+    /// tell. A hint without a promise: a holder renews to learn what is true. `None`: this store says nothing.
     fn on_hold_change(&self, _listener: HoldListener) -> Option<Subscription> {
         None
     }

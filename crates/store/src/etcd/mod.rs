@@ -60,6 +60,7 @@ use crate::clock::Clock;
 use crate::engine::{check_acquire, check_batch, check_limit, check_prefix};
 use crate::error::StoreError;
 use crate::etcd_url::EtcdUrl;
+use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
@@ -79,6 +80,7 @@ pub struct EtcdStore {
     orders: mpsc::UnboundedSender<Order>,
     url: EtcdUrl,
     sent: Arc<AtomicU64>,
+    hold_changes: Arc<HoldChanges>,
     closing: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -136,7 +138,8 @@ impl EtcdStore {
                 tokio::task::LocalSet::new().block_on(&runtime, serve(Rc::new(core), inbox));
             })
             .map_err(unavailable)?;
-        Ok(EtcdStore { orders, url: url.clone(), sent, closing, thread: Mutex::new(Some(thread)) })
+        let (hold_changes, thread) = (Arc::default(), Mutex::new(Some(thread)));
+        Ok(EtcdStore { orders, url: url.clone(), sent, hold_changes, closing, thread })
     }
 
     /// Has the thread do something that is answered by one value.
@@ -230,8 +233,16 @@ impl LeaseStore for EtcdStore {
             check_prefix(Some(prefix))?;
         }
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.revoke(errand, &space, &request).await)
-            .await
+        let ended = self
+            .ask(call, async move |core, errand| core.revoke(errand, &space, &request).await)
+            .await?;
+        self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
+        Ok(ended)
+    }
+
+    /// Only of what is done through this handle.
+    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
+        Some(self.hold_changes.subscribe(listener))
     }
 
     async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {

@@ -51,6 +51,7 @@ pub use storage::{Storage, probe_place};
 use crate::capability::Capabilities;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
 use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
@@ -103,6 +104,7 @@ impl Seed {
 /// Leases in object storage.
 pub struct ObjectStore {
     inner: Arc<Inner>,
+    hold_changes: Arc<HoldChanges>,
     runtime: Arc<Runtime>,
 }
 
@@ -155,7 +157,7 @@ impl ObjectStore {
             ttl_ms_min: place.options.ttl_ms_min,
         };
         let inner = Inner::new(cas, clock, can, place.to_string(), place.options, seed);
-        ObjectStore { inner: Arc::new(inner), runtime }
+        ObjectStore { inner: Arc::new(inner), hold_changes: Arc::default(), runtime }
     }
 
     /// Runs a call on the store's own thread, for as long as its caller's patience lasts.
@@ -297,7 +299,14 @@ impl LeaseStore for ObjectStore {
         let act = |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.revoke(&namespace, &request, &doubt).await
         };
-        self.run(call, act).await
+        let ended = self.run(call, act).await?;
+        self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
+        Ok(ended)
+    }
+
+    /// Only of what is done through this handle: object storage tells nothing of what others do.
+    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
+        Some(self.hold_changes.subscribe(listener))
     }
 
     async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {

@@ -6,7 +6,7 @@ use fencehold_core::{Fact, Reason, Refusal, Token};
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_held_by, assert_lost, key, owner, refusal, task};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, RevokedLease, Which};
+use crate::lease::{AcquireRequest, RevokeRequest, RevokedLease, Which};
 
 /// P9.
 pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Ground) -> Verdict {
@@ -149,6 +149,22 @@ pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Ground) -> Verdict {
     for name in keys {
         heard.forget();
         g.revoke_key(name);
+        heard.of(&g.call.namespace, name);
+    }
+    Ok(())
+}
+
+/// Of what is done in the same process, every store can tell at once.
+pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Ground) -> Verdict {
+    let heard = g.hear_of_holds();
+    for name in ["k/0", "k/1"] {
+        g.take(name, "A");
+        heard.forget();
+        let which = Which::Key { key: key(name), only_token: None };
+        let reason = Reason::new("it was stuck").expect("a reason");
+        let request = RevokeRequest { which, by: owner("P"), reason };
+        g.drive(g.arena.store().revoke(&g.call, request))
+            .expect("a hold that can be revoked");
         heard.of(&g.call.namespace, name);
     }
     Ok(())

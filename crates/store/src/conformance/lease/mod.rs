@@ -90,6 +90,7 @@ macro_rules! lease_cases {
                 a_revocation_of_many_ends_exactly_those
                 a_revoked_key_goes_to_the_first_in_line
                 a_holder_hears_of_its_revocation_at_once
+                a_holder_hears_of_a_revocation_through_its_own_handle
             }
             limits {
                 a_namespace_has_no_more_keys_than_its_limit

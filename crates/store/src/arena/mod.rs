@@ -109,11 +109,13 @@ pub enum Power {
     RemembersClaims,
     /// A holder is told at once when another handle acts on its hold.
     TellsHolders,
+    /// No namespace pushes the events of another out of the history.
+    SharesHistory,
 }
 
 impl Power {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 11] = [
+    pub const ALL: [Power; 12] = [
         Power::MovesTime,
         Power::StandsStill,
         Power::MovesWall,
@@ -125,6 +127,7 @@ impl Power {
         Power::OwnClock,
         Power::RemembersClaims,
         Power::TellsHolders,
+        Power::SharesHistory,
     ];
 
     /// What a store lacks that cannot show this.
@@ -141,6 +144,7 @@ impl Power {
             Power::OwnClock => "it has no clock of its own",
             Power::RemembersClaims => "it does not remember claims whose jobs have all ended",
             Power::TellsHolders => "it does not tell holders of other handles",
+            Power::SharesHistory => "its history is one for all namespaces",
         }
     }
 }

@@ -1,12 +1,15 @@
-//! The last events, and those who watch for the next.
+//! The last events, of which each namespace has its share, and those who watch for the next.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{BadInput, Event, Fact, Key, Namespace, Stamp};
 
 use super::ask::Answer;
+#[cfg(feature = "file")]
+use super::keep::KeptEvents;
+use super::keep::OldEvents;
 use super::state::Engine;
 use super::waiters::{Ticket, Watcher};
 use crate::error::StoreError;
@@ -14,33 +17,147 @@ use crate::lease::{EventPage, EventsRequest};
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    kept: VecDeque<Arc<Event>>,
+    /// The newest of all, whether or not their namespace still keeps them.
+    recent: VecDeque<Arc<Event>>,
+    by_namespace: HashMap<Namespace, Story>,
+    /// The namespaces by how many events each had after the last batch.
+    sizes: BTreeSet<(usize, Namespace)>,
+    kept: usize,
+    /// Up to here, events may be missing in a namespace of which none is kept.
+    lost_until: u64,
     last_seq: u64,
-    /// How many of the kept ones have not been handed over yet.
+    /// How many of the recent ones have not been handed over yet.
     new: usize,
+    /// What has become of old ones since the last batch.
+    old: OldEvents,
+}
+
+/// The events of one namespace.
+#[derive(Debug, Default)]
+struct Story {
+    events: VecDeque<Arc<Event>>,
+    /// Up to here, events of this namespace were lost.
+    lost_until: u64,
+    /// How many it had after the last batch; 0: it was not there.
+    size: usize,
 }
 
 impl Events {
     #[cfg(feature = "file")]
-    pub(super) fn from_kept(events: Vec<Event>, last_seq: u64) -> Self {
-        Events { kept: events.into_iter().map(Arc::new).collect(), last_seq, new: 0 }
+    pub(super) fn from_kept(kept: KeptEvents, last_seq: u64) -> Self {
+        let KeptEvents { recent, old, lost, lost_by_others, lost_by_all } = kept;
+        // Where nothing is there, all that happened is lost.
+        let lost_by_all = if recent.is_empty() { last_seq } else { lost_by_all };
+        let mut events =
+            Events { last_seq, lost_until: lost_by_others.max(lost_by_all), ..Events::default() };
+        events.recent = recent.into_iter().map(Arc::new).collect();
+        let old = old.into_iter().map(Arc::new);
+        let all: Vec<Arc<Event>> = old.chain(events.recent.iter().cloned()).collect();
+        for event in all {
+            let others = events.lost_until;
+            let story = events.by_namespace.entry(event.namespace.clone()).or_insert_with(|| {
+                let own = lost.get(&event.namespace).copied();
+                Story { lost_until: own.unwrap_or(others).max(lost_by_all), ..Story::default() }
+            });
+            if event.seq > story.lost_until {
+                story.events.push_back(event);
+                events.kept += 1;
+            }
+        }
+        for (namespace, until_seq) in lost {
+            let story = events.by_namespace.get(&namespace);
+            if story.is_none_or(|story| story.events.is_empty()) {
+                events.lost_until = events.lost_until.max(until_seq);
+            }
+        }
+        events.by_namespace.retain(|_, story| !story.events.is_empty());
+        let namespaces: Vec<Namespace> = events.by_namespace.keys().cloned().collect();
+        namespaces.into_iter().for_each(|namespace| events.measure(namespace));
+        if lost_by_all > 0 {
+            let stories = events.by_namespace.iter();
+            let lost = stories.map(|(namespace, story)| (Some(namespace.clone()), story.lost_until));
+            events.old.lost_until = lost.chain([(None, events.lost_until)]).collect();
+        }
+        events.age();
+        events.forget();
+        events
     }
 
     pub(super) fn add(&mut self, at_wall_ms: u64, namespace: Namespace, key: Key, fact: Fact) {
         self.last_seq += 1;
-        self.kept
-            .push_back(Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact)));
+        let event = Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact));
+        let lost_until = self.lost_until;
+        self.by_namespace
+            .entry(event.namespace.clone())
+            .or_insert_with(|| Story { lost_until, ..Story::default() })
+            .events
+            .push_back(Arc::clone(&event));
+        self.recent.push_back(event);
+        self.kept += 1;
         self.new += 1;
     }
 
-    /// The events since the last call. The oldest are forgotten only now, so that no step loses its own.
-    pub(super) fn take_new(&mut self) -> Vec<Arc<Event>> {
-        let new = self.kept.iter().skip(self.kept.len() - self.new).cloned().collect();
+    /// The events since the last call, and what becomes of old ones. Events are forgotten only now, so that no step loses its own.
+    pub(super) fn take_new(&mut self) -> (Vec<Arc<Event>>, OldEvents) {
+        let new: Vec<Arc<Event>> = self.recent.iter().skip(self.recent.len() - self.new).cloned().collect();
         self.new = 0;
-        while self.kept.len() > EVENTS_KEPT {
-            self.kept.pop_front();
+        for event in &new {
+            self.measure(event.namespace.clone());
         }
-        new
+        self.forget();
+        self.age();
+        (new, std::mem::take(&mut self.old))
+    }
+
+    /// Tells those that are no longer among the newest, and that their namespace keeps.
+    fn age(&mut self) {
+        while self.recent.len() > EVENTS_KEPT
+            && let Some(event) = self.recent.pop_front()
+        {
+            let story = self.by_namespace.get(&event.namespace);
+            if story.is_some_and(|story| story.lost_until < event.seq) {
+                self.old.kept.push(event);
+            }
+        }
+    }
+
+    /// Notes how many events a namespace has.
+    fn measure(&mut self, namespace: Namespace) {
+        let Some(story) = self.by_namespace.get_mut(&namespace) else { return };
+        let before = std::mem::replace(&mut story.size, story.events.len());
+        if before != story.size {
+            let size = story.size;
+            self.sizes.remove(&(before, namespace.clone()));
+            self.sizes.insert((size, namespace));
+        }
+    }
+
+    /// Forgets what is too much: the oldest of the namespace that has most, so that none pushes out the events of another that has fewer.
+    fn forget(&mut self) {
+        let oldest_recent = self.recent.front().map_or(u64::MAX, |event| event.seq);
+        while self.kept > EVENTS_KEPT
+            && let Some((most, namespace)) = self.sizes.pop_last()
+        {
+            let Some(story) = self.by_namespace.get_mut(&namespace) else { continue };
+            let second = self.sizes.last().map_or(0, |(size, _)| *size);
+            let count = most.saturating_sub(second).clamp(1, self.kept - EVENTS_KEPT);
+            for event in story.events.drain(..count.min(story.events.len())) {
+                self.kept -= 1;
+                story.lost_until = event.seq;
+                if event.seq < oldest_recent {
+                    self.old.forgotten.push(event.seq);
+                }
+            }
+            self.old.lost_until.push((Some(namespace.clone()), story.lost_until));
+            story.size = story.events.len();
+            if story.events.is_empty() {
+                self.lost_until = self.lost_until.max(story.lost_until);
+                self.old.lost_until.push((None, self.lost_until));
+                self.by_namespace.remove(&namespace);
+            } else {
+                self.sizes.insert((story.size, namespace));
+            }
+        }
     }
 
     pub(super) fn last_seq(&self) -> u64 {
@@ -52,27 +169,23 @@ impl Events {
         self.last_seq - self.new as u64
     }
 
-    fn oldest(&self) -> u64 {
-        self.kept.front().map_or(self.last_seq + 1, |event| event.seq)
-    }
-
     fn page(&self, namespace: &Namespace, request: &EventsRequest) -> Result<EventPage, StoreError> {
-        let oldest = self.oldest();
-        let after = request.after.unwrap_or(oldest - 1);
-        if after.saturating_add(1) < oldest {
-            return Err(StoreError::CursorTooOld { cursor: after, oldest });
+        let story = self.by_namespace.get(namespace);
+        let lost_until = story.map_or(self.lost_until, |story| story.lost_until);
+        let after = request.after.unwrap_or(lost_until);
+        if after < lost_until {
+            return Err(StoreError::CursorTooOld { cursor: after, oldest: lost_until + 1 });
         }
         if after > self.last_seq {
             let problem = format!("{after} is ahead of this store, whose last event is {}", self.last_seq);
             return Err(BadInput::new("cursor", problem).into());
         }
-        let skip = usize::try_from((after + 1).saturating_sub(oldest)).unwrap_or(usize::MAX);
         let mut page = EventPage { events: Vec::new(), next: self.last_seq };
-        for event in self.kept.iter().skip(skip) {
+        let Some(story) = story else { return Ok(page) };
+        let first = story.events.partition_point(|event| event.seq <= after);
+        for event in story.events.iter().skip(first) {
             let prefix = request.prefix.as_ref();
-            let wanted = event.namespace == *namespace
-                && prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str()));
-            if wanted {
+            if prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str())) {
                 page.events.push(Event::clone(event));
                 if page.events.len() == request.limit {
                     page.next = event.seq;
@@ -108,7 +221,7 @@ impl Engine {
         if self.events.new == 0 || self.watchers.is_empty() {
             return;
         }
-        let new = self.events.kept.iter().skip(self.events.kept.len() - self.events.new);
+        let new = self.events.recent.iter().skip(self.events.recent.len() - self.events.new);
         let concerned: BTreeSet<Ticket> = new
             .flat_map(|event| self.watchers.of(&event.namespace, event.key.as_str()))
             .collect();

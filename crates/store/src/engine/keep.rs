@@ -1,5 +1,7 @@
 //! What the engine hands over to be kept, as plain data, and who keeps it.
 
+#[cfg(feature = "file")]
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_core::lease::Record;
@@ -41,9 +43,38 @@ pub(crate) struct Changes {
     pub(crate) rows: Vec<Change>,
     pub(crate) jobs: Vec<JobChange>,
     pub(crate) events: Vec<Arc<Event>>,
+    pub(crate) old_events: OldEvents,
     /// Whether an answer of this batch promises that they survive a power cut. A batch of renewals alone does
     /// not: losing one may only lengthen a lease.
     pub(crate) durable: bool,
+}
+
+/// What becomes of events that are no longer among the newest of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "file"), allow(dead_code, reason = "only a disk has to be told"))]
+pub(crate) struct OldEvents {
+    /// Their namespace keeps these.
+    pub(crate) kept: Vec<Arc<Event>>,
+    /// It kept these, and forgets them.
+    pub(crate) forgotten: Vec<u64>,
+    /// Up to where a namespace has lost events; `None`: each of which no event is kept.
+    pub(crate) lost_until: Vec<(Option<Namespace>, u64)>,
+}
+
+/// Events as they were kept.
+#[cfg(feature = "file")]
+#[derive(Debug, Default)]
+pub(crate) struct KeptEvents {
+    /// The newest of the store, oldest first.
+    pub(crate) recent: Vec<Event>,
+    /// Those before them that were kept for their namespace, oldest first.
+    pub(crate) old: Vec<Event>,
+    /// Up to where these namespaces have lost events,
+    pub(crate) lost: BTreeMap<Namespace, u64>,
+    /// those of which no event is kept,
+    pub(crate) lost_by_others: u64,
+    /// and every one.
+    pub(crate) lost_by_all: u64,
 }
 
 impl Changes {
@@ -60,7 +91,7 @@ pub(crate) struct Kept {
     pub(crate) floors: Vec<(Namespace, Token)>,
     pub(crate) namespaces: Vec<KeptNamespace>,
     pub(crate) limits: Vec<(Option<Namespace>, Limits)>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: KeptEvents,
     pub(crate) last_seq: u64,
     pub(crate) closed_until_ms: u64,
     pub(crate) longest_ttl_ms: u64,

@@ -47,7 +47,9 @@ pub(crate) use jobs::{Brought, BroughtJob, Replay, Replayed, check_job, check_wo
 pub(crate) use jobs::{JobAnswer, JobAsk};
 pub(crate) use keep::KeepInMemory;
 #[cfg(feature = "file")]
-pub(crate) use keep::{Change, Changes, Keep, KeepError, Kept, KeptLease, KeptNamespace};
+pub(crate) use keep::{
+    Change, Changes, Keep, KeepError, Kept, KeptEvents, KeptLease, KeptNamespace, OldEvents,
+};
 pub(crate) use state::Engine;
 #[cfg(feature = "sim")]
 pub(crate) use state::{Answered, Granted, Reply as Said};

@@ -305,7 +305,7 @@ impl Engine {
     pub(crate) fn take_batch(&mut self, keeps: bool) -> (Changes, Vec<Answered>) {
         self.answer_watchers();
         let batch = std::mem::take(&mut self.batch);
-        let events = self.events.take_new();
+        let (events, old_events) = self.events.take_new();
         // Engines that decide for others have no listeners, and nobody who would take this away.
         if !events.is_empty() && self.hold_changes.has_listeners() {
             let concerned = events.iter().filter(|event| concerns_holder(&event.fact));
@@ -338,7 +338,7 @@ impl Engine {
             self.seen_kept = self.seen;
             rows.push(Change::Seen { now: self.seen });
         }
-        (Changes { rows, jobs, events, durable: batch.durable }, batch.answers)
+        (Changes { rows, jobs, events, old_events, durable: batch.durable }, batch.answers)
     }
 
     /// The batch that was handed over has been kept.

@@ -74,15 +74,26 @@ pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlit
 }
 
 fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()> {
+    let mut lost_by_all = 0;
     rows::each_batch_of_events(connection, |seq, events| {
         kept.last_seq = seq;
         match events {
-            Some(events) if events.last().is_some_and(|event| event.seq == seq) => kept.events.extend(events),
+            Some(events) if events.last().is_some_and(|event| event.seq == seq) => {
+                kept.events.recent.extend(events);
+            }
             // Events that cannot be read are only missing from the story. Those before them would seem to reach further
             // than they do, so the story starts after them.
-            _ => kept.events.clear(),
+            _ => {
+                kept.events.recent.clear();
+                lost_by_all = seq;
+            }
         }
-    })
+    })?;
+    if let Some(first_seq) = kept.events.recent.first().map(|event| event.seq) {
+        super::old_events::load(connection, first_seq, &mut kept.events)?;
+    }
+    kept.events.lost_by_all = kept.events.lost_by_all.max(lost_by_all);
+    Ok(())
 }
 
 fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kept) -> rusqlite::Result<()> {
@@ -139,7 +150,7 @@ fn set_aside(
     for (namespace, floor) in &kept.floors {
         rows::put_floor(connection, namespace, *floor)?;
     }
-    let noted: Vec<&Event> = kept.events.iter().filter(|event| event.seq > noted_after).collect();
+    let noted: Vec<&Event> = kept.events.recent.iter().filter(|event| event.seq > noted_after).collect();
     rows::put_events(connection, &mut buffer, &noted)
 }
 
@@ -220,8 +231,13 @@ fn namespace_of(row: &Row<'_>) -> Option<Namespace> {
 fn note(kept: &mut Kept, now: Stamp, lease: &KeptLease, problem: String) {
     kept.last_seq += 1;
     let (namespace, key) = (lease.namespace.clone(), lease.key.clone());
-    kept.events
-        .push(Event::new(kept.last_seq, now.wall_ms, namespace, key, Fact::RowSetAside { problem }));
+    kept.events.recent.push(Event::new(
+        kept.last_seq,
+        now.wall_ms,
+        namespace,
+        key,
+        Fact::RowSetAside { problem },
+    ));
 }
 
 /// Makes a lease's moments mean something on the clock of now.

@@ -17,6 +17,7 @@ mod job;
 mod knock;
 mod link;
 mod load;
+mod old_events;
 #[cfg(feature = "sim")]
 mod owned;
 mod owner;

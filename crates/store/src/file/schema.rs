@@ -124,7 +124,8 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
             connection.execute_batch(&marks).map_err(fail)
         }
     };
-    made.and_then(|()| super::progress::make(connection).map_err(fail))
+    made.and_then(|()| super::progress::make(connection).map_err(fail))?;
+    super::old_events::make(connection).map_err(fail)
 }
 
 /// What makes each version out of the one before it.

@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use super::boot;
 use super::gate;
 use super::job::Bodies;
+use super::old_events::Losses;
 use super::place::{Files, Lost, Place};
 use super::progress::{self, Note, Noted};
 use super::rows;
@@ -56,6 +57,8 @@ pub(super) struct SqliteKeep {
     log_pages: i64,
     /// Events up to here have been forgotten.
     forgotten_seq: u64,
+    /// What namespaces have lost of them.
+    losses: Losses,
     buffer: Vec<u8>,
     pub(super) bodies: Bodies,
     /// What is noted of the clock.
@@ -114,6 +117,7 @@ impl SqliteKeep {
             commit_us: None,
             log_pages: 0,
             forgotten_seq: oldest_seq.saturating_sub(1),
+            losses: Losses::default(),
             buffer: Vec::new(),
             bodies: Bodies::default(),
             clock,
@@ -325,10 +329,12 @@ impl SqliteKeep {
         let Some(last) = changes.events.last() else { return Ok(()) };
         let events: Vec<&Event> = changes.events.iter().map(AsRef::as_ref).collect();
         rows::put_events(&self.connection, &mut self.buffer, &events)?;
+        self.losses.write(&self.connection, &mut self.buffer, &changes.old_events)?;
         // Forgotten by the hundred: deleting one for each one written would touch a page more in every batch.
         let forget_until = last.seq.saturating_sub(EVENTS_KEPT as u64);
         if forget_until > self.forgotten_seq + 256 {
             rows::forget_events(&self.connection, forget_until)?;
+            self.losses.forget(&self.connection, forget_until)?;
             self.forgotten_seq = forget_until;
         }
         Ok(())

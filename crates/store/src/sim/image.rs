@@ -6,7 +6,7 @@ use fencehold_core::{Key, Namespace, Stamp, Token};
 
 use super::Record;
 use super::job_image::JobImage;
-use crate::engine::{Change, Kept, KeptLease, KeptNamespace, MemoryArchive};
+use crate::engine::{Change, Kept, KeptEvents, KeptLease, KeptNamespace, MemoryArchive};
 use crate::file::{Noted, Trust, rebase};
 
 /// What a new owner knows of the time before it.
@@ -107,7 +107,7 @@ impl Image {
         Kept {
             leases: leases.collect(),
             floors: self.floors.iter().map(|(name, floor)| (name.clone(), *floor)).collect(),
-            events: Vec::new(),
+            events: KeptEvents::default(),
             last_seq: self.last_seq,
             namespaces: self.namespaces(now, found),
             limits: Vec::new(),

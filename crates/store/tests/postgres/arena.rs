@@ -86,7 +86,9 @@ impl Arena for PostgresArena {
     fn powers(&self) -> Vec<Power> {
         Power::ALL
             .into_iter()
-            .filter(|power| !matches!(power, Power::MovesWall | Power::RemembersClaims))
+            .filter(|power| {
+                !matches!(power, Power::MovesWall | Power::RemembersClaims | Power::SharesHistory)
+            })
             .collect()
     }
 

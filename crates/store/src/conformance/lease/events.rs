@@ -2,7 +2,7 @@
 
 use fencehold_core::lease::How;
 use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
-use fencehold_core::{BadInput, Fact, Token};
+use fencehold_core::{BadInput, Event, Fact, Token};
 
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, owner, task, until};
@@ -167,5 +167,60 @@ pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
         _ => None,
     });
     assert_eq!(last, Some(a.token));
+    Ok(())
+}
+
+/// One that does much keeps to its share of the history, and a cursor in another is no older for it; also after a restart.
+pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    g.needs(Power::SharesHistory)?;
+    let (quiet, loud) = (g.in_namespace("quiet"), g.in_namespace("loud"));
+    let first = quiet.take("q/1", "A");
+    quiet.release(&first).expect("a live lease");
+    let told = quiet.events();
+    assert_eq!(told.len(), 2);
+    let a = loud.take("k", "A");
+    loud.release(&a).expect("a live lease");
+    // Every stale renewal is an event.
+    let stale = vec![a.as_ref(); BATCH_MAX];
+    let push = || {
+        for _ in 0..=EVENTS_KEPT.div_ceil(BATCH_MAX) {
+            loud.renew_refs(stale.clone()).expect("answers");
+        }
+    };
+    push();
+    let check = |told: &[Event]| {
+        assert_eq!(quiet.events(), told, "its own events are kept");
+        let page = quiet
+            .events_page(after(Some(told[0].seq)))
+            .expect("a cursor whose events are kept");
+        assert_eq!(page.events, told[1..], "from a cursor in between");
+        let page = quiet.events_page(after(Some(0))).expect("nothing was lost here");
+        assert_eq!(page.events, told, "from the beginning");
+        let loud_ones = loud.events();
+        assert_eq!(loud_ones.len() + told.len(), EVENTS_KEPT, "bounded, and full");
+        let contiguous = loud_ones.windows(2).all(|pair| pair[0].seq < pair[1].seq);
+        assert!(contiguous, "in order");
+        match loud.events_page(after(Some(told[1].seq))) {
+            Err(StoreError::CursorTooOld { oldest, .. }) => {
+                let page = loud.events_page(after(Some(oldest - 1))).expect("the oldest that is kept");
+                assert_eq!(page.events[0], loud_ones[0]);
+            }
+            other => panic!("{:?}", other.map(|page| page.events.len())),
+        }
+    };
+    check(&told);
+    if g.has(Power::Restarts) {
+        g.arena.restart();
+        check(&told);
+        push();
+        let second = quiet.take("q/2", "A");
+        quiet.release(&second).expect("a live lease");
+        let told: Vec<Event> = quiet.events();
+        assert_eq!(told.len(), 4);
+        check(&told);
+        g.arena.restart();
+        check(&told);
+    }
     Ok(())
 }

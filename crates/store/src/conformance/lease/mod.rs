@@ -171,6 +171,7 @@ macro_rules! lease_cases {
                 a_cursor_that_is_too_old_is_told_so
                 a_cursor_ahead_of_the_store_is_refused
                 a_collected_key_is_told_of
+                no_namespace_pushes_out_the_events_of_another
             }
             collected {
                 a_collected_key_goes_on_above_its_last_token

@@ -7,7 +7,7 @@ use fencehold_core::{Event, Namespace, Owner, Reason, Stamp, Token};
 use proptest::prelude::*;
 
 use super::super::jobs::KeptJobs;
-use super::super::keep::{Change, Changes, Kept, KeptLease, KeptNamespace};
+use super::super::keep::{Change, Changes, Kept, KeptEvents, KeptLease, KeptNamespace};
 use super::super::state::{Engine, Reply};
 use super::{Ask, Rig, TTL_MS, key, request};
 use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
@@ -62,7 +62,7 @@ impl Disk {
                     .iter()
                     .map(|(namespace, floor)| (namespace.clone(), *floor))
                     .collect(),
-                events: self.events.clone(),
+                events: KeptEvents { recent: self.events.clone(), ..KeptEvents::default() },
                 last_seq: self.events.last().map_or(0, |event| event.seq),
                 namespaces: self.namespaces.values().cloned().collect(),
                 limits: Vec::new(),

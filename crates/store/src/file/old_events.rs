@@ -1,0 +1,124 @@
+//! Events that are older than the newest of the store, and that their namespace keeps; and which namespace has lost events, up to
+//! where.
+//!
+//! The tables are made where they are missing, without a new version of the schema: a program that does not know them forgets by
+//! number alone, and what it forgot is found out when the next one starts.
+
+use std::collections::BTreeMap;
+
+use fencehold_core::{Event, Namespace};
+use rusqlite::{Connection, params};
+
+use super::sqlite::{from_sql, to_sql};
+use crate::engine::{KeptEvents, OldEvents};
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS old_events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS events_lost (
+    namespace TEXT PRIMARY KEY,
+    until_seq INTEGER NOT NULL,
+    forgotten_seq INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+";
+/// What stands in the place of a name for namespaces of which no event is kept. No namespace is called that.
+const OTHERS: &str = "";
+
+pub(super) fn make(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(TABLES)
+}
+
+/// What was kept longer, for events of which the newest were loaded. `first_seq` is the number of the first of those.
+pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut KeptEvents) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT event FROM old_events WHERE seq < ?1 ORDER BY seq")?;
+    let mut rows = statement.query([to_sql(first_seq)])?;
+    while let Some(row) = rows.next()? {
+        let event: Option<Event> = postcard::from_bytes(row.get_ref(0)?.as_blob().unwrap_or_default()).ok();
+        match event {
+            Some(event) => kept.old.push(event),
+            // Which namespace lost it is not known.
+            None => kept.lost_by_all = first_seq.saturating_sub(1),
+        }
+    }
+    let mut statement = connection.prepare("SELECT namespace, until_seq, forgotten_seq FROM events_lost")?;
+    let mut rows = statement.query([])?;
+    let mut forgotten_seq = 0;
+    while let Some(row) = rows.next()? {
+        let until_seq = from_sql(row.get(1)?);
+        match Namespace::new(row.get::<_, String>(0)?) {
+            Ok(namespace) => drop(kept.lost.insert(namespace, until_seq)),
+            Err(_) => (kept.lost_by_others, forgotten_seq) = (until_seq, from_sql(row.get(2)?)),
+        }
+    }
+    // A program that keeps nothing longer has forgotten further than this one did.
+    if first_seq > forgotten_seq.saturating_add(1) {
+        kept.lost_by_all = first_seq - 1;
+    }
+    Ok(())
+}
+
+/// What becomes of old events in one batch.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// What is to be written with the next rows that are forgotten,
+    now: BTreeMap<Option<Namespace>, u64>,
+    /// and once more: the transaction in which it was may have failed.
+    before: BTreeMap<Option<Namespace>, u64>,
+}
+
+impl Losses {
+    pub(super) fn write(
+        &mut self,
+        connection: &Connection,
+        buffer: &mut Vec<u8>,
+        changes: &OldEvents,
+    ) -> rusqlite::Result<()> {
+        for event in &changes.kept {
+            buffer.clear();
+            if let Ok(bytes) = postcard::to_extend(event.as_ref(), std::mem::take(buffer)) {
+                *buffer = bytes;
+            }
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO old_events VALUES (?1, ?2)")?
+                .execute(params![to_sql(event.seq), &buffer[..]])?;
+        }
+        for seq in &changes.forgotten {
+            connection
+                .prepare_cached("DELETE FROM old_events WHERE seq = ?1")?
+                .execute([to_sql(*seq)])?;
+        }
+        self.now.extend(changes.lost_until.iter().cloned());
+        // The others are still in rows that nobody has forgotten.
+        if !changes.forgotten.is_empty() {
+            changes
+                .lost_until
+                .iter()
+                .try_for_each(|(namespace, seq)| put(connection, namespace.as_ref(), *seq))?;
+        }
+        Ok(())
+    }
+
+    /// Rows up to this number are forgotten.
+    pub(super) fn forget(&mut self, connection: &Connection, until_seq: u64) -> rusqlite::Result<()> {
+        let before = std::mem::replace(&mut self.before, std::mem::take(&mut self.now));
+        for (namespace, seq) in before.iter().chain(&self.before) {
+            put(connection, namespace.as_ref(), *seq)?;
+        }
+        connection
+            .prepare_cached(
+                "INSERT INTO events_lost VALUES (?1, 0, ?2) ON CONFLICT (namespace) DO UPDATE SET forgotten_seq = ?2",
+            )?
+            .execute(params![OTHERS, to_sql(until_seq)])
+            .map(drop)
+    }
+}
+
+fn put(connection: &Connection, namespace: Option<&Namespace>, seq: u64) -> rusqlite::Result<()> {
+    let name = namespace.map_or(OTHERS, Namespace::as_str);
+    connection
+        .prepare_cached(
+            "INSERT INTO events_lost (namespace, until_seq) VALUES (?1, ?2)
+             ON CONFLICT (namespace) DO UPDATE SET until_seq = max(until_seq, ?2)",
+        )?
+        .execute(params![name, to_sql(seq)])
+        .map(drop)
+}

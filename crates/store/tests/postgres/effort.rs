@@ -208,7 +208,7 @@ fn calls(nth: u64) -> Vec<(&'static str, String)> {
         ),
         (
             "its coming due",
-            "UPDATE job_scheduled SET due_ms = 0 WHERE arrival = (SELECT max(arrival) FROM job_body)"
+            "UPDATE job_scheduled SET due_ms = now_ms() WHERE arrival = (SELECT max(arrival) FROM job_body)"
                 .to_owned(),
         ),
         ("telling of what is due", "SELECT job_tell_lines(ARRAY['default'], ARRAY['q'])".to_owned()),
@@ -348,6 +348,7 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         }
         // The maintenance goes on for some seconds.
         for _ in 0..3 {
+            arena.pass(1_000);
             session.value("SELECT job_tidy(0, 5000)");
             for notes in ["job_head", "tidied"] {
                 session
@@ -357,9 +358,12 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         }
     }
     assert_eq!(session.value("SELECT count(*) FROM job_settled"), "0", "it forgets what is finished");
-    // However long this takes: now and then all of a lane is searched.
+    // However long this takes: now and then all of a lane is searched, and all that the maintenance removes from.
     session
-        .run("UPDATE job_head SET full_at = clock_timestamp() + interval '1 hour'")
+        .run(
+            "UPDATE job_head SET full_at = clock_timestamp() + interval '1 hour';
+             UPDATE tidied SET full_at = clock_timestamp() + interval '1 hour'",
+        )
         .unwrap();
     let entries = || -> u64 {
         let read = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid

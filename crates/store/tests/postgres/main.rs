@@ -17,6 +17,7 @@ mod faults;
 mod fences;
 mod given_back;
 mod half_done;
+mod held_snapshot;
 mod in_the_way;
 mod interleaved;
 mod isolation;

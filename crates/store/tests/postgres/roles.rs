@@ -16,7 +16,7 @@ use crate::session::{LOOKS_MAX, Session};
 /// What a reader may call, and the one table that it may read.
 const READER: &str =
     "events_read job_list job_live job_look job_queues job_schedules job_with_effects lease_get lease_list
-    lease_status lease_timeline maintenance_errors migration now_ms";
+    lease_status lease_timeline maintenance_errors migration now_ms store_closed_ms";
 /// What a worker may call beside that.
 const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guard job_await job_claim job_complete job_complete_hashed
     job_draw job_enqueue job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew

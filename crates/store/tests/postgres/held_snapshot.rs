@@ -1,0 +1,150 @@
+//! While a session holds a snapshot, what is deleted stays in the indexes. No call begins to read where it lies: counted in index entries.
+
+use fencehold_store::conformance::Arena as _;
+
+use crate::arena::PostgresArena;
+use crate::session::Session;
+
+const MANY: u64 = 2_000;
+/// More than the history keeps, and more than the step in which it is cut.
+const EVENTS: u64 = 18_500;
+/// A free key is collected after this, and a unique key that has come free is forgotten.
+const FORGOTTEN_MS: u64 = 7_300_000;
+const LOOKS_MAX: u64 = 100;
+
+/// Works until nothing is left in a table.
+fn until_empty(session: &Session, table: &str, work: &str) {
+    let left = || session.value(&format!("SELECT count(*) FROM {table}"));
+    for _ in 0..LOOKS_MAX {
+        if left() == "0" {
+            return;
+        }
+        session.value(work);
+    }
+    panic!("{} rows are left in {table}", left());
+}
+
+/// Lets the next call write its notes again. They are not due to be checked against all that there is, however long this test takes.
+fn let_notes_age(session: &Session) {
+    for notes in ["job_head", "tidied"] {
+        session
+            .run(&format!(
+                "UPDATE {notes} SET at = at - interval '6 seconds', full_at = clock_timestamp() + interval '1 hour'"
+            ))
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
+    let arena = PostgresArena::new();
+    let (session, holder) = (Session::new(&arena), Session::new(&arena));
+    session.run(&format!("SET search_path = {}", arena.schema)).unwrap();
+    // The arena's own store neither sweeps nor takes notes beside this session.
+    session
+        .run(
+            "SELECT pg_advisory_lock(n, hashtext(current_schema())) FROM unnest(ARRAY[1179142480, 1179142483]) AS n;
+             SELECT pg_advisory_lock(1179142484, hashtext(current_schema() || part)) FROM unnest(ARRAY['finished jobs', 'events of jobs',
+                 'dropped jobs', 'due jobs', 'unique keys', 'holds', 'lease keys', 'far holds', 'waiters', 'events']) AS part",
+        )
+        .unwrap();
+    let claim = |who: &str, heads: &str| {
+        format!(
+            "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 500, md5('{who}')::uuid, 'a', 30000, {heads}, NULL, true)
+             WHERE id IS NOT NULL"
+        )
+    };
+    let lined_up =
+        "SELECT count(*) FROM job_line_up('default', ARRAY['q'], md5('waits')::uuid, 1, 100000000, 0)";
+    session.value(lined_up);
+    session
+        .run("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'")
+        .unwrap();
+    holder.value("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    holder.value(&format!("SELECT count(*) FROM {}.job_body", arena.schema));
+    for round in 0..2 {
+        let leases = format!(
+            "WITH k AS (
+                 INSERT INTO lease_key (namespace, key, counter, look_at_ms)
+                     SELECT 'default', '{round}/' || n, 1, now_ms() + limit_free_ms() FROM generate_series(1, {MANY}) AS n RETURNING id)
+             INSERT INTO lease_hold (key_id, token, hash, owner, ttl_ms, since_ms, priority, deadline_ms, lasts_ms, look_at_ms)
+                 SELECT k.id, 1, '\\x00', 'a', 1000, now_ms(), 0, now_ms() + 1000, 1000, now_ms() + 1000 FROM k;
+             WITH p AS (INSERT INTO party (alive_until) VALUES (clock_timestamp() - interval '1 second') RETURNING id)
+             INSERT INTO lease_waiter (party, namespace, keys, hash, owner, ttl_ms, priority, arrived_ms, waited_before_ms, until_ms)
+                 SELECT p.id, 'default', '{{}}', decode(md5(n::text), 'hex'), 'b', 1000, 0, 0, 0, 0 FROM p, generate_series(1, {MANY}) AS n"
+        );
+        session.run(&leases).unwrap();
+        session.value(&format!(
+            "SELECT count(enqueue('q', 'work', '1', run_at => to_timestamp(now_ms() / 1000.0) + interval '1 second',
+                 unique_key => '{round}/' || n, unique_window => interval '1 second')) FROM generate_series(1, {MANY}) AS n"
+        ));
+        arena.pass(1_001);
+        until_empty(&session, "lease_hold", "SELECT lease_sweep(500)");
+        until_empty(&session, "lease_waiter", "SELECT lease_sweep(500)");
+        session.run("DELETE FROM party").unwrap();
+        for nth in 0..MANY / 500 {
+            let who = format!("{round}/{nth}");
+            let completed = format!(
+                "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
+                 SELECT cardinality(ids) FROM held, job_complete('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
+                claim(&who, "NULL, NULL")
+            );
+            assert_eq!(session.value(&completed), "500");
+        }
+        arena.pass(FORGOTTEN_MS);
+        until_empty(&session, "lease_key", "SELECT lease_sweep(500)");
+        until_empty(&session, "job_unique", "SELECT job_tidy(0, 500)");
+        session
+            .run(&format!("INSERT INTO event (at_ms, namespace, key, fact) SELECT 0, 'default', 'k', '{{}}' FROM generate_series(1, {EVENTS})"))
+            .unwrap();
+        for _ in 0..3 {
+            session.value("SELECT lease_sweep(500)");
+            session.value("SELECT job_tidy(0, 500)");
+            let_notes_age(&session);
+        }
+    }
+    // One more step of the history is to be cut.
+    session
+        .run("INSERT INTO event (at_ms, namespace, key, fact) SELECT 0, 'default', 'k', '{}' FROM generate_series(1, 1100)")
+        .unwrap();
+    // What was written before is put in order once.
+    for _ in 0..2 {
+        session.value("SELECT next FROM events_read('default', 0, NULL, 1, 0)");
+    }
+    let entries = || -> u64 {
+        let read = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+             WHERE c.relnamespace = current_schema()::regnamespace";
+        session.value(read).parse().unwrap()
+    };
+    let known = "ARRAY(SELECT lane FROM job_lane), array_fill((SELECT last_value FROM job_arrival), ARRAY[(SELECT count(*)::integer FROM job_lane)])";
+    let mut dear = Vec::new();
+    for (what, at_most, sql) in [
+        ("a sweep", 1_100 + MANY / 4, "SELECT lease_sweep(500)".to_owned()),
+        ("a sweep that cuts no history", MANY / 4, "SELECT lease_sweep(500)".to_owned()),
+        ("tidying", MANY / 4, "SELECT job_tidy(0, 500)".to_owned()),
+        ("telling those in line", MANY / 4, "SELECT job_tell_lines(ARRAY['default'], ARRAY['q'])".to_owned()),
+        (
+            "a beat",
+            MANY / 4,
+            "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))".to_owned(),
+        ),
+        ("a claim", MANY / 4, format!("SELECT count(*) FROM {}", claim("last", known))),
+        (
+            "a page of events",
+            MANY / 4,
+            "SELECT next FROM events_read('default', (SELECT max(seq) - 10 FROM event), NULL, 10, 0)"
+                .to_owned(),
+        ),
+    ] {
+        session.value("BEGIN");
+        let before = entries();
+        session.value(&sql);
+        let read = entries() - before;
+        session.value("COMMIT");
+        if read >= at_most {
+            dear.push(format!("{what}: {read} index entries"));
+        }
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+    holder.value("COMMIT");
+}

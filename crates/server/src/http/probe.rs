@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_api::{Kind, Problem};
-use fencehold_core::{Key, Namespace};
+use fencehold_core::Namespace;
 use fencehold_store::wire::Across;
 use fencehold_store::{Call, LeaseStore, StoreError};
 use http::{Method, Request, Uri, header};
@@ -19,8 +19,6 @@ use crate::{Inner, observe, stopping};
 const PATIENCE_MS: u64 = 2_000;
 /// For how long it is believed.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
-/// A key that nobody holds.
-const LOOKED_AT: &str = "fencehold/readyz";
 const NOT_READY: &str =
     "the store does not answer, or grants nothing after `store advance`; the server's log says why";
 
@@ -84,15 +82,9 @@ impl Readiness {
 
 /// For how long the store grants nothing, if it answers.
 async fn closed_for_ms(store: &dyn LeaseStore) -> Result<u64, StoreError> {
-    let call = Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
-    if store.capabilities().store != "postgres:" {
-        return store.closed_for_ms(&call).await;
-    }
-    // Its status counts, and a small read must do.
-    match Key::new(LOOKED_AT) {
-        Ok(key) => store.get(&call, key).await.map(|_| 0),
-        Err(_) => Ok(0),
-    }
+    store
+        .closed_for_ms(&Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS))
+        .await
 }
 
 /// What the server counts, for whoever may see all of it: queues have names, and belong to somebody.

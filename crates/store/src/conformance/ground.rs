@@ -378,6 +378,11 @@ impl Ground {
         self.drive(self.arena.store().advance(&self.call, owner("P"), lift))
     }
 
+    pub(super) fn closed_for_ms(&self) -> u64 {
+        let closed_for_ms = self.drive(self.arena.store().closed_for_ms(&self.call));
+        closed_for_ms.expect("a store that answers")
+    }
+
     pub(super) fn status(&self) -> StoreStatus {
         self.drive(self.arena.store().status(&self.call)).expect("a status")
     }

@@ -118,7 +118,15 @@ impl LeaseStore for PostgresStore {
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
-        self.ask(call, async move |core, errand| core.status(errand).await).await
+        let namespace = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.status(errand, &namespace).await)
+            .await
+    }
+
+    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+        let namespace = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.closed_for_ms(errand, &namespace).await)
+            .await
     }
 
     async fn answers(&self, call: &Call) -> Result<(), StoreError> {

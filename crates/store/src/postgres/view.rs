@@ -62,13 +62,34 @@ impl Core {
         Ok(LeasePage { leases: self.read(&leases)?, next: next.map(i64::unsigned_abs) })
     }
 
-    pub(super) async fn status(&self, errand: &mut Errand) -> Result<StoreStatus, StoreError> {
-        let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs,
+    /// For how long this namespace is granted nothing after `store advance`.
+    pub(super) async fn closed_for_ms(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+    ) -> Result<u64, StoreError> {
+        let sql = self.sql("SELECT fencehold.store_closed_ms($1)");
+        let closed_for_ms: i64 = self
+            .run(errand, Repeat::Safe, async |client| {
+                client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
+            })
+            .await?;
+        Ok(closed_for_ms.unsigned_abs())
+    }
+
+    pub(super) async fn status(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+    ) -> Result<StoreStatus, StoreError> {
+        let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs, fencehold.store_closed_ms($1) AS closed_for_ms,
                 array(SELECT format('%s: failed %s times since %s, last at %s: %s', m.part, m.times, to_timestamp(m.since_ms / 1000),
                     to_timestamp(m.at_ms / 1000), m.why) FROM fencehold.maintenance_errors() AS m) AS maintenance
              FROM fencehold.lease_status() AS s");
         let row = self
-            .run(errand, Repeat::Safe, async |client| Ok(client.query_typed(&sql, &[]).await?.remove(0)))
+            .run(errand, Repeat::Safe, async |client| {
+                Ok(client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?.remove(0))
+            })
             .await?;
         let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
         Ok(StoreStatus {
@@ -78,6 +99,7 @@ impl Core {
             waiters: count("waiters"),
             jobs: count("jobs"),
             last_event: count("last_event"),
+            closed_for_ms: count("closed_for_ms"),
             maintenance: row.get("maintenance"),
             ..StoreStatus::default()
         })

@@ -105,6 +105,7 @@ macro_rules! lease_cases {
                 advance_closes_the_store_for_the_longest_ttl
                 advance_closes_a_namespace_for_its_own_longest_ttl
                 what_advance_closed_can_be_opened_at_once
+                a_closed_store_says_for_how_long
                 after_an_advance_no_token_comes_twice
                 a_hold_id_that_advance_ended_stays_ended
                 advance_sends_those_in_line_home

@@ -171,6 +171,20 @@ pub(super) fn what_advance_closed_can_be_opened_at_once(g: &Ground) -> Verdict {
     Ok(())
 }
 
+/// A load balancer asks for that, and a person who reads the status.
+pub(super) fn a_closed_store_says_for_how_long(g: &Ground) -> Verdict {
+    g.needs(Power::Advances)?;
+    g.needs(Power::MovesTime)?;
+    g.take("k", "A");
+    assert_eq!((g.closed_for_ms(), g.status().closed_for_ms), (0, 0), "it grants");
+    let advanced = g.advance(10).expect("an advance");
+    assert!(g.closed_for_ms() > 0, "it grants nothing");
+    assert!(g.status().closed_for_ms > 0, "and its status says so");
+    g.arena.open_again(advanced.closed_for_ms);
+    assert_eq!((g.closed_for_ms(), g.status().closed_for_ms), (0, 0), "it grants again");
+    Ok(())
+}
+
 /// R24: after the advance no token comes twice: not on a key that the restored store knows, nor on one that it has
 /// never heard of, nor in a namespace that it has never heard of.
 pub(super) fn after_an_advance_no_token_comes_twice(g: &Ground) -> Verdict {

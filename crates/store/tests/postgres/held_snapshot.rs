@@ -35,6 +35,28 @@ fn let_notes_age(session: &Session) {
     }
 }
 
+/// Leases that run out a second later, each on a key of its own, and those in line of a process that has gone.
+fn leases(round: u64) -> String {
+    format!(
+            "WITH k AS (
+                 INSERT INTO lease_key (namespace, key, counter, look_at_ms)
+                     SELECT 'default', '{round}/' || n, 1, now_ms() + limit_free_ms() FROM generate_series(1, {MANY}) AS n RETURNING id)
+             INSERT INTO lease_hold (key_id, token, hash, owner, ttl_ms, since_ms, priority, deadline_ms, lasts_ms, look_at_ms)
+                 SELECT k.id, 1, '\\x00', 'a', 1000, now_ms(), 0, now_ms() + 1000, 1000, now_ms() + 1000 FROM k;
+             WITH p AS (INSERT INTO party (alive_until) VALUES (clock_timestamp() - interval '1 second') RETURNING id)
+             INSERT INTO lease_waiter (party, namespace, keys, hash, owner, ttl_ms, priority, arrived_ms, waited_before_ms, until_ms)
+                 SELECT p.id, 'default', '{{}}', decode(md5(n::text), 'hex'), 'b', 1000, 0, 0, 0, 0 FROM p, generate_series(1, {MANY}) AS n"
+        )
+}
+
+/// A claim of many, past those in line. `heads`: where the lanes begin, as far as its client knows.
+fn claim(who: &str, heads: &str) -> String {
+    format!(
+        "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 500, md5('{who}')::uuid, 'a', 30000, {heads}, NULL, true)
+         WHERE id IS NOT NULL"
+    )
+}
+
 #[test]
 fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
     let arena = PostgresArena::new();
@@ -48,12 +70,6 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
                  'dropped jobs', 'due jobs', 'unique keys', 'holds', 'lease keys', 'far holds', 'waiters', 'events']) AS part",
         )
         .unwrap();
-    let claim = |who: &str, heads: &str| {
-        format!(
-            "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 500, md5('{who}')::uuid, 'a', 30000, {heads}, NULL, true)
-             WHERE id IS NOT NULL"
-        )
-    };
     let lined_up =
         "SELECT count(*) FROM job_line_up('default', ARRAY['q'], md5('waits')::uuid, 1, 100000000, 0)";
     session.value(lined_up);
@@ -63,17 +79,7 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
     holder.value("BEGIN ISOLATION LEVEL REPEATABLE READ");
     holder.value(&format!("SELECT count(*) FROM {}.job_body", arena.schema));
     for round in 0..2 {
-        let leases = format!(
-            "WITH k AS (
-                 INSERT INTO lease_key (namespace, key, counter, look_at_ms)
-                     SELECT 'default', '{round}/' || n, 1, now_ms() + limit_free_ms() FROM generate_series(1, {MANY}) AS n RETURNING id)
-             INSERT INTO lease_hold (key_id, token, hash, owner, ttl_ms, since_ms, priority, deadline_ms, lasts_ms, look_at_ms)
-                 SELECT k.id, 1, '\\x00', 'a', 1000, now_ms(), 0, now_ms() + 1000, 1000, now_ms() + 1000 FROM k;
-             WITH p AS (INSERT INTO party (alive_until) VALUES (clock_timestamp() - interval '1 second') RETURNING id)
-             INSERT INTO lease_waiter (party, namespace, keys, hash, owner, ttl_ms, priority, arrived_ms, waited_before_ms, until_ms)
-                 SELECT p.id, 'default', '{{}}', decode(md5(n::text), 'hex'), 'b', 1000, 0, 0, 0, 0 FROM p, generate_series(1, {MANY}) AS n"
-        );
-        session.run(&leases).unwrap();
+        session.run(&leases(round)).unwrap();
         session.value(&format!(
             "SELECT count(enqueue('q', 'work', '1', run_at => to_timestamp(now_ms() / 1000.0) + interval '1 second',
                  unique_key => '{round}/' || n, unique_window => interval '1 second')) FROM generate_series(1, {MANY}) AS n"

@@ -152,5 +152,27 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
         }
     }
     assert!(dear.is_empty(), "{dear:#?}");
+    what_lies_below_a_note_is_found(&session);
     holder.value("COMMIT");
+}
+
+fn what_lies_below_a_note_is_found(session: &Session) {
+    let beat = || session.value("SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))");
+    assert_eq!(beat(), "0", "there is nothing");
+    session
+        .run("INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent) SELECT lane, 1, 1, true, false, false FROM job_lane")
+        .unwrap();
+    assert_eq!(beat(), "1", "a job that comes back is found at its old place");
+    session
+        .run(
+            "DELETE FROM job_ready;
+             INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent) SELECT 1, lane, 0, 1, false, false FROM job_lane",
+        )
+        .unwrap();
+    assert_eq!(beat(), "0", "it was due long before it was committed");
+    session
+        .run("UPDATE tidied SET full_at = clock_timestamp() - interval '1 minute'")
+        .unwrap();
+    session.value("SELECT job_tidy(0, 500)");
+    assert_eq!(beat(), "1", "it is found once all of the index is read");
 }

@@ -371,3 +371,34 @@ fn a_lost_store_is_refused_until_a_backup_is_put_back_which_repeats_no_token() {
     assert!(lease["token"].as_u64().unwrap() > first && lease["holder"].is_null(), "{lease}");
     assert!(!aside.exists(), "nothing is left of the way there");
 }
+
+/// Each command owns the directory for a moment. Without the tables of jobs, one that reads a row of them fails.
+#[test]
+fn commands_about_leases_read_no_row_of_a_job() {
+    let room = Room::new();
+    let job = room.enqueue("{}", &[]);
+    let database = room.path("leases").join("fencehold.db");
+    let rename = |from: &str, to: &str| {
+        let connection = rusqlite::Connection::open(&database).unwrap();
+        for table in ["queues", "jobs", "job_live", "job_finished", "uniques", "schedules", "job_aside"] {
+            let sql = format!("ALTER TABLE {from}{table} RENAME TO {to}{table}");
+            connection.execute_batch(&sql).unwrap();
+        }
+    };
+    rename("", "away_");
+    let ran = room.fencehold(&["run", "--key", "k", "--", "true"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (token, hold) = acquire(&room, "k", &["--ttl", "1h"]);
+    for verb in ["renew", "release"] {
+        let said = with_hold(&room, &["lease", verb, "k"], &hold, token);
+        assert_eq!(said.code, 0, "{verb}: {said:?}");
+    }
+    for words in [["lease", "ls"].as_slice(), &["lease", "get", "k"]] {
+        let said = room.fencehold(words);
+        assert_eq!(said.code, 0, "{words:?}: {said:?}");
+    }
+    let said = room.fencehold(&["job", "get", &job]);
+    assert!(said.code != 0 && said.err.contains("no such table"), "{said:?}");
+    rename("away_", "");
+    assert_eq!(room.job(&job)["state"], "queued");
+}

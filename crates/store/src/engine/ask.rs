@@ -53,6 +53,17 @@ impl Ask {
         }
     }
 
+    /// Whether it needs the jobs, or counts them, or tells what becomes of them. The others are about leases alone.
+    #[cfg(feature = "file")]
+    pub(super) fn needs_jobs(&self) -> bool {
+        match self {
+            Ask::Acquire(_) | Ask::Renew(_) | Ask::Release(_) | Ask::Revoke { .. } => false,
+            Ask::Get(_) | Ask::List(_) | Ask::OpenNow { .. } => false,
+            Ask::Job(_) | Ask::Events(_) | Ask::Advance { .. } => true,
+            Ask::Status | Ask::Limits(_) | Ask::KeepFinished { .. } => true,
+        }
+    }
+
     /// Whether its answer may have to wait for the disk. A renewal's does not: a killed process
     /// loses none, and after a power cut every hold has a full ttl anyway.
     pub(super) fn may_sync(&self) -> bool {

@@ -96,7 +96,8 @@ pub(crate) struct Kept {
     pub(crate) closed_until_ms: u64,
     pub(crate) longest_ttl_ms: u64,
     pub(crate) set_aside: u64,
-    pub(crate) jobs: KeptJobs,
+    /// `None`: they are read when they are needed.
+    pub(crate) jobs: Option<KeptJobs>,
 }
 
 /// What is kept of one namespace beside its floor.

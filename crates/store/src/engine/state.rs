@@ -190,7 +190,10 @@ impl Engine {
         kept.limits
             .into_iter()
             .for_each(|(namespace, limits)| engine.limits.put(namespace, limits));
-        engine.restore_jobs(now, kept.jobs);
+        match kept.jobs {
+            Some(jobs) => engine.restore_jobs(now, jobs),
+            None => engine.leave_jobs_for_later(now),
+        }
         engine
     }
 

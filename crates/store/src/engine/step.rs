@@ -32,6 +32,12 @@ impl Engine {
         if let Err(bad) = ask.check() {
             return self.answer(ticket, Err(bad.into()));
         }
+        #[cfg(feature = "file")]
+        if ask.needs_jobs()
+            && let Err(error) = self.load_jobs(now, archive)
+        {
+            return self.answer(ticket, Err(error));
+        }
         let result = match ask {
             Ask::Acquire(request) => {
                 let space = self.table.space(namespace);
@@ -250,6 +256,8 @@ impl Engine {
     /// Notes what has run out, at most `budget` slots of it. True: there is more.
     pub(crate) fn sweep(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
         self.sees(now);
+        #[cfg(feature = "file")]
+        self.load_jobs_in_time(now, archive);
         let jobs = self.sweep_jobs(now, budget, archive);
         self.sweep_leases(now, budget) || jobs
     }

@@ -34,7 +34,7 @@ impl Trust {
     }
 }
 
-/// Reads everything, inside the transaction that raised the epoch.
+/// Reads everything, inside the transaction that raised the epoch. Jobs only where they have to be written anew.
 pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlite::Result<Kept> {
     let mut kept = Kept::default();
     let (closed_until_ms, longest_ttl_ms) = rows::closed_until_and_longest_ttl_ms(connection)?;
@@ -64,10 +64,11 @@ pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlit
     })?;
     load_events(connection, &mut kept)?;
     load_leases(connection, now, trust, &mut kept)?;
-    let (jobs, jobs_aside) = super::job::load(connection, now, trust)?;
-    kept.jobs = jobs;
-    kept.set_aside += jobs_aside;
     if trust != Trust::Exact {
+        // Otherwise they mean later what they mean now, and can be read then.
+        let (jobs, jobs_aside) = super::job::load(connection, now, trust)?;
+        kept.jobs = Some(jobs);
+        kept.set_aside += jobs_aside;
         keep_anew(connection, &kept)?;
     }
     Ok(kept)

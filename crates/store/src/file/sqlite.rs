@@ -3,22 +3,24 @@
 use std::io;
 use std::sync::Arc;
 
-use fencehold_core::Event;
 use fencehold_core::limits::EVENTS_KEPT;
+use fencehold_core::{Event, Stamp};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::boot;
 use super::gate;
 use super::job::Bodies;
+use super::load::Trust;
 use super::old_events::Losses;
 use super::place::{Files, Lost, Place};
 use super::progress::{self, Note, Noted};
 use super::rows;
-use super::schema::is_busy;
+use super::schema::{is_busy, sorry};
 use super::takeover::pause;
 use super::turn::Turn;
-use crate::engine::{Archive, Change, Changes, Keep, KeepError};
+use crate::engine::{Archive, Change, Changes, Keep, KeepError, KeptJobs};
+use crate::error::StoreError;
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.
@@ -152,6 +154,50 @@ impl SqliteKeep {
             self.turn.end();
         }
         outcome
+    }
+
+    /// Reads the jobs, in one transaction. No one else writes: what this owner has not kept yet is about leases.
+    pub(super) fn load_jobs(&mut self, now: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+        let written = |connection: &Connection| {
+            connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0))
+        };
+        let read = (|| {
+            let before = written(&self.connection)?;
+            self.connection.execute_batch("BEGIN")?;
+            let loaded = super::job::load(&self.connection, now, Trust::Exact)?;
+            Ok((loaded, written(&self.connection)? > before))
+        })();
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        match read {
+            Ok((loaded, false)) => Ok(loaded),
+            // Rows that cannot be read are set aside, in turn and on the disk.
+            Ok((_, true)) => self.load_damaged_jobs(now),
+            Err(error) if is_busy(&error) => self.load_damaged_jobs(now),
+            Err(error) => Err(sorry(&self.place, &error)),
+        }
+    }
+
+    fn load_damaged_jobs(&mut self, now: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+        let mut loaded = None;
+        let outcome = self.in_turn(|keep| {
+            keep.set_syncs(true)?;
+            keep.connection.execute_batch("BEGIN IMMEDIATE")?;
+            if Self::still_owner(&keep.connection, keep.epoch)?.is_none() {
+                return Ok(None);
+            }
+            loaded = Some(super::job::load(&keep.connection, now, Trust::Exact)?);
+            keep.commit()?;
+            keep.log_pages = keep.log_pages.saturating_add(1);
+            Ok(Some(()))
+        });
+        let path = self.place.path().display();
+        match (outcome, loaded) {
+            (Ok(()), Some(loaded)) => Ok(loaded),
+            (Err(KeepError::Busy(why) | KeepError::Failed(why)), _) => Err(StoreError::Unavailable { why }),
+            _ => Err(StoreError::Unavailable { why: format!("{path}: another process took it over") }),
+        }
     }
 
     /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.

@@ -114,7 +114,7 @@ impl Image {
             closed_until_ms,
             longest_ttl_ms: self.longest_ttl_ms,
             set_aside: 0,
-            jobs: self.jobs.kept(now, trust),
+            jobs: Some(self.jobs.kept(now, trust)),
         }
     }
 
@@ -156,7 +156,7 @@ impl Image {
         for KeptLease { slot, namespace, key, record, deadline_ms } in kept.leases {
             image.rows.insert(slot, Row { namespace, key, record, deadline_ms });
         }
-        image.jobs.rebase(kept.jobs.live);
+        image.jobs.rebase(kept.jobs.unwrap_or_default().live);
         image
     }
 }

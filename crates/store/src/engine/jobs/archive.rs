@@ -4,12 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+#[cfg(feature = "file")]
+use fencehold_core::Stamp;
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Record, ScheduleName, UniqueKey};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{Namespace, Token};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "file")]
+use crate::error::StoreError;
 use crate::job::{Counts, QueueMode, ScheduleSpec, UndoOf};
 
 /// What never changes about a job.
@@ -172,6 +176,11 @@ pub(crate) trait Archive {
     fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>>;
     /// The places of jobs that have effects, from this one on.
     fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>>;
+    /// Everything that was left in the archive when the engine began, and how many rows could not be read.
+    #[cfg(feature = "file")]
+    fn load_jobs(&mut self, _: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+        Ok((KeptJobs::default(), 0))
+    }
 }
 
 /// A row of a page.

@@ -109,6 +109,8 @@ pub(crate) struct Jobs {
     batch: JobBatch,
     /// The archive could not be read: nothing more may be answered.
     broken: Option<String>,
+    /// They are still to be read from the archive: at this moment, in store time, if nothing needs them before.
+    to_load_ms: Option<u64>,
 }
 
 impl Engine {

@@ -2,12 +2,48 @@
 
 use fencehold_core::Stamp;
 
-use super::archive::KeptJobs;
+use super::archive::{Archive, KeptJobs};
 use super::batch::JobBatch;
 use crate::engine::state::Engine;
+use crate::error::StoreError;
 use crate::job::Counts;
 
+/// How long an owner serves leases before it reads the jobs that nothing has needed. One that ends before leaves them, with
+/// their schedules and their retention, to the next, as if nothing had served in between.
+const LOAD_WITHIN_MS: u64 = 30_000;
+
 impl Engine {
+    /// Jobs are read from the archive when something needs them.
+    pub(in crate::engine) fn leave_jobs_for_later(&mut self, now: Stamp) {
+        self.jobs.to_load_ms = Some(now.store_ms.saturating_add(LOAD_WITHIN_MS));
+    }
+
+    /// Reads the jobs, unless they are here. Where that fails, leases are served without them.
+    pub(in crate::engine) fn load_jobs(
+        &mut self,
+        now: Stamp,
+        archive: &mut dyn Archive,
+    ) -> Result<(), StoreError> {
+        if self.jobs.to_load_ms.is_none() {
+            return Ok(());
+        }
+        let (kept, set_aside) = archive.load_jobs(now)?;
+        self.jobs.to_load_ms = None;
+        self.set_aside += set_aside;
+        self.restore_jobs(now, kept);
+        Ok(())
+    }
+
+    /// Reads the jobs once they have waited long enough: what time brings to them is this owner's to note.
+    pub(in crate::engine) fn load_jobs_in_time(&mut self, now: Stamp, archive: &mut dyn Archive) {
+        if self.jobs.to_load_ms.is_some_and(|at_ms| at_ms <= now.store_ms)
+            && let Err(error) = self.load_jobs(now, archive)
+        {
+            tracing::warn!(%error, "the jobs of the store cannot be read");
+            self.leave_jobs_for_later(now);
+        }
+    }
+
     /// Goes on from what was kept. All moments are on the clock that it will be asked by.
     pub(in crate::engine) fn restore_jobs(&mut self, now: Stamp, kept: KeptJobs) {
         self.look_at_the_wall_clock(now);

@@ -69,7 +69,7 @@ impl Disk {
                 closed_until_ms: self.closed_until_ms,
                 longest_ttl_ms: self.longest_ttl_ms,
                 set_aside: 0,
-                jobs: KeptJobs::default(),
+                jobs: Some(KeptJobs::default()),
             },
         )
     }

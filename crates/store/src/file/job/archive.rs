@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencehold_core::Stamp;
 use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
 use rusqlite::{OptionalExtension, params};
@@ -9,7 +10,8 @@ use rusqlite::{OptionalExtension, params};
 use super::bodies::{AHEAD, AHEAD_BYTES};
 use super::codec::{decode, decode_finished};
 use super::write::tag_of;
-use crate::engine::{Archive, Body, KeptJob, Note, Read, Row, Rows};
+use crate::engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
+use crate::error::StoreError;
 use crate::file::sqlite::{SqliteKeep, from_sql, to_sql};
 
 /// Not a join: SQLite would look at the value of `?1` to plan it, and plan it anew for every other value.
@@ -27,6 +29,10 @@ fn understood<T>(arrival: u64, read: Result<T, String>) -> Option<T> {
 }
 
 impl Archive for SqliteKeep {
+    fn load_jobs(&mut self, now: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+        SqliteKeep::load_jobs(self, now)
+    }
+
     fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
         let mut statement = disk(self.connection.prepare_cached(FINISHED))?;
         let row = statement

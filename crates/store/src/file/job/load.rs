@@ -12,7 +12,7 @@ use crate::file::load::{Trust, began_ms};
 use crate::file::sqlite::from_sql;
 use crate::job::{Counts, QueueMode};
 
-/// Reads everything, inside the transaction that raised the epoch. How many rows were set aside comes with it.
+/// Reads everything, inside the transaction that raised the epoch, or in one of the same owner. How many rows were set aside comes with it.
 pub(in crate::file) fn load(
     connection: &Connection,
     now: Stamp,

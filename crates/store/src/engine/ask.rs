@@ -57,10 +57,19 @@ impl Ask {
     #[cfg(feature = "file")]
     pub(super) fn needs_jobs(&self) -> bool {
         match self {
-            Ask::Acquire(_) | Ask::Renew(_) | Ask::Release(_) | Ask::Revoke { .. } => false,
-            Ask::Get(_) | Ask::List(_) | Ask::OpenNow { .. } => false,
-            Ask::Job(_) | Ask::Events(_) | Ask::Advance { .. } => true,
-            Ask::Status | Ask::Limits(_) | Ask::KeepFinished { .. } => true,
+            Ask::Acquire(_)
+            | Ask::Renew(_)
+            | Ask::Release(_)
+            | Ask::Revoke { .. }
+            | Ask::Get(_)
+            | Ask::List(_)
+            | Ask::OpenNow { .. } => false,
+            Ask::Job(_)
+            | Ask::Events(_)
+            | Ask::Advance { .. }
+            | Ask::Status
+            | Ask::Limits(_)
+            | Ask::KeepFinished { .. } => true,
         }
     }
 

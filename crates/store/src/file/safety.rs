@@ -184,6 +184,8 @@ fn is_trusted(user: u32) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use rustix::process::Gid;
+
     use super::*;
 
     fn set_mode(path: &Path, mode: u32) {
@@ -262,7 +264,7 @@ mod tests {
         assert!(is_trusted(user) && is_trusted(0));
         assert!(!is_trusted(user + 1) && !is_trusted(65_534));
         let (one, _other) = UnixStream::pair().unwrap();
-        let mut expected: Vec<u32> = getgroups().unwrap().into_iter().map(|group| group.as_raw()).collect();
+        let mut expected: Vec<u32> = getgroups().unwrap().into_iter().map(Gid::as_raw).collect();
         let mut seen = peer::groups_of(&one).unwrap();
         expected.sort_unstable();
         seen.sort_unstable();

@@ -5,7 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(any(feature = "etcd", feature = "remote"))]
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(any(feature = "etcd", feature = "remote"))]
+use std::time::Duration;
 
 use fencehold_core::lease::How;
 use fencehold_core::{Fact, Key, Namespace};
@@ -57,7 +61,7 @@ impl HoldChanges {
     }
 
     /// Says that changes may have been missed.
-    #[cfg(any(feature = "postgres", feature = "remote"))]
+    #[cfg(any(feature = "etcd", feature = "postgres", feature = "remote"))]
     pub(crate) fn tell_missed(&self) {
         self.call(std::iter::once(HoldChange::Missed));
     }
@@ -92,6 +96,13 @@ impl Drop for Subscription {
         // Not while the list is locked: what a listener holds may be anything.
         drop(removed);
     }
+}
+
+/// A rest before a connection is made again: not all clients at once, when a server comes back.
+#[cfg(any(feature = "etcd", feature = "remote"))]
+pub(crate) fn spread(rest: Duration) -> Duration {
+    let part = RandomState::new().hash_one(()) % 1_000;
+    rest + rest * u32::try_from(part).unwrap_or(0) / 1_000
 }
 
 /// Whether a holder would learn of this fact only by its next renewal. What it did itself, and what its own clock tells, is no news.

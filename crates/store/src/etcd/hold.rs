@@ -294,6 +294,7 @@ impl Core {
             })
             .await?;
         if answer.is_ok() {
+            self.say_hold_changed(namespace, key).await;
             self.tidy(&before).await;
         }
         Ok(answer)

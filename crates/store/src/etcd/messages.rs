@@ -189,7 +189,14 @@ pub(super) struct WatchResponse {
     #[prost(bool, tag = "4")]
     pub(super) canceled: bool,
     #[prost(message, repeated, tag = "11")]
-    pub(super) events: Vec<Done>,
+    pub(super) events: Vec<WatchEvent>,
+}
+
+/// Something was put or deleted.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WatchEvent {
+    #[prost(message, optional, tag = "2")]
+    pub(super) kv: Option<KeyValue>,
 }
 
 #[derive(Clone, PartialEq, Message)]

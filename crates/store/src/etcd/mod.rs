@@ -19,6 +19,7 @@ mod errand;
 )]
 mod gate;
 mod hold;
+mod holds;
 mod line;
 mod look;
 mod messages;
@@ -33,7 +34,7 @@ mod view;
 mod wire;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,16 +130,27 @@ impl EtcdStore {
             )?
         };
         let (names, place) = (Names::new(&url.prefix), url.to_string());
+        let hold_changes: Arc<HoldChanges> = Arc::default();
+        let told_of = Arc::clone(&hold_changes);
         let (orders, inbox) = mpsc::unbounded_channel();
         let (closing, told) = watch::channel(false);
         let thread = std::thread::Builder::new()
             .name("fencehold-etcd".to_owned())
             .spawn(move || {
-                let core = Core { wire, names, clock, place, closing: told, known: RefCell::default() };
+                let core = Core {
+                    wire,
+                    names,
+                    clock,
+                    place,
+                    closing: told,
+                    known: RefCell::default(),
+                    hold_changes: told_of,
+                    followed: RefCell::default(),
+                };
                 tokio::task::LocalSet::new().block_on(&runtime, serve(Rc::new(core), inbox));
             })
             .map_err(unavailable)?;
-        let (hold_changes, thread) = (Arc::default(), Mutex::new(Some(thread)));
+        let thread = Mutex::new(Some(thread));
         Ok(EtcdStore { orders, url: url.clone(), sent, hold_changes, closing, thread })
     }
 
@@ -240,7 +252,6 @@ impl LeaseStore for EtcdStore {
         Ok(ended)
     }
 
-    /// Only of what is done through this handle.
     fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
         Some(self.hold_changes.subscribe(listener))
     }
@@ -305,6 +316,9 @@ struct Core {
     place: String,
     closing: watch::Receiver<bool>,
     known: RefCell<HashMap<(Namespace, Key), Known>>,
+    hold_changes: Arc<HoldChanges>,
+    /// The namespaces in which it hears of what others do to holds.
+    followed: RefCell<BTreeSet<Namespace>>,
 }
 
 /// What this handle knows of a hold that it granted.
@@ -343,14 +357,18 @@ impl Core {
     }
 
     async fn acquire(
-        &self,
+        self: &Rc<Self>,
         namespace: Namespace,
         patience_ms: u64,
         request: AcquireRequest,
         mut reply: oneshot::Sender<Told>,
     ) {
         let errand = Errand::new(&self.clock, &self.place, patience_ms, request.wait_ms);
+        let space = namespace.clone();
         let told = Taking::new(self, errand, namespace, request).run(&mut reply).await;
+        if told.answer.is_ok() {
+            self.hear_of_holds(&space);
+        }
         if let Err(unheard) = reply.send(told) {
             self.nobody_heard(unheard).await;
         }

@@ -8,6 +8,7 @@
 //! PREFIX/age/NAMESPACE/KEY              there while the hold is within its max_age, on an etcd lease of that length
 //! PREFIX/line/NAMESPACE/KEY␀PLACE␀WHO   a place in line, on the waiter's etcd lease
 //! PREFIX/waiting/NAMESPACE/WHO          the waiter itself, on the same lease
+//! PREFIX/hold-changed/NAMESPACE         the key that was revoked last
 //! PREFIX/probe/NUMBER                   there while a probe runs
 //! ```
 //!
@@ -38,6 +39,11 @@ impl Names {
     /// A key for a probe, of which this number is told apart.
     pub(super) fn scratch(&self, number: i64) -> Vec<u8> {
         format!("{}/probe/{number:x}", self.prefix).into_bytes()
+    }
+
+    /// Where is said that a caller acted on a hold.
+    pub(super) fn hold_changed(&self, namespace: &Namespace) -> Vec<u8> {
+        format!("{}/hold-changed/{namespace}", self.prefix).into_bytes()
     }
 
     pub(super) fn closed(&self) -> Vec<u8> {

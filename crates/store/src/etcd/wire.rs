@@ -180,6 +180,12 @@ impl Wire {
         Ok(Watch(changes))
     }
 
+    /// Watches one name, or a span of them, from now on.
+    pub(super) async fn watch_from_now(&self, span: Span) -> Result<Watch, Fault> {
+        // Revision 0 is the one that is to come.
+        self.watch(vec![span], -1).await
+    }
+
     /// The version of every member that answers.
     pub(super) async fn versions(&self) -> Result<Vec<(String, String)>, Fault> {
         let mut versions = Vec::new();
@@ -369,6 +375,13 @@ impl Watch {
                 return;
             }
         }
+    }
+
+    /// The values of what was put next, or none where the watch has just begun. `None`: it tells no more.
+    pub(super) async fn told(&mut self) -> Option<Vec<Vec<u8>>> {
+        let told = self.0.message().await.ok()??;
+        let values = told.events.into_iter().filter_map(|event| event.kv).map(|kv| kv.value);
+        (!told.canceled).then(|| values.collect())
     }
 }
 

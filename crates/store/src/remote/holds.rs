@@ -5,7 +5,6 @@
 //! after a while, longer each time, and never where the server refuses it.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 
 use super::errand::Fault;
 use super::wire::{Lines, Wire};
-use crate::hold_changes::HoldChanges;
+use crate::hold_changes::{HoldChanges, spread};
 use crate::runtime::Runtime;
 
 /// In how many namespaces a handle listens at most.
@@ -87,9 +86,7 @@ async fn listen(wire: &Wire, changes: &HoldChanges, namespace: &Namespace) -> bo
                 tracing::debug!(why, "the server does not say what others do to held leases; asking again");
             }
         }
-        // Not all clients at once, when a server comes back.
-        let part = RandomState::new().hash_one(()) % 1_000;
-        pause(rest + rest * u32::try_from(part).unwrap_or(0) / 1_000).await;
+        pause(spread(rest)).await;
         rest = (rest * 2).min(REST_MAX);
     }
     false

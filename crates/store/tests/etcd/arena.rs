@@ -42,7 +42,7 @@ impl Arena for EtcdArena {
     }
 
     fn powers(&self) -> Vec<Power> {
-        vec![Power::MovesWall, Power::Restarts, Power::NoticesLeaving, Power::Advances]
+        vec![Power::MovesWall, Power::Restarts, Power::NoticesLeaving, Power::Advances, Power::TellsHolders]
     }
 
     fn pass(&self, ms: u64) {

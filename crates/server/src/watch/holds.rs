@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fencehold_core::{Key, Namespace};
 use fencehold_store::{HoldChange, LeaseStore, Subscription};
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::broadcast;
 
 /// How many changes may wait for one that takes none.
 const WAITING_MAX: usize = 64;
@@ -71,11 +71,8 @@ impl HoldWatcher {
     /// Waits for the next key; `None`: changes may have been missed. Cancel safe.
     pub(crate) async fn changed(&mut self) -> Option<Key> {
         match &mut self.changes {
-            // Its sender stays while it listens.
-            Some(changes) => match changes.recv().await {
-                Ok(change) => change,
-                Err(RecvError::Lagged(_) | RecvError::Closed) => None,
-            },
+            // Its sender stays while it listens: an error means that it lags behind.
+            Some(changes) => changes.recv().await.unwrap_or_default(),
             None => None,
         }
     }

@@ -72,7 +72,9 @@ impl Events {
         }
         events.by_namespace.retain(|_, story| !story.events.is_empty());
         let namespaces: Vec<Namespace> = events.by_namespace.keys().cloned().collect();
-        namespaces.into_iter().for_each(|namespace| events.measure(namespace));
+        for namespace in namespaces {
+            events.measure(namespace);
+        }
         if lost_by_all > 0 {
             let stories = events.by_namespace.iter();
             let lost = stories.map(|(namespace, story)| (Some(namespace.clone()), story.lost_until));

@@ -44,9 +44,10 @@ pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut KeptEvent
     let mut forgotten_seq = 0;
     while let Some(row) = rows.next()? {
         let until_seq = from_sql(row.get(1)?);
-        match Namespace::new(row.get::<_, String>(0)?) {
-            Ok(namespace) => drop(kept.lost.insert(namespace, until_seq)),
-            Err(_) => (kept.lost_by_others, forgotten_seq) = (until_seq, from_sql(row.get(2)?)),
+        if let Ok(namespace) = Namespace::new(row.get::<_, String>(0)?) {
+            kept.lost.insert(namespace, until_seq);
+        } else {
+            (kept.lost_by_others, forgotten_seq) = (until_seq, from_sql(row.get(2)?));
         }
     }
     // A program that keeps nothing longer has forgotten further than this one did.

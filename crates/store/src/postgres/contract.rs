@@ -17,6 +17,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
 };
+use crate::quota::{LimitsRequest, LimitsView};
 
 #[async_trait]
 impl LeaseStore for PostgresStore {
@@ -115,6 +116,13 @@ impl LeaseStore for PostgresStore {
 
     async fn open_now(&self, call: &Call, _: Owner) -> Result<(), StoreError> {
         self.ask(call, async move |core, errand| core.open_now(errand).await).await
+    }
+
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        request.set.map_or(Ok(()), |set| set.check())?;
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.limits(errand, &space, &request).await)
+            .await
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {

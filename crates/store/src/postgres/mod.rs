@@ -16,6 +16,7 @@ mod fenced;
 mod force;
 mod hold;
 mod job;
+mod limits;
 mod listen;
 mod migrate;
 mod password;
@@ -418,7 +419,11 @@ async fn serve(core: Rc<Core>, mut inbox: mpsc::UnboundedReceiver<Order>) {
             _ = closing.wait_for(|closing| *closing) => None,
         };
         let Some(order) = order else { break };
-        upkeep.get_or_insert_with(|| tokio::task::spawn_local(Rc::clone(&core).keep_up()));
+        upkeep.get_or_insert_with(|| {
+            let both =
+                futures_util::future::join(Rc::clone(&core).keep_up(), Rc::clone(&core).keep_counting());
+            tokio::task::spawn_local(both)
+        });
         let (core, under_way) = (Rc::clone(&core), under_way.clone());
         tokio::task::spawn_local(async move {
             order(core).await;

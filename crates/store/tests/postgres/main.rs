@@ -26,6 +26,7 @@ mod job_handles;
 mod job_line;
 mod job_races;
 mod jobs;
+mod limited;
 mod lost_answer;
 mod marks;
 mod neighbours;

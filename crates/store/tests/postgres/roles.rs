@@ -16,15 +16,15 @@ use crate::session::{LOOKS_MAX, Session};
 /// What a reader may call, and the one table that it may read.
 const READER: &str =
     "events_read job_list job_live job_look job_queues job_schedules job_with_effects lease_get lease_list
-    lease_status lease_timeline maintenance_errors migration now_ms store_closed_ms";
+    lease_status lease_timeline maintenance_errors migration now_ms store_closed_ms store_limits";
 /// What a worker may call beside that.
 const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guard job_await job_claim job_complete job_complete_hashed
     job_draw job_enqueue job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew
-    job_room job_run_out job_schedule_hold job_schedules_due job_tell_lines job_tidy job_under job_unheard job_unschedule lease_abandon
+    job_room job_run_out job_schedule_hold job_schedules_due job_schedules_most job_tell_lines job_tidy job_under job_unheard job_unschedule lease_abandon
     lease_acquire lease_leave lease_look lease_release lease_renew lease_renew_checked lease_suspend lease_sweep maintenance_failed
-    maintenance_worked once party_lives raise";
+    maintenance_worked namespace_count once party_lives raise";
 /// What an admin may call beside that.
-const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_open_now";
+const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_limits_set store_open_now";
 
 fn call() -> Call {
     Call::new(Namespace::default()).with_patience_ms(60_000)

@@ -25,6 +25,7 @@ use crate::engine::ask::Ask;
 use crate::engine::state::{Engine, Reply};
 use crate::error::StoreError;
 use crate::job::{JobFilter, JobView, QueueMode};
+use crate::quota::{Limits, Used};
 
 /// The places of jobs that a decision makes: the first, the second, and so on.
 const NEW_FROM: u64 = 1 << 62;
@@ -45,6 +46,8 @@ pub(crate) struct Brought {
     pub(crate) queues: Vec<(Namespace, fencehold_core::job::Queue, QueueMode)>,
     pub(crate) uniques: Vec<KeptUnique>,
     pub(crate) schedules: Vec<KeptSchedule>,
+    /// What a namespace may have, and what it has of queues, jobs and bytes. `None`: no limit is set, or what is decided keeps to none.
+    pub(crate) room: Option<(Namespace, Limits, Used)>,
 }
 
 /// A job with all that belongs to it. Its queue is in its body.
@@ -83,7 +86,8 @@ pub(crate) struct Replayed {
 
 impl Replay {
     pub(crate) fn new(brought: Brought) -> Self {
-        let Brought { now, newest, tokens, closed_ms, jobs, known, queues, uniques, schedules } = brought;
+        let Brought { now, newest, tokens, closed_ms, jobs, known, queues, uniques, schedules, room } =
+            brought;
         let mut engine = Engine::new();
         engine.closed_until_ms = if closed_ms == 0 { 0 } else { now.store_ms.saturating_add(closed_ms) };
         engine.jobs.newest = newest;
@@ -129,6 +133,14 @@ impl Replay {
                 (Some(_), None) if !archive.known.contains(&victim) => drop(archive.missed.insert(victim)),
                 _ => {}
             }
+        }
+        if let Some((namespace, limits, has)) = room {
+            let space = engine.table.space(&namespace);
+            // In place of what was brought, which is among it.
+            if let Some(used) = engine.table.used_mut(space) {
+                *used = has;
+            }
+            engine.limits.put(Some(namespace), limits);
         }
         engine.jobs.batch = JobBatch::default();
         engine.jobs.queues.stirred.clear();

@@ -16,6 +16,7 @@ use crate::job::{ClaimRequest, Claimed};
 use crate::lease::Call;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Order, Repeat, closed};
+use crate::quota::Limits;
 
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
@@ -42,6 +43,7 @@ impl Core {
         }
         let answer = match self.take_politely(&mut errand, call, request).await {
             Ok(Taken { became: Became::Closed(ms), .. }) => Err(still_closed(ms)),
+            Ok(Taken { became: Became::TtlTooLong(ms), .. }) => Err(ttl_too_long(call, request, ms)),
             Ok(taken) if !taken.jobs.is_empty() || request.wait_ms == 0 => Ok(hand(Claimed {
                 resumed: taken.became == Became::Repeated,
                 jobs: taken.jobs,
@@ -109,6 +111,9 @@ impl Core {
                     return Some(Err(StoreError::Unavailable { why }));
                 }
                 Ok(Taken { became: Became::Closed(ms), .. }) => break Err(still_closed(ms)),
+                Ok(Taken { became: Became::TtlTooLong(ms), .. }) => {
+                    break Err(ttl_too_long(call, request, ms));
+                }
                 Ok(taken) if !taken.jobs.is_empty() || taken.became == Became::TooLate => {
                     let waited_ms = taken.now_ms.saturating_sub(since_ms);
                     if taken.jobs.is_empty() {
@@ -185,4 +190,12 @@ impl Core {
 fn still_closed(for_ms: u64) -> StoreError {
     let why = format!("after `store advance` nobody is granted anything for another {for_ms} ms");
     StoreError::Unavailable { why }
+}
+
+fn ttl_too_long(call: &Call, request: &ClaimRequest, longest_ms: u64) -> StoreError {
+    let limits = Limits { ttl_ms: Some(longest_ms), ..Limits::default() };
+    match limits.check_ttl(&call.namespace, request.ttl_ms) {
+        Err(bad) => bad.into(),
+        Ok(()) => crate::asking::misfit(),
+    }
 }

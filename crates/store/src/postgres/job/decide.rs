@@ -290,7 +290,12 @@ fn read_all(about: &About, rows: &[Row]) -> Result<Brought, String> {
             .collect(),
         ..Brought::default()
     };
+    let unused = head.room.as_ref().map(|room| room.unused.clone()).unwrap_or_default();
+    brought.room = head.room.map(|room| (about.namespace.clone(), room.limits, room.used));
     for queue in head.queues.unwrap_or_default() {
+        if unused.contains(&queue.name) {
+            continue;
+        }
         brought.queues.push((queue.namespace, queue.name, mode_of(queue.mode)));
     }
     for text in texts {

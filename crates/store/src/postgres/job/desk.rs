@@ -18,9 +18,7 @@ use crate::job::{
 use crate::lease::Call;
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Repeat};
-
-/// How many schedules a namespace may have.
-const SCHEDULES_MAX: u64 = 10_000;
+use crate::quota::{Limited, full};
 
 impl Core {
     pub(super) async fn act(
@@ -127,9 +125,14 @@ impl Core {
                 let text: Option<&str> = rows.first().and_then(|row| row.get(0));
                 let earlier: Option<ScheduleRow> = text.and_then(|text| read("schedule", text).ok());
                 let count: i64 = rows.first().map_or(0, |row| row.get(1));
-                if earlier.is_none() && count.unsigned_abs() >= SCHEDULES_MAX {
-                    let what = "schedules of this namespace".to_owned();
-                    return Ok(Decided::Kept(Err(StoreError::Full { what, limit: SCHEDULES_MAX })));
+                if earlier.is_none() {
+                    let sql = self.sql("SELECT fencehold.job_schedules_most($1)");
+                    let most = &transaction.query_typed(&sql, &[(&namespace, Type::TEXT)]).await?[0];
+                    let most: i64 = most.try_get(0)?;
+                    if count >= most {
+                        let full = full(Limited::Schedules, &call.namespace, from_sql(most));
+                        return Ok(Decided::Kept(Err(full)));
+                    }
                 }
                 let earlier: VecDeque<_> = earlier.into_iter().map(ScheduleRow::kept).collect();
                 let about = About::jobs(&call.namespace, Vec::new());

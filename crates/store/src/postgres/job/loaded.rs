@@ -13,6 +13,7 @@ use super::form::{Asked, Extra, state_of, terms_of, undo_of};
 use super::value::{bytes_of, stamp};
 use crate::engine::{About, Body, BroughtJob, KeptJob, KeptSchedule, KeptUnique, Note};
 use crate::job::ScheduleSpec;
+use crate::quota::{Limits, Used};
 
 /// The row that comes before the jobs.
 #[derive(Debug, Deserialize)]
@@ -22,6 +23,16 @@ pub(super) struct Head {
     pub(super) closed_ms: u64,
     pub(super) queues: Option<Vec<QueueRow>>,
     pub(super) uniques: Option<Vec<UniqueRow>>,
+    /// `None`: no limit is set in the namespace, or none matters.
+    pub(super) room: Option<RoomRow>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RoomRow {
+    pub(super) limits: Limits,
+    pub(super) used: Used,
+    /// Those of the queues that have a row, and count as not there.
+    pub(super) unused: Vec<Queue>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -62,6 +62,8 @@ pub(super) enum Became {
     Repeated,
     /// The store is closed for so long.
     Closed(u64),
+    /// Its ttl is above the longest of the namespace, which is so long.
+    TtlTooLong(u64),
     /// Its time in line is up.
     TooLate,
     /// A later sending has taken its place.
@@ -208,6 +210,7 @@ fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
                 -2 => Became::TooLate,
                 -3 => Became::Replaced,
                 -4 => Became::Behind,
+                -5 => Became::TtlTooLong(from_sql(row.get(column::REMAINING_MS))),
                 said => {
                     stirs |= said == 2;
                     taken.became

@@ -1,0 +1,88 @@
+//! What a namespace may have: limits are set and looked at here. The calls that add something keep to them in the database, and by the
+//! rules where those decide. What a namespace has much of is counted in the background, by one handle at a time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use fencehold_core::Namespace;
+use serde::Deserialize;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::acquire::number;
+use super::errand::{Errand, pause};
+use super::{Core, Repeat};
+use crate::error::StoreError;
+use crate::quota::{Limits, LimitsRequest, LimitsView, Used};
+
+/// How often it is asked whether a namespace has to be counted: the database says which, and when.
+const EVERY: Duration = Duration::from_secs(5);
+/// How long one count may take.
+const PATIENCE_MS: u64 = 60_000;
+
+/// As the database tells it.
+#[derive(Deserialize)]
+struct Told {
+    /// `None`: no limit was set.
+    limits: Option<Limits>,
+    used: Used,
+}
+
+impl Core {
+    /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
+    pub(super) async fn limits(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &LimitsRequest,
+    ) -> Result<LimitsView, StoreError> {
+        if let Some(set) = request.set {
+            self.begin_nothing_outdated()?;
+            let sql = self.sql("SELECT fencehold.store_limits_set($1, $2, $3, $4, $5, $6, $7)");
+            let whose = if request.every_namespace { "" } else { namespace.as_str() };
+            let limits = [set.queues, set.keys, set.jobs, set.bytes, set.schedules, set.ttl_ms];
+            let limits = limits.map(|limit| limit.map(number));
+            self.run(errand, Repeat::Safe, async |client| {
+                let mut asked: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&whose, Type::TEXT)];
+                asked.extend(limits.iter().map(|limit| (limit as _, Type::INT8)));
+                client.query_typed(&sql, &asked).await.map(drop)
+            })
+            .await?;
+            errand.uncertain = true;
+        }
+        let sql = self.sql("SELECT fencehold.store_limits($1)::text");
+        let text: String = self
+            .run(errand, Repeat::Safe, async |client| {
+                client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
+            })
+            .await?;
+        let Told { limits, used } = self.read(&text)?;
+        Ok(LimitsView { limits: limits.unwrap_or(Limits::USUAL), used })
+    }
+
+    /// Counts what limited namespaces have, for as long as the handle is open.
+    pub(super) async fn keep_counting(self: Rc<Self>) {
+        loop {
+            pause(EVERY).await;
+            if !self.works() || self.begin_nothing_outdated().is_err() {
+                continue;
+            }
+            let counted = self.count_namespaces().await;
+            self.maintained("limits", counted.as_ref().err()).await;
+        }
+    }
+
+    async fn count_namespaces(&self) -> Result<(), StoreError> {
+        let sql = self.sql("SELECT fencehold.namespace_count()");
+        loop {
+            let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+            let more: bool = self
+                .run(&mut errand, Repeat::Safe, async |client| {
+                    client.query_typed(&sql, &[]).await?[0].try_get(0)
+                })
+                .await?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}

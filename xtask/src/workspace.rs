@@ -1,11 +1,16 @@
 //! Where things are.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-/// The root of the checkout.
+/// The root of the checkout from which xtask is run; not that in which it was built: checkouts may share a target folder.
 pub(crate) fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let run_from = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let here = run_from.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+        here.parent().unwrap_or(&here).to_owned()
+    });
+    &ROOT
 }
 
 /// The folder of what cargo built in `profile` (`debug`, `release`).

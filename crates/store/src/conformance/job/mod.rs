@@ -188,6 +188,7 @@ macro_rules! job_cases {
             }
             operation {
                 an_operation_is_new_then_in_progress_then_done
+                in_a_full_namespace_the_same_beginning_has_the_same_operation
                 the_same_beginning_again_has_the_same_operation
                 a_repetition_that_is_not_read_takes_no_operation_away
                 a_key_with_another_payload_is_a_conflict

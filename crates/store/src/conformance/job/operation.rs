@@ -10,6 +10,7 @@ use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, fresh_hold, owner};
 use crate::error::StoreError;
 use crate::job::{BeginRequest, Begun, ClaimRequest, Word};
+use crate::quota::Limits;
 
 const WINDOW_MS: u64 = 3_600_000;
 
@@ -37,6 +38,22 @@ fn begin_new(g: &Ground, request: &BeginRequest) -> Work {
         Begun::New(job) => Work { hold: request.hold, job: *job },
         other => panic!("{other:?}"),
     }
+}
+
+/// P7: one that was begun needs no room to be told of again.
+pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Ground) -> Verdict {
+    g.set_limits(Limits { jobs: Some(1), ..Limits::default() })?;
+    let first = request(g, "pay-7", "A");
+    let work = begin_new(g, &first);
+    assert_eq!(begin_new(g, &first).job.id, work.job.id, "the same request");
+    match begin(g, &request(g, "pay-7", "B")) {
+        Begun::InProgress { job, .. } => assert_eq!(job, work.job.id),
+        other => panic!("{other:?}"),
+    }
+    let store = g.arena.store();
+    let more = g.drive(jobs_of(&*store).begin(&g.call, request(g, "pay-8", "A")));
+    assert!(matches!(more, Err(StoreError::Full { limit: 1, .. })), "{more:?}");
+    Ok(())
 }
 
 /// New, then in progress (who, until when), then done with the stored answer.

@@ -29,11 +29,6 @@ impl Engine {
         if let Err(bad) = self.check_ttl(space, request.ttl_ms) {
             return self.answer(ticket, Err(bad.into()));
         }
-        if let Err(Refusal::Full { what, limit }) =
-            self.check_room_for_job(space, &Queue::operations(), request.payload.len())
-        {
-            return self.answer(ticket, Err(crate::error::StoreError::Full { what, limit }));
-        }
         let Ok(kind) = Kind::new("operation") else { return };
         let payload = identity(&Queue::operations(), &kind, &request.payload);
         let taken = self.taken_by(now, space, key, archive);
@@ -68,6 +63,11 @@ impl Engine {
                 let taken = BadInput::new("id", "cannot be used here: begin with a new one");
                 return self.answer(ticket, Err(taken.into()));
             }
+        }
+        if let Err(Refusal::Full { what, limit }) =
+            self.check_room_for_job(space, &Queue::operations(), request.payload.len())
+        {
+            return self.answer(ticket, Err(crate::error::StoreError::Full { what, limit }));
         }
         let Ok(kind) = Kind::new("operation") else { return };
         let until_ms = window_clock_ms(now).saturating_add(request.window_ms);

@@ -104,7 +104,7 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
         "--queue",
         "q",
         "--ttl",
-        "2s",
+        "6s",
         "--concurrency",
         "2",
         "--",
@@ -128,7 +128,7 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
     // Past its first term, by the database's own reckoning: only a renewal brings it there.
     support::eventually("a ttl after its claim", || {
         room.lines("begun").len() > 1
-            || job()["runner"]["age_ms"].as_u64().is_some_and(|age_ms| age_ms > 6_000)
+            || job()["runner"]["age_ms"].as_u64().is_some_and(|age_ms| age_ms > 9_000)
     });
     std::fs::write(room.path("end"), "").unwrap();
     support::eventually("its end", || job()["state"] == "completed");

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use fencehold_core::Key;
 use fencehold_core::limits::BATCH_MAX;
 use fencehold_core::retry::full_jitter_ms;
 use fencehold_core::ttl::Term;
@@ -42,6 +41,9 @@ struct Entry {
     /// It is being given back: a renewal under way must not bring it back here.
     leaving: bool,
 }
+
+/// How soon leases are renewed where the store may have missed that another caller acted on one.
+const MISSED_MS: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Window {
@@ -110,23 +112,24 @@ impl Book {
         due
     }
 
-    /// Has these leases renewed at once; where a renewal is under way, once more after it: it may have been decided before.
-    pub(crate) fn hurry(&mut self, changed: &Changed) {
-        let is_one = |key: Option<Key>| changed.all || key.is_some_and(|key| changed.keys.contains(&key));
-        let concerned = self
-            .entries
-            .iter_mut()
-            .filter(|(_, entry)| !entry.leaving && is_one(entry.holding.event_key()));
-        let mut waiting = Vec::new();
-        for (serial, entry) in concerned {
-            if entry.renew.is_some() {
-                waiting.push(*serial);
-            } else {
-                entry.hurried = true;
+    /// Has these leases renewed at once, and all of them soon where the store may have missed a change: many a lease is
+    /// given back before that. Where a renewal is under way, once more after it: it may have been decided before.
+    pub(crate) fn hurry(&mut self, changed: &Changed, now_ms: u64) {
+        let soon_ms = now_ms.saturating_add(MISSED_MS);
+        let soon = Window { may_ms: soon_ms, must_ms: soon_ms };
+        let mut earlier = Vec::new();
+        for (serial, entry) in self.entries.iter_mut().filter(|(_, entry)| !entry.leaving) {
+            let named = entry.holding.event_key().is_some_and(|key| changed.keys.contains(&key));
+            match entry.renew {
+                _ if !named && !changed.all => {}
+                None => entry.hurried = true,
+                Some(_) if named => earlier.push((*serial, Window::NOW)),
+                Some(window) if window.must_ms > soon_ms => earlier.push((*serial, soon)),
+                Some(_) => {}
             }
         }
-        for serial in waiting {
-            self.schedule(serial, Some(Window::NOW));
+        for (serial, window) in earlier {
+            self.schedule(serial, Some(window));
         }
     }
 
@@ -272,9 +275,9 @@ mod tests {
         book.add(other, LATEST);
         let keys = BTreeSet::from([Key::new("k/1").expect("a key")]);
         let changed = Changed { keys, all: false };
-        book.hurry(&changed);
+        book.hurry(&changed, 1_000_000);
         assert_eq!(serials(&book.take_due(1_000_001)), [1], "the other is not in a hurry");
-        book.hurry(&changed);
+        book.hurry(&changed, 1_000_000);
         assert!(book.take_due(1_000_001).is_empty(), "one is under way");
         let renewal = Renewal { token: Token::new(1), remaining_ms: 30_000, notice: None, yield_in_ms: None };
         let renewed = concerned.renewed(1_000_001, 0, &renewal).expect("in time");
@@ -283,12 +286,16 @@ mod tests {
     }
 
     #[test]
-    fn every_lease_is_renewed_at_once_where_a_change_may_have_been_missed() {
+    fn every_lease_is_renewed_soon_where_a_change_may_have_been_missed() {
         let mut book = Book::default();
         book.add(holding(1, 1_000_000, 30_000), LATEST);
         book.add(holding(2, 1_000_000, 30_000), LATEST);
-        book.hurry(&Changed { keys: BTreeSet::new(), all: true });
-        let mut due = serials(&book.take_due(1_000_001));
+        // Its renewal comes earlier anyway.
+        book.add(holding(3, 1_000_000, 1_000), LATEST);
+        book.hurry(&Changed { keys: BTreeSet::new(), all: true }, 1_000_000);
+        assert!(book.take_due(1_000_001).is_empty(), "one that is given back at once is not renewed first");
+        assert_eq!(serials(&book.take_due(1_000_999)), [3]);
+        let mut due = serials(&book.take_due(1_001_000));
         due.sort_unstable();
         assert_eq!(due, [1, 2]);
     }

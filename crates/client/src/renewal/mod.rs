@@ -62,7 +62,7 @@ impl Keeper {
             self.hub.timers.attend();
             let now_ms = self.hub.now_ms();
             self.take_lost(now_ms);
-            self.hurry();
+            self.hurry(now_ms);
             self.start_renewals(now_ms);
             self.hub.timers.fire(now_ms);
             let left = self.hub.left.load(Ordering::SeqCst);
@@ -92,10 +92,10 @@ impl Keeper {
     }
 
     /// What the store says that somebody acted on is renewed at once.
-    fn hurry(&self) {
+    fn hurry(&self, now_ms: u64) {
         let changed = std::mem::take(&mut *lock(&self.hub.changed));
         if changed != Changed::default() {
-            lock(&self.hub.book).hurry(&changed);
+            lock(&self.hub.book).hurry(&changed, now_ms);
         }
     }
 

@@ -70,7 +70,7 @@ fn set_aside(ground: &Ground) -> u8 {
 #[test]
 fn questions_about_leases_read_no_row_of_a_job() {
     let ground = with_jobs();
-    // Without the tables, whoever reads a row of them fails.
+    // Without the tables, reading a row of them fails.
     rename_tables(&ground, |table| (table.to_owned(), format!("away_{table}")));
     let store = ground.open();
     ask_about_leases(&store, 1);
@@ -127,7 +127,7 @@ fn an_owner_that_stays_reads_jobs_that_no_one_asks_about() {
     assert_eq!(set_aside(&ground), JOBS);
 }
 
-/// The tokens of jobs, their ids and the numbers of events go on, whoever read them when.
+/// The tokens of jobs, their ids and the numbers of events go on, whichever owner read them.
 #[test]
 fn counters_go_on_over_owners_that_read_no_jobs() {
     let ground = with_jobs();

@@ -299,7 +299,7 @@ fn the_matrix_of_the_socket_is_what_was_seen() {
     page::check("socket", "question", &columns, &rows);
 }
 
-/// What a member may, on both sides of the socket; and that nobody else may, even where the modes of the files let them.
+/// What a member may, on both sides of the socket; and that no other user may, even where the modes of the files let them.
 #[test]
 fn members_of_a_group_serve_and_take_over_a_shared_directory_and_others_do_not() {
     if !rustix::process::geteuid().is_root() {
@@ -370,7 +370,7 @@ fn members_of_a_group_serve_and_take_over_a_shared_directory_and_others_do_not()
     assert_shared(&directory);
 }
 
-/// Everything in it is the group's, for the group to read and write, and nobody else's.
+/// Everything in it is the group's, for the group alone to read and write.
 fn assert_shared(directory: &Path) {
     let is = |path: &Path| {
         let found = fs::symlink_metadata(path).unwrap();

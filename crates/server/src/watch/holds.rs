@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 64;
 
 type Senders = HashMap<Namespace, broadcast::Sender<Option<Key>>>;
 
-/// The changes of every namespace in which anybody listens.
+/// The changes of every namespace in which a caller listens.
 #[derive(Default)]
 pub(crate) struct HoldChanges {
     senders: Arc<Mutex<Senders>>,

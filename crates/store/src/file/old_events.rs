@@ -88,7 +88,7 @@ impl Losses {
                 .execute([to_sql(*seq)])?;
         }
         self.now.extend(changes.lost_until.iter().cloned());
-        // The others are still in rows that nobody has forgotten.
+        // The others are still in rows that were not forgotten.
         if !changes.forgotten.is_empty() {
             changes
                 .lost_until

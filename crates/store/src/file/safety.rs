@@ -17,7 +17,7 @@ const GROUP_WRITES: u32 = 0o020;
 const ALL_WRITE: u32 = 0o002;
 /// In such a directory only the owner of an entry may rename or remove it.
 const STICKY: u32 = 0o1000;
-/// The mode of a directory that a group shares: what is made in it belongs to the group, and nobody else can look into it.
+/// The mode of a directory that a group shares: what is made in it belongs to the group, and no other user can look into it.
 pub(super) const SHARED_DIRECTORY: u32 = 0o2770;
 
 const GROUPS: &str = "/etc/group";
@@ -72,7 +72,7 @@ fn name_of(id: u32) -> String {
     known.map_or_else(|| id.to_string(), |(name, _)| name.to_owned())
 }
 
-/// Why others than those who are meant could take part in what happens in this directory. `None`: nobody but root can.
+/// Why others than those who are meant could take part in what happens in this directory. `None`: only root can.
 pub(super) fn what_is_unsafe(path: &Path, group: Option<&Group>) -> Option<String> {
     what_is_unsafe_for(geteuid().as_raw(), path, group)
 }

@@ -40,7 +40,7 @@ fn begin_new(g: &Ground, request: &BeginRequest) -> Work {
     }
 }
 
-/// P7: one that was begun needs no room to be told of again.
+/// P7: one that was begun needs no room to be answered again.
 pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Ground) -> Verdict {
     g.set_limits(Limits { jobs: Some(1), ..Limits::default() })?;
     let first = request(g, "pay-7", "A");

@@ -6,6 +6,7 @@
 mod support;
 
 use std::fs;
+use std::process::Command;
 
 use fencehold_store::clock::{Clock as _, SystemClock};
 use rustix::process::Signal;
@@ -101,4 +102,39 @@ fn a_store_that_was_rewound_is_refused_until_it_is_advanced() {
     let closed = room.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]);
     assert_eq!(closed.code, 69, "{closed:?}");
     assert!(closed.err.contains("nobody is granted anything for another"), "{closed:?}");
+}
+
+/// The same command in a time namespace of its own, whose boot-time clock is a day ahead.
+fn a_day_ahead(command: &Command) -> Command {
+    let mut ahead = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        ahead.arg("--map-root-user");
+    }
+    ahead
+        .args(["--time", "--boottime", "86400"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    ahead
+}
+
+/// Each command takes the directory over from the one before. A boot-time clock that only seems to be another one is no
+/// reboot, after which the lease would begin anew.
+#[test]
+fn owners_in_two_time_namespaces_in_turn_keep_no_lease_alive() {
+    let room = Room::new();
+    if said(&mut a_day_ahead(&room.command(["--version"]))).code != 0 {
+        eprintln!("SKIPPED: this machine lets this user make no time namespace");
+        return;
+    }
+    assert_eq!(room.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]).code, 0);
+    let mut remaining_ms = TTL_MS;
+    for turn in 0..4 {
+        let look = room.command(["lease", "get", "k", "-o", "json"]);
+        let lease = said(&mut if turn % 2 == 0 { a_day_ahead(&look) } else { look }).json();
+        let left_ms = lease["holder"]["remaining_ms"].as_u64().unwrap();
+        assert!(left_ms < remaining_ms, "turn {turn}: {remaining_ms} ms were left, and now {left_ms} ms");
+        remaining_ms = left_ms;
+    }
 }

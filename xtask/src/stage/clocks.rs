@@ -4,7 +4,7 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--package", "fencehold", "--all-features", "--test", "chaos", "--", "--nocapture"];
+    let args = ["test", "--workspace", "--all-features", "--test", "chaos", "--", "--nocapture"];
     let seconds = std::env::var("FENCEHOLD_CHAOS_SECONDS").unwrap_or_else(|_| "600".to_owned());
     let mut tests = process::cargo(&args);
     tests.args(["whatever_dies_or_stalls", "on_postgres"]);

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ const PATH_BYTES_MAX: usize = 480;
 
 /// With less than this to write to, an error is taken to mean that the disk is full: a log is begun by as much.
 const FREE_BYTES_MIN: u64 = 64 << 10;
+/// How often the table of locks is looked at before the one who blocks a write stays unnamed.
+const LOOKS_AT_LOCKS: usize = 8;
 
 /// A store's directory, opened.
 #[derive(Debug)]
@@ -348,13 +350,18 @@ impl Place {
     fn writer_pid(&self) -> Option<u32> {
         let inode = |name: &str| fs::metadata(self.path.join(name)).ok().map(|file| file.ino());
         let locked = [inode(TURNS), inode(&format!("{DATABASE}-shm"))];
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        locks.lines().find_map(|line| {
-            // 1: FLOCK  ADVISORY  WRITE 712 00:1a:4711 0 EOF
-            let mut words = line.split_ascii_whitespace().skip(3);
-            let (kind, pid, file) = (words.next()?, words.next()?, words.next()?);
-            let inode: u64 = file.rsplit(':').next()?.parse().ok()?;
-            (kind == "WRITE" && locked.contains(&Some(inode))).then(|| pid.parse().ok())?
+        // The kernel goes on by number from one read to the next, so a lock that ends in between hides another one: large reads,
+        // and more than one look.
+        (0..LOOKS_AT_LOCKS).find_map(|_| {
+            let mut locks = Vec::with_capacity(64 * 1024);
+            File::open("/proc/locks").ok()?.read_to_end(&mut locks).ok()?;
+            String::from_utf8_lossy(&locks).lines().find_map(|line| {
+                // 1: FLOCK  ADVISORY  WRITE 712 00:1a:4711 0 EOF
+                let mut words = line.split_ascii_whitespace().skip(3);
+                let (kind, pid, file) = (words.next()?, words.next()?, words.next()?);
+                let inode: u64 = file.rsplit(':').next()?.parse().ok()?;
+                (kind == "WRITE" && locked.contains(&Some(inode))).then(|| pid.parse().ok())?
+            })
         })
     }
 

@@ -1,0 +1,170 @@
+//! What earlier versions wrote is opened by this one, and nothing is lost. See `fixtures/README.md`.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+#[path = "../../store/tests/postgres/cluster.rs"]
+mod cluster;
+mod support;
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cluster::{Cluster, Durable, as_server};
+use serde_json::Value;
+use support::Room;
+
+const EARLIER: &str = "0c7405e";
+const NAMESPACES: [&str; 2] = ["default", "tenant"];
+/// Longer ago than any fixture was made: what has ended is not removed for its age.
+const KEEP: &str = "keep_finished=3650d";
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(EARLIER)
+        .join(name)
+}
+
+fn seen(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(fixture(name)).unwrap()).unwrap()
+}
+
+/// A store, as the command line shows it.
+struct Shown<'a> {
+    room: &'a Room,
+    store: String,
+}
+
+impl Shown<'_> {
+    fn json(&self, namespace: &str, words: &[&str]) -> Value {
+        let options = ["--store", &self.store, "--namespace", namespace, "-o", "json"];
+        self.room.fencehold(&[words, &options].concat()).json()
+    }
+
+    /// Everything that was shown then is shown now.
+    fn assert_kept(&self, then: &Value) {
+        for namespace in NAMESPACES {
+            let then = &then[namespace];
+            for job in then["jobs"].as_array().unwrap() {
+                let id = job["id"].as_str().unwrap();
+                self.assert_job(&self.json(namespace, &["job", "get", id]), job);
+            }
+            let queues = self.json(namespace, &["queue", "ls"]);
+            for queue in then["queues"].as_array().unwrap() {
+                let now = found(&queues, "queue", &queue["queue"]);
+                assert_eq!(now["mode"], queue["mode"], "{queue}");
+            }
+            let schedules = self.json(namespace, &["schedule", "ls"]);
+            for schedule in then["schedules"].as_array().unwrap() {
+                assert_has(
+                    found(&schedules, "name", &schedule["name"]),
+                    schedule,
+                    &["last", "last_wall_ms", "next", "next_wall_ms"],
+                );
+            }
+            assert_has(&self.json(namespace, &["reconcile"]), &then["in_doubt"], &[]);
+            let (now, then) = (self.json(namespace, &["events"]), then["events"].as_array().unwrap());
+            let now = now.as_array().unwrap();
+            assert!(now.len() >= then.len(), "{} events of {}", now.len(), then.len());
+            now.iter().zip(then).for_each(|(now, then)| assert_has(now, then, &[]));
+        }
+        for namespace in NAMESPACES {
+            then[namespace]["leases"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .for_each(|lease| self.assert_lease(namespace, lease));
+        }
+    }
+
+    fn assert_job(&self, now: &Value, then: &Value) {
+        // Its time may have come since.
+        let waits = then["state"] == "scheduled";
+        let mut moving = vec!["due_in_ms", "remaining_ms", "age_ms"];
+        if waits {
+            assert!(now["state"] == "scheduled" || now["state"] == "queued", "{now}");
+            moving.extend(["state", "since_wall_ms"]);
+        }
+        assert_has(now, then, &moving);
+    }
+
+    /// Who held it holds it, and no token comes twice.
+    fn assert_lease(&self, namespace: &str, then: &Value) {
+        let key = then["key"].as_str().unwrap();
+        let now = self.json(namespace, &["lease", "get", key]);
+        if then["holder"].is_object() {
+            let moving = ["age_ms", "remaining_ms", "renewed_ms_ago"];
+            assert_has(&now["holder"], &then["holder"], &moving);
+            assert_eq!(now["token"], then["token"], "{now}");
+        } else {
+            let taken = self.json(namespace, &["lease", "acquire", key, "--ttl", "1h"]);
+            assert!(taken["token"].as_u64() > then["token"].as_u64(), "{key}: {taken} after {then}");
+        }
+    }
+}
+
+fn found<'a>(all: &'a Value, field: &str, value: &Value) -> &'a Value {
+    let found = all.as_array().unwrap().iter().find(|one| one[field] == *value);
+    found.unwrap_or_else(|| panic!("{field} {value} is lost: {all}"))
+}
+
+/// Whether all of an earlier answer is in one of now, but for what moves with time. An answer of now may have more.
+fn assert_has(now: &Value, then: &Value, moving: &[&str]) {
+    match (now, then) {
+        (Value::Object(now), Value::Object(then)) => {
+            for (name, then) in then.iter().filter(|(name, _)| !moving.contains(&name.as_str())) {
+                let now = now.get(name).unwrap_or_else(|| panic!("{name} is lost: {now:?}"));
+                assert_has(now, then, moving);
+            }
+        }
+        (Value::Array(now), Value::Array(then)) => {
+            assert_eq!(now.len(), then.len(), "{now:?} {then:?}");
+            now.iter().zip(then).for_each(|(now, then)| assert_has(now, then, moving));
+        }
+        _ => assert_eq!(now, then),
+    }
+}
+
+#[test]
+fn a_directory_whose_owner_was_killed_is_opened_and_nothing_is_lost() {
+    let room = Room::new();
+    let directory = room.path("earlier");
+    DirBuilder::new().mode(0o700).create(&directory).unwrap();
+    let unpacked = Command::new("tar")
+        .arg("-xzf")
+        .arg(fixture("directory.tar.gz"))
+        .arg("-C")
+        .arg(&directory)
+        .status();
+    assert!(unpacked.unwrap().success());
+    let shown = Shown { room: &room, store: format!("file:{}?{KEEP}", directory.display()) };
+    let then = seen("seen-file.json");
+    shown.assert_kept(&then);
+    let tokens = shown.json("default", &["token", "ls", "--all"]);
+    for token in then["tokens"].as_array().unwrap() {
+        assert_has(found(&tokens, "id", &token["id"]), token, &[]);
+    }
+}
+
+#[test]
+fn a_dump_of_a_database_is_opened_and_nothing_is_lost() {
+    let (room, cluster) = (Room::new(), Cluster::start(Durable::No));
+    let url = cluster.url_text("fencehold");
+    let mut unzip = Command::new("gzip")
+        .args(["-dc"])
+        .arg(fixture("postgres.sql.gz"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let loaded = as_server("psql")
+        .args(["-q", "-v", "ON_ERROR_STOP=1", "-d", url.split('?').next().unwrap()])
+        .stdin(unzip.stdout.take().unwrap())
+        .stdout(Stdio::null())
+        .status();
+    assert!(loaded.unwrap().success() && unzip.wait().unwrap().success());
+    let shown = Shown { room: &room, store: format!("{url}&{KEEP}") };
+    shown.json("default", &["store", "migrate"]);
+    shown.assert_kept(&seen("seen-postgres.json"));
+}

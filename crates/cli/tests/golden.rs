@@ -1,0 +1,141 @@
+//! Everything that others build on, as it was when it was last looked at: help, HTTP API, SQL, metrics, events. A change of it shows in the
+//! diff of `tests/golden`, which `FENCEHOLD_WRITE_GOLDENS=1 cargo test --workspace --all-features --test golden` writes anew.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+#[path = "../../store/tests/postgres/cluster.rs"]
+mod cluster;
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+
+use cluster::{Cluster, Durable};
+use fencehold_core::Fact;
+use support::Room;
+
+/// Holds a text against the one that is kept.
+fn assert_golden(name: &str, now: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("FENCEHOLD_WRITE_GOLDENS").is_some() {
+        fs::write(&path, now).unwrap();
+        return;
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let differs = kept.lines().zip(now.lines()).find(|(kept, now)| kept != now);
+    let (kept_line, now_line) = differs.unwrap_or(("(its end)", "(its end)"));
+    assert!(
+        kept == now,
+        "tests/golden/{name} differs:\n- {kept_line}\n+ {now_line}\nif that is meant: \
+         FENCEHOLD_WRITE_GOLDENS=1 cargo test --workspace --all-features --test golden"
+    );
+}
+
+/// The help of a verb, then that of those below it.
+fn add_help(room: &Room, verb: &[&str], text: &mut String) {
+    let help = room.fencehold(&[verb, &["--help"]].concat());
+    assert_eq!(help.code, 0, "{verb:?}: {help:?}");
+    text.push_str(&format!("$ fencehold {}\n{}\n", [verb, &["--help"]].concat().join(" "), help.out));
+    let below = help
+        .out
+        .lines()
+        .skip_while(|line| !matches!(*line, "Verbs:" | "Commands:"))
+        .skip(1);
+    let below = below.take_while(|line| !line.is_empty());
+    let named = |line: &str| {
+        let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;
+        name.split_whitespace().next().map(str::to_owned)
+    };
+    for name in below.filter_map(named).filter(|name| name != "help") {
+        add_help(room, &[verb, &[name.as_str()]].concat(), text);
+    }
+}
+
+#[test]
+fn the_help_of_every_verb() {
+    let (room, mut text) = (Room::new(), String::new());
+    add_help(&room, &[], &mut text);
+    assert!(text.contains("$ fencehold lease acquire --help"), "verbs below verbs are found");
+    assert_golden("help.txt", &text);
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 200 OK\r\n"), "{path}: {answer}");
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn the_document_of_the_http_api_and_the_metrics() {
+    let room = Room::new();
+    let (_server, address) = support::serve(&room, "127.0.0.1:0");
+    let document: serde_json::Value = serde_json::from_str(&get(&address, "/v1/openapi.json")).unwrap();
+    assert_golden("openapi.json", &(serde_json::to_string_pretty(&document).unwrap() + "\n"));
+    // A queue has series of its own.
+    room.enqueue("1", &[]);
+    assert_golden("metrics.txt", &without_values(&get(&address, "/metrics")));
+}
+
+/// What each metric is, and which labels it has.
+fn without_values(page: &str) -> String {
+    let mut lines: BTreeSet<String> = BTreeSet::new();
+    for line in page.lines() {
+        match line.strip_prefix("# ") {
+            // By name, with what it is behind it.
+            Some(comment) => {
+                let (word, rest) = comment.split_once(' ').unwrap();
+                let (name, text) = rest.split_once(' ').unwrap();
+                lines.insert(format!("{name} {word} {text}"));
+            }
+            None => {
+                let series = line.rsplit_once(' ').unwrap().0;
+                let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+                let labels = labels
+                    .trim_end_matches('}')
+                    .split("\",")
+                    .filter_map(|label| label.split_once('='));
+                let labels: Vec<&str> = labels.map(|(label, _)| label).collect();
+                lines.insert(format!("{name} {{{}}}", labels.join(",")));
+            }
+        }
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+#[test]
+fn what_the_schema_of_a_database_has() {
+    let (room, cluster) = (Room::new(), Cluster::start(Durable::No));
+    let store = cluster.url_text("fencehold");
+    assert_eq!(room.fencehold(&["--store", &store, "store", "migrate"]).code, 0);
+    let admin = cluster.admin();
+    let mut text = String::new();
+    for sql in [
+        "SELECT format('function %s(%s) -> %s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid))
+            FROM pg_proc p WHERE p.pronamespace = 'fencehold'::regnamespace",
+        "SELECT format('%s %s: %s', CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, c.relname,
+                string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum))
+            FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            WHERE c.relnamespace = 'fencehold'::regnamespace AND c.relkind IN ('r', 'p', 'v') GROUP BY c.oid, c.relkind, c.relname",
+    ] {
+        let mut lines: Vec<String> = admin.run(sql).into_iter().map(|row| row.into_iter().flatten().collect()).collect();
+        lines.sort();
+        lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    }
+    assert_golden("schema.txt", &text);
+}
+
+#[test]
+fn the_kinds_of_events() {
+    // serde names all of them when it is asked for one that is not there.
+    let error = serde_json::from_str::<Fact>("\"none of them\"").unwrap_err().to_string();
+    let (_, kinds) = error.split_once("expected one of ").unwrap();
+    let kinds: BTreeSet<&str> = kinds.split('`').skip(1).step_by(2).collect();
+    assert!(kinds.contains("lease_acquired"), "{error}");
+    assert_golden("events.txt", &kinds.into_iter().map(|kind| format!("{kind}\n")).collect::<String>());
+}

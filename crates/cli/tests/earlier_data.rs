@@ -49,7 +49,7 @@ impl Shown<'_> {
             let then = &then[namespace];
             for job in then["jobs"].as_array().unwrap() {
                 let id = job["id"].as_str().unwrap();
-                self.assert_job(&self.json(namespace, &["job", "get", id]), job);
+                assert_job(&self.json(namespace, &["job", "get", id]), job);
             }
             let queues = self.json(namespace, &["queue", "ls"]);
             for queue in then["queues"].as_array().unwrap() {
@@ -79,17 +79,6 @@ impl Shown<'_> {
         }
     }
 
-    fn assert_job(&self, now: &Value, then: &Value) {
-        // Its time may have come since.
-        let waits = then["state"] == "scheduled";
-        let mut moving = vec!["due_in_ms", "remaining_ms", "age_ms"];
-        if waits {
-            assert!(now["state"] == "scheduled" || now["state"] == "queued", "{now}");
-            moving.extend(["state", "since_wall_ms"]);
-        }
-        assert_has(now, then, &moving);
-    }
-
     /// Who held it holds it, and no token comes twice.
     fn assert_lease(&self, namespace: &str, then: &Value) {
         let key = then["key"].as_str().unwrap();
@@ -103,6 +92,17 @@ impl Shown<'_> {
             assert!(taken["token"].as_u64() > then["token"].as_u64(), "{key}: {taken} after {then}");
         }
     }
+}
+
+fn assert_job(now: &Value, then: &Value) {
+    // Its time may have come since.
+    let waits = then["state"] == "scheduled";
+    let mut moving = vec!["due_in_ms", "remaining_ms", "age_ms"];
+    if waits {
+        assert!(now["state"] == "scheduled" || now["state"] == "queued", "{now}");
+        moving.extend(["state", "since_wall_ms"]);
+    }
+    assert_has(now, then, &moving);
 }
 
 fn found<'a>(all: &'a Value, field: &str, value: &Value) -> &'a Value {

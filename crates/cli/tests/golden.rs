@@ -38,7 +38,8 @@ fn assert_golden(name: &str, now: &str) {
 fn add_help(room: &Room, verb: &[&str], text: &mut String) {
     let help = room.fencehold(&[verb, &["--help"]].concat());
     assert_eq!(help.code, 0, "{verb:?}: {help:?}");
-    text.push_str(&format!("$ fencehold {}\n{}\n", [verb, &["--help"]].concat().join(" "), help.out));
+    let asked = [verb, &["--help"]].concat().join(" ");
+    text.extend(["$ fencehold ", &asked, "\n", &help.out, "\n"]);
     let below = help
         .out
         .lines()
@@ -86,23 +87,20 @@ fn the_document_of_the_http_api_and_the_metrics() {
 fn without_values(page: &str) -> String {
     let mut lines: BTreeSet<String> = BTreeSet::new();
     for line in page.lines() {
-        match line.strip_prefix("# ") {
+        if let Some(comment) = line.strip_prefix("# ") {
             // By name, with what it is behind it.
-            Some(comment) => {
-                let (word, rest) = comment.split_once(' ').unwrap();
-                let (name, text) = rest.split_once(' ').unwrap();
-                lines.insert(format!("{name} {word} {text}"));
-            }
-            None => {
-                let series = line.rsplit_once(' ').unwrap().0;
-                let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-                let labels = labels
-                    .trim_end_matches('}')
-                    .split("\",")
-                    .filter_map(|label| label.split_once('='));
-                let labels: Vec<&str> = labels.map(|(label, _)| label).collect();
-                lines.insert(format!("{name} {{{}}}", labels.join(",")));
-            }
+            let (word, rest) = comment.split_once(' ').unwrap();
+            let (name, text) = rest.split_once(' ').unwrap();
+            lines.insert(format!("{name} {word} {text}"));
+        } else {
+            let series = line.rsplit_once(' ').unwrap().0;
+            let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+            let labels = labels
+                .trim_end_matches('}')
+                .split("\",")
+                .filter_map(|label| label.split_once('='));
+            let labels: Vec<&str> = labels.map(|(label, _)| label).collect();
+            lines.insert(format!("{name} {{{}}}", labels.join(",")));
         }
     }
     lines.into_iter().map(|line| line + "\n").collect()
@@ -125,7 +123,7 @@ fn what_the_schema_of_a_database_has() {
     ] {
         let mut lines: Vec<String> = admin.run(sql).into_iter().map(|row| row.into_iter().flatten().collect()).collect();
         lines.sort();
-        lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        text.extend(lines.iter().flat_map(|line| [line.as_str(), "\n"]));
     }
     assert_golden("schema.txt", &text);
 }
@@ -137,5 +135,5 @@ fn the_kinds_of_events() {
     let (_, kinds) = error.split_once("expected one of ").unwrap();
     let kinds: BTreeSet<&str> = kinds.split('`').skip(1).step_by(2).collect();
     assert!(kinds.contains("lease_acquired"), "{error}");
-    assert_golden("events.txt", &kinds.into_iter().map(|kind| format!("{kind}\n")).collect::<String>());
+    assert_golden("events.txt", &kinds.into_iter().flat_map(|kind| [kind, "\n"]).collect::<String>());
 }

@@ -97,8 +97,8 @@ pub enum Power {
     Collects,
     /// A caller that goes away is noticed at once, not only when its lease runs out.
     NoticesLeaving,
-    /// Events can be read, and what is older than the newest [`EVENTS_KEPT`](fencehold_core::limits::EVENTS_KEPT) is
-    /// gone.
+    /// Events can be read. Of the [`EVENTS_KEPT`](fencehold_core::limits::EVENTS_KEPT) that are kept each namespace has its share, and
+    /// what is more than that is forgotten, at once or by the maintenance.
     TellsEvents,
     /// `advance` works.
     Advances,
@@ -109,13 +109,11 @@ pub enum Power {
     RemembersClaims,
     /// A holder is told at once when another handle acts on its hold.
     TellsHolders,
-    /// No namespace pushes the events of another out of the history.
-    SharesHistory,
 }
 
 impl Power {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 12] = [
+    pub const ALL: [Power; 11] = [
         Power::MovesTime,
         Power::StandsStill,
         Power::MovesWall,
@@ -127,7 +125,6 @@ impl Power {
         Power::OwnClock,
         Power::RemembersClaims,
         Power::TellsHolders,
-        Power::SharesHistory,
     ];
 
     /// What a store lacks that cannot show this.
@@ -144,7 +141,6 @@ impl Power {
             Power::OwnClock => "it has no clock of its own",
             Power::RemembersClaims => "it does not remember claims whose jobs have all ended",
             Power::TellsHolders => "it does not tell holders of other handles",
-            Power::SharesHistory => "its history is one for all namespaces",
         }
     }
 }

@@ -100,9 +100,6 @@ impl Core {
                 Ok(Said::Waiting { id, due_in_ms }) => (id, due_in_ms),
             };
             sending.may_be_known = true;
-            if request.yield_within_ms.is_some() {
-                self.say_holds_changed(errand, namespace, request.keys.iter()).await;
-            }
             let ear = self.listen(&format!("w{id}"));
             loop {
                 // Nothing is due at first: what came before the ear was there is looked for.

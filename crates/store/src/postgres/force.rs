@@ -57,10 +57,7 @@ impl Core {
             });
             match page.await {
                 Ok((ended, next)) => {
-                    let ended = self.read::<Vec<RevokedLease>>(&ended)?;
-                    self.say_holds_changed(errand, namespace, ended.iter().map(|lease| &lease.key))
-                        .await;
-                    all.extend(ended);
+                    all.extend(self.read::<Vec<RevokedLease>>(&ended)?);
                     match next {
                         Some(next) => after = next,
                         None => return Ok(all),
@@ -109,10 +106,7 @@ impl Core {
                 },
             )
             .await?;
-        let ended = self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)??;
-        self.say_holds_changed(errand, namespace, ended.iter().map(|lease| &lease.key))
-            .await;
-        Ok(ended)
+        self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)?
     }
 
     pub(super) async fn advance(
@@ -121,7 +115,9 @@ impl Core {
         by: &Owner,
         lift: u64,
     ) -> Result<Advanced, StoreError> {
-        let sql = self.sql("SELECT * FROM fencehold.lease_advance($1, $2, $3)");
+        let sql = self.sql(
+            "SELECT keys, ended, closed_for_ms, exhausted, namespaces::text FROM fencehold.lease_advance($1, $2, $3)",
+        );
         let lock_ms = Core::lock_ms(errand);
         // More than any token can be is refused by the database, which says for which key.
         let lift = number(lift).min(i64::MAX / 4);
@@ -137,7 +133,8 @@ impl Core {
         }
         let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
         let (keys, ended, closed_for_ms) = (count("keys"), count("ended"), count("closed_for_ms"));
-        Ok(Advanced { keys, ended, closed_for_ms, namespaces: Vec::new() })
+        let namespaces = self.read(&row.get::<_, String>("namespaces"))?;
+        Ok(Advanced { keys, ended, closed_for_ms, namespaces })
     }
 
     /// Opens a store that an advance has closed.

@@ -25,7 +25,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// What wakes everybody, whatever they wait for.
 const EVERYBODY: &str = "*";
 
-/// What the topic of a change of a hold begins with. The namespace and the key follow, each after a line break: no name has one.
+/// What the topic of a change of a hold begins with (`note` in `migrations/0029_tenants.sql`). The namespace and the key follow, each after
+/// a line break: no name has one.
 const HOLD_CHANGED: &str = "hold";
 
 /// Who listens for what.
@@ -111,18 +112,13 @@ impl Listener {
     }
 }
 
-/// The topic on which is said that a caller acted on the hold of this key.
-pub(super) fn hold_topic(namespace: &Namespace, key: &Key) -> String {
-    format!("{HOLD_CHANGED}\n{namespace}\n{key}")
-}
-
 fn changed_hold(topic: &str) -> Option<(Namespace, Key)> {
     let (namespace, key) = topic.strip_prefix(HOLD_CHANGED)?.strip_prefix('\n')?.split_once('\n')?;
     Some((Namespace::new(namespace).ok()?, Key::new(key).ok()?))
 }
 
 /// The channel on which everything of one schema is told.
-pub(super) fn channel(schema: &str) -> String {
+fn channel(schema: &str) -> String {
     format!("fencehold_{schema}")
 }
 

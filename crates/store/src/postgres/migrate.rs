@@ -44,6 +44,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (26, "held snapshots", include_str!("migrations/0026_held_snapshots.sql")),
     (27, "what runs out", include_str!("migrations/0027_what_runs_out.sql")),
     (28, "limits", include_str!("migrations/0028_limits.sql")),
+    (29, "tenants", include_str!("migrations/0029_tenants.sql")),
 ];
 
 /// Migrations that leave older programs their schema: each with the oldest program that can use it since. One that is not named here can be

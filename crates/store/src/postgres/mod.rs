@@ -33,14 +33,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencehold_core::{Key, Namespace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
-use tokio_postgres::types::Type;
 
 use self::errand::Errand;
 use self::fault::Fault;
-use self::listen::{Ear, Listener, channel};
+use self::listen::{Ear, Listener};
 use self::pool::{Lane, Lent, Pool};
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -289,25 +287,6 @@ impl Core {
         }
     }
 
-    /// Says to all handles that a caller acted on the hold of these keys. What is not said, holders learn by their next renewal.
-    async fn say_holds_changed<'k>(
-        &self,
-        errand: &Errand,
-        namespace: &Namespace,
-        keys: impl Iterator<Item = &'k Key>,
-    ) {
-        let topics: Vec<String> = keys.map(|key| listen::hold_topic(namespace, key)).collect();
-        if topics.is_empty() {
-            return;
-        }
-        let said = self
-            .send(errand, async |client| notify(client, &self.schema, &topics).await)
-            .await;
-        if let Err(fault) = said {
-            tracing::debug!(?fault, "holders were not told of a change; they learn of it when they renew");
-        }
-    }
-
     /// A connection of this lane; or, where none can be made, one that is there for calls.
     async fn lend(&self, lane: Lane) -> Result<Lent, Fault> {
         match self.pool.lend(lane).await {
@@ -385,18 +364,6 @@ impl Core {
         let _driving = Driving(tokio::task::spawn_local(connection));
         migrate::migrate(&mut client, &self.at).await
     }
-}
-
-/// Sends notifications on the channel of a schema.
-async fn notify(
-    client: &impl tokio_postgres::GenericClient,
-    schema: &str,
-    topics: &[String],
-) -> Result<(), tokio_postgres::Error> {
-    let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-        [(&channel(schema), Type::TEXT), (&topics, Type::TEXT_ARRAY)];
-    let sql = "SELECT pg_catalog.pg_notify($1, topic) FROM pg_catalog.unnest($2) AS topic";
-    client.query_typed(sql, &asked).await.map(drop)
 }
 
 /// A connection outside the pool. It ends with this.

@@ -86,9 +86,7 @@ impl Arena for PostgresArena {
     fn powers(&self) -> Vec<Power> {
         Power::ALL
             .into_iter()
-            .filter(|power| {
-                !matches!(power, Power::MovesWall | Power::RemembersClaims | Power::SharesHistory)
-            })
+            .filter(|power| !matches!(power, Power::MovesWall | Power::RemembersClaims))
             .collect()
     }
 

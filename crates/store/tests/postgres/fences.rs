@@ -22,7 +22,7 @@ fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
     AcquireRequest::new(key(name), hold, Owner::new(owner).unwrap(), 30_000)
 }
 
-fn take(store: &Arc<dyn LeaseStore>, name: &str, hold: u8, owner: &str) -> HoldRef {
+pub(crate) fn take(store: &Arc<dyn LeaseStore>, name: &str, hold: u8, owner: &str) -> HoldRef {
     let request = request(name, hold, owner);
     let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
     HoldRef { key: key(name), hold: request.hold, token: acquired.grant.token }

@@ -37,10 +37,9 @@ impl Stage {
         let watch = crate::cluster().admin_in(&arena.database.name);
         let stage = Stage { arena, watch };
         let schema = stage.arena.schema;
-        // Noted by the first claim ever, in its own transaction: not what these races are about.
-        stage.watch.run(&format!(
-            "SET LOCAL search_path = {schema}; UPDATE store_state SET longest_ttl_ms = 30000; SELECT notice_server()"
-        ));
+        stage
+            .watch
+            .run(&format!("SET LOCAL search_path = {schema}; SELECT notice_server()"));
         stage
             .watch
             .run(&format!("SELECT {schema}.enqueue('q', 'work', '{{}}', id => '{JOB}')"));

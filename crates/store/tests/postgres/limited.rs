@@ -35,6 +35,20 @@ fn a_producer_in_sql_is_told_which_limit_is_reached() {
     run(&session, ENQUEUE);
 }
 
+/// A queue counts in its namespace alone: however many others have, the first job of a new one needs no rules.
+#[test]
+fn the_queues_of_other_namespaces_keep_nobody_from_a_new_one() {
+    let stage = Stage::new();
+    let session = stage.session();
+    run(
+        &session,
+        "INSERT INTO job_queue (namespace, name) SELECT 'other', 'q' || n FROM generate_series(1, 100000) AS n",
+    );
+    let enqueued = "SELECT count(*) FROM job_enqueue('team', ARRAY[gen_random_uuid()], ARRAY['mail'], ARRAY[0]::smallint[], ARRAY['work'],
+        ARRAY['1'], ARRAY[NULL]::jsonb[], ARRAY[NULL]::jsonb[], ARRAY[NULL]::bigint[], ARRAY[NULL]::bigint[], ARRAY[false], NULL, NULL, NULL)";
+    assert_eq!(run(&session, enqueued).as_deref(), Some("1"));
+}
+
 /// Neither waits for the other, and each is refused by what is committed and by what it has added itself.
 #[test]
 fn a_producer_in_a_limited_namespace_waits_for_no_open_transaction() {

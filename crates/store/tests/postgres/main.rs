@@ -49,6 +49,8 @@ mod session;
 mod stopped;
 mod sweeps;
 mod template;
+mod tenants;
+mod told_by_sql;
 
 use std::sync::OnceLock;
 

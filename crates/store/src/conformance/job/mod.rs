@@ -274,6 +274,7 @@ macro_rules! job_cases {
             rewound {
                 after_an_advance_nothing_from_before_speaks_for_a_job
                 an_advance_closes_the_queues_for_the_longest_ttl
+                an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_ttl
             }
             restart {
                 a_live_claim_survives_a_restart

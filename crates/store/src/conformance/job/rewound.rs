@@ -5,6 +5,8 @@ use fencehold_core::job::{Ended, Refusal, State};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::Ground;
+use crate::error::StoreError;
+use crate::job::ClaimRequest;
 
 /// After an advance nothing from before speaks for a job: neither who held it nor who was late.
 pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) -> Verdict {
@@ -37,11 +39,39 @@ pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Ground) -> Ve
     g.new_work("q", "A");
     g.advance(1_000).expect("an advance");
     match g.claim_raw(g.claim_for("q", "B")) {
-        Err(crate::error::StoreError::Unavailable { .. }) => {}
+        Err(StoreError::Unavailable { .. }) => {}
         other => panic!("given too early: {other:?}"),
     }
     g.put("q");
     g.pass(g.ttl_ms());
     g.work("q", "B");
+    Ok(())
+}
+
+/// A claim with a long ttl in one namespace closes no other for as long.
+pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_ttl(g: &Ground) -> Verdict {
+    g.needs(Power::Advances)?;
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let long_ms = g.ttl_ms() * 3;
+    let elsewhere = g.in_namespace("elsewhere");
+    let closed = |world: &Ground| match world.claim_raw(world.claim_for("q", "B")) {
+        Err(StoreError::Unavailable { .. }) => true,
+        Err(other) => panic!("closed for another reason: {other}"),
+        Ok(_) => false,
+    };
+    g.new_work("q", "A");
+    elsewhere.put("q");
+    let long = ClaimRequest { ttl_ms: long_ms, ..elsewhere.claim_for("q", "A") };
+    assert_eq!(elsewhere.claim(long).len(), 1);
+    g.advance(1_000).expect("an advance");
+    g.pass(g.ttl_ms() - 1);
+    assert!(closed(g), "one millisecond too early");
+    g.pass(1);
+    g.work("q", "B");
+    g.pass(long_ms - g.ttl_ms() - 1);
+    assert!(closed(&elsewhere), "one millisecond too early");
+    g.pass(1);
+    elsewhere.work("q", "B");
     Ok(())
 }

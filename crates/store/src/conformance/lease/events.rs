@@ -14,6 +14,14 @@ fn after(cursor: Option<u64>) -> EventsRequest {
     EventsRequest { after: cursor, limit: 100, ..EventsRequest::default() }
 }
 
+/// Waits until a namespace that has too many events has lost its oldest: some stores leave that to their maintenance.
+fn until_bounded(g: &Ground) {
+    until("what is too much is forgotten", || match g.events_page(after(Some(0))) {
+        Err(StoreError::CursorTooOld { oldest, .. }) => g.status().last_event - oldest < EVENTS_KEPT as u64,
+        _ => false,
+    });
+}
+
 /// A key's story, told in order.
 pub(super) fn events_tell_a_keys_story_in_order(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
@@ -128,6 +136,7 @@ pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Ground) -> Verdict {
     for _ in 0..EVENTS_KEPT.div_ceil(BATCH_MAX) {
         g.renew_refs(stale.clone()).expect("answers");
     }
+    until_bounded(g);
     match g.events_page(after(Some(first))) {
         Err(StoreError::CursorTooOld { cursor, oldest }) => {
             assert_eq!(cursor, first);
@@ -173,7 +182,6 @@ pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
 /// One that does much keeps to its share of the history, and a cursor in another is no older for it; also after a restart.
 pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
-    g.needs(Power::SharesHistory)?;
     let (quiet, loud) = (g.in_namespace("quiet"), g.in_namespace("loud"));
     let first = quiet.take("q/1", "A");
     quiet.release(&first).expect("a live lease");
@@ -197,8 +205,9 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdi
         assert_eq!(page.events, told[1..], "from a cursor in between");
         let page = quiet.events_page(after(Some(0))).expect("nothing was lost here");
         assert_eq!(page.events, told, "from the beginning");
+        until_bounded(&loud);
         let loud_ones = loud.events();
-        assert_eq!(loud_ones.len() + told.len(), EVENTS_KEPT, "bounded, and full");
+        assert!(loud_ones.len() + told.len() >= EVENTS_KEPT, "full: {}", loud_ones.len());
         let contiguous = loud_ones.windows(2).all(|pair| pair[0].seq < pair[1].seq);
         assert!(contiguous, "in order");
         match loud.events_page(after(Some(told[1].seq))) {

@@ -16,11 +16,9 @@ use super::loaded::{Head, JobRow};
 use super::value::{Bits, Json, from_sql, stamp};
 use crate::engine::{Brought, Replay, Replayed};
 use crate::error::StoreError;
-use crate::hold_changes::concerns_holder;
 use crate::postgres::errand::Errand;
 use crate::postgres::fenced::Wanted;
-use crate::postgres::listen::hold_topic;
-use crate::postgres::{Core, Repeat, notify};
+use crate::postgres::{Core, Repeat};
 
 /// How long a decision waits at a time for what somebody else has locked, such as by a fence: the others, which it has locked by then, cannot
 /// be renewed meanwhile, and the one with the fence may be about to wait for one of them. Then it lets all of them go, and comes again.
@@ -187,13 +185,6 @@ pub(super) async fn decide_in<T>(
             let row = transaction.query_typed(&sql, &[(&kept, Type::JSONB)]).await?;
             if !row.first().is_some_and(|row| row.get::<_, bool>(0)) {
                 return Ok(Decided::Again);
-            }
-            let concerned = events.iter().filter(|event| concerns_holder(&event.fact));
-            let topics: Vec<String> =
-                concerned.map(|event| hold_topic(&event.namespace, &event.key)).collect();
-            // Only for these: transactions that notify commit one at a time.
-            if !topics.is_empty() {
-                notify(transaction, &core.schema, &topics).await?;
             }
         }
         return Ok(Decided::Kept(answer));

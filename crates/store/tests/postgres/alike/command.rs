@@ -165,10 +165,8 @@ impl Pair {
     pub(super) fn advance(&mut self) {
         self.say("advance".to_owned());
         let by = || Owner::new("P").unwrap();
-        let mut memory = block_on(self.memory.advance(&call(0), by(), 100)).unwrap();
+        let memory = block_on(self.memory.advance(&call(0), by(), 100)).unwrap();
         let postgres = block_on(self.postgres.advance(&call(0), by(), 100)).unwrap();
-        // Here each namespace is closed for as long as its own leases last, there all of them are for the longest.
-        memory.namespaces.clear();
         assert_eq!(postgres, memory, "{}", self.story.join("\n"));
         self.collect();
         self.pass_for(memory.closed_for_ms);

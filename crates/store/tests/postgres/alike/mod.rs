@@ -117,9 +117,10 @@ impl Pair {
         assert!((0..LOOKS_MAX).any(|_| self.arena.admin(&waiters)[0][0].as_deref() == Some("0")));
         self.arena.admin(&format!(
             "DELETE FROM {schema}.lease_key; DELETE FROM {schema}.lease_hold; DELETE FROM {schema}.lease_ending;
-             DELETE FROM {schema}.event; DELETE FROM {schema}.namespace;
-             UPDATE {schema}.store_state SET closed_until_ms = 0, longest_ttl_ms = 0, suspended_from_ms = 0, floor = 0,
-                 events_removed_to = (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.event_seq);
+             DELETE FROM {schema}.event; DELETE FROM {schema}.namespace; DELETE FROM {schema}.namespace_ttl;
+             DELETE FROM {schema}.namespace_closed;
+             UPDATE {schema}.store_state SET closed_until_ms = 0, suspended_from_ms = 0, floor = 0,
+                 events_lost = (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.event_seq);
              UPDATE {schema}.test_clock SET at_ms = {START_MS};"
         ));
     }

@@ -124,6 +124,7 @@ fn a_queue_that_is_paused_first_after_a_failover_is_paused_and_nothing_is_left_o
 fn a_claim_that_waits_for_an_advance_finds_the_store_closed() {
     let stage = Stage::new();
     let (operator, worker) = (stage.session(), stage.session());
+    run(&operator, "SELECT namespace_note_ttl('default', 30000)");
     run(&operator, "BEGIN");
     run(&operator, "SELECT * FROM lease_advance(1000, 'P', 60000)");
     let asking = claim(A)

@@ -17,6 +17,7 @@ fn a_handle_sees_what_it_waited_for_whatever_isolation_a_database_has_by_default
             stage.arena.database.name
         ));
         let store = stage.arena.store();
+        run(&operator, "SELECT namespace_note_ttl('default', 30000)");
         run(&operator, "BEGIN");
         run(&operator, "SELECT * FROM lease_advance(1000, 'P', 60000)");
         let told = meanwhile(

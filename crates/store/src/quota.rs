@@ -63,6 +63,25 @@ impl Limits {
         }
     }
 
+    /// Whether a store that has only leases can keep these.
+    #[cfg(any(feature = "etcd", feature = "object"))]
+    pub(crate) fn check_of_leases(&self, store: &str, ttl_ms_min: u64) -> Result<(), StoreError> {
+        self.check()?;
+        let of_jobs = [self.queues, self.jobs, self.bytes, self.schedules];
+        if of_jobs.iter().any(Option::is_some) {
+            let what =
+                "limit queues, jobs, bytes or schedules: it has only leases, so set --max-keys and --max-ttl";
+            return Err(StoreError::Unsupported { store: store.to_owned(), what: what.to_owned() });
+        }
+        match self.ttl_ms {
+            Some(ms) if ms < ttl_ms_min => {
+                let problem = format!("is {ms} ms; the shortest ttl of {store} is {ttl_ms_min} ms");
+                Err(BadInput::new("longest ttl", problem).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a lease or a claim in a namespace may have this ttl.
     pub(crate) fn check_ttl(&self, namespace: &Namespace, ttl_ms: u64) -> Result<(), BadInput> {
         match self.ttl_ms {
@@ -114,6 +133,10 @@ impl Limited {
             Limited::Bytes => ("have jobs worked on, or delete some", "max-bytes"),
             Limited::Schedules => ("remove schedules", "max-schedules"),
         };
+        self.of_with(namespace, next, option)
+    }
+
+    fn of_with(self, namespace: &Namespace, next: &str, option: &str) -> String {
         format!(
             "{self} of namespace {namespace} ({next}; an operator can set --{option} by `fencehold store limits`)"
         )
@@ -150,6 +173,13 @@ pub struct LimitsView {
     pub limits: Limits,
     /// What it has.
     pub used: Used,
+}
+
+/// The same for lease keys, in a store that keeps each key for good.
+#[cfg(any(feature = "etcd", feature = "object"))]
+pub(crate) fn full_of_kept_keys(namespace: &Namespace, limit: u64) -> StoreError {
+    let next = "use the same keys again: each key that was ever held counts";
+    StoreError::Full { what: Limited::Keys.of_with(namespace, next, "max-keys"), limit }
 }
 
 pub(crate) fn full(limited: Limited, namespace: &Namespace, limit: u64) -> StoreError {

@@ -60,7 +60,8 @@ pub trait Arena: Send + Sync {
         ttl_ms
     }
 
-    /// Lets the time pass for which `advance` has closed the store, however that store counts it.
+    /// Lets so much of the time pass for which `advance` has closed the store, however that store counts it. Only with
+    /// [`Power::Reopens`].
     fn open_again(&self, closed_for_ms: u64) {
         self.pass(closed_for_ms);
     }
@@ -102,6 +103,8 @@ pub enum Power {
     TellsEvents,
     /// `advance` works.
     Advances,
+    /// [`Arena::open_again`] works.
+    Reopens,
     /// The store has a clock of its own: a lease runs out by it, watched or not, that is noted without anybody asking,
     /// and all handles agree on when something happened.
     OwnClock,
@@ -113,7 +116,7 @@ pub enum Power {
 
 impl Power {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 11] = [
+    pub const ALL: [Power; 12] = [
         Power::MovesTime,
         Power::StandsStill,
         Power::MovesWall,
@@ -122,6 +125,7 @@ impl Power {
         Power::NoticesLeaving,
         Power::TellsEvents,
         Power::Advances,
+        Power::Reopens,
         Power::OwnClock,
         Power::RemembersClaims,
         Power::TellsHolders,
@@ -138,6 +142,7 @@ impl Power {
             Power::NoticesLeaving => "it does not notice that a caller has gone",
             Power::TellsEvents => "it tells no events",
             Power::Advances => "it cannot be advanced",
+            Power::Reopens => "the time for which an advance closes it cannot be moved",
             Power::OwnClock => "it has no clock of its own",
             Power::RemembersClaims => "it does not remember claims whose jobs have all ended",
             Power::TellsHolders => "it does not tell holders of other handles",

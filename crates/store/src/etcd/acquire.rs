@@ -18,6 +18,7 @@ use super::unheard::{Left, Told, Unheard};
 use super::verdict::Verdict;
 use super::wire::Fault;
 use super::{Core, Known, STORE};
+use crate::closed;
 use crate::error::StoreError;
 use crate::lease::{AcquireRequest, Acquired};
 
@@ -99,7 +100,7 @@ impl<'a> Taking<'a> {
     }
 
     /// Whether a grant that was sent may have come, or may still come.
-    fn is_in_doubt(&self) -> bool {
+    pub(super) fn is_in_doubt(&self) -> bool {
         !self.unclear.is_empty() || self.fresh.is_some_and(|fresh| fresh.unclear)
     }
 
@@ -114,9 +115,10 @@ impl<'a> Taking<'a> {
                 Some(sight) => sight,
                 None => self.see().await?,
             };
-            if sight.closed {
-                let why = "after `store advance` nobody is granted anything for as long as the longest ttl there was";
-                return Err(StoreError::Unavailable { why: why.to_owned() });
+            if let Some(lease) = sight.closing.by {
+                // It was there a moment ago: what is left may be less than etcd can say.
+                let left_ms = self.core.left_ms(&mut self.errand, lease).await?.max(1);
+                return Err(StoreError::Unavailable { why: closed::because(left_ms) });
             }
             if self.adopt_or_yield(&sight).await? {
                 continue;
@@ -132,21 +134,28 @@ impl<'a> Taking<'a> {
                     self.core.note_expiry(&mut self.errand, &self.namespace, &sight, nth).await;
                     return Err(StoreError::refused(&key, refusal));
                 }
-                Verdict::Take(nth, decision) => match self.grant(&sight, nth, &decision).await {
-                    Ok(Granted::Yes(acquired)) => return self.in_time(*acquired, &sight).await,
-                    Ok(Granted::No(later)) => seen = later,
-                    Err(Fault::LeaseGone) => self.fresh = None,
-                    Err(fault) => self.errand.bear(fault).await?,
-                },
+                Verdict::Take(nth, decision) => {
+                    self.check_ttl(&sight)?;
+                    let newest = self.check_keys(&sight, nth).await?;
+                    match self.grant(&sight, nth, &decision, newest).await {
+                        Ok(Granted::Yes(acquired)) => return self.in_time(*acquired, &sight).await,
+                        Ok(Granted::No(later)) => seen = later,
+                        Err(Fault::LeaseGone) => self.fresh = None,
+                        Err(fault) => self.errand.bear(fault).await?,
+                    }
+                }
                 Verdict::InTheWay if self.request.yield_within_ms.is_some() => {
                     let what = "ask a holder to yield".to_owned();
                     return Err(StoreError::Unsupported { store: STORE.to_owned(), what });
                 }
-                Verdict::InTheWay => match self.wait(&sight, gone).await? {
-                    Waited::LookAgain => {}
-                    Waited::TimeIsUp => return Err(self.held(&sight).await?),
-                    Waited::Gone => return Err(caller_gone()),
-                },
+                Verdict::InTheWay => {
+                    self.check_ttl(&sight)?;
+                    match self.wait(&sight, gone).await? {
+                        Waited::LookAgain => {}
+                        Waited::TimeIsUp => return Err(self.held(&sight).await?),
+                        Waited::Gone => return Err(caller_gone()),
+                    }
+                }
             }
         }
     }
@@ -212,8 +221,15 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Writes a grant, if all is still as it was seen.
-    async fn grant(&mut self, sight: &Sight, nth: usize, decision: &Decision) -> Result<Granted, Fault> {
+    /// Writes a grant, if all is still as it was seen. `newest`: the key is new and counts, and this revision wrote the
+    /// one that came before it.
+    async fn grant(
+        &mut self,
+        sight: &Sight,
+        nth: usize,
+        decision: &Decision,
+        newest: Option<i64>,
+    ) -> Result<Granted, Fault> {
         let at = &sight.keys[nth];
         let (Some(record), Ok(Outcome::Granted(grant))) = (&decision.record, &decision.reply) else {
             return Ok(Granted::No(None));
@@ -222,12 +238,27 @@ impl<'a> Taking<'a> {
         let (names, space) = (&self.core.names, &self.namespace);
         let mut compare = at.unchanged(names, space);
         compare.push(changed_at(names.mark(), sight.mark_revision));
-        compare.push(changed_at(names.closed(), 0));
+        compare.push(changed_at(names.closed(), sight.closing.revision));
+        if sight.closing.revision > 0 {
+            compare.push(changed_at(names.closed_namespace(space), 0));
+        }
+        for (whose, revision) in [Some(space), None].into_iter().zip(sight.limits_revisions) {
+            compare.push(changed_at(names.limits(whose), revision));
+        }
         let token = grant.token.to_string().into_bytes();
+        let longest_ttl_ms = at.longest_ttl_ms.max(self.request.ttl_ms);
         let mut success = vec![
-            put(names.record(space, &at.key), encode_record(record, sight.mark.generation), 0),
+            put(
+                names.record(space, &at.key),
+                encode_record(record, sight.mark.generation, longest_ttl_ms),
+                0,
+            ),
             put(names.held(space, &at.key), token.clone(), fresh.lease),
         ];
+        if let Some(revision) = newest {
+            compare.push(changed_at(names.newest_key(space), revision));
+            success.push(put(names.newest_key(space), at.key.as_str().as_bytes().to_vec(), 0));
+        }
         match fresh.age_lease {
             Some(lease) => success.push(put(names.age(space, &at.key), token, lease)),
             None => success.push(delete(names.age(space, &at.key))),
@@ -267,6 +298,7 @@ impl<'a> Taking<'a> {
         let known = KeySight {
             record: record.clone(),
             record_revision: revision,
+            longest_ttl_ms,
             held: Some(on(fresh.lease)),
             age: fresh.age_lease.map(on),
             ahead: Ahead::Nobody,

@@ -1,19 +1,33 @@
 //! After a restore or a lossy failover: every lease is ended and every counter lifted, by one write to the mark.
 //!
 //! Records are lifted when they are next looked at (see [`look`](super::look)), so it makes no difference how many there
-//! are. The store is closed by a key on an etcd lease of the longest ttl there was: etcd's clock opens it again.
+//! are. The store is closed by a key on an etcd lease of the longest ttl there was: etcd's clock opens it again. Then each
+//! namespace in which something was ever granted is let open by itself: it gets a key on an etcd lease of its own longest
+//! ttl, and one that says that this counts, on the etcd lease of the key that closes the store. Without them, or for a
+//! program that does not know them, it opens with the store.
+
+use std::collections::BTreeMap;
 
 use fencehold_core::lease::Record;
-use fencehold_core::{BadInput, Owner, Refusal, Stamp};
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{BadInput, Namespace, Owner, Refusal, Stamp};
 
 use super::Core;
 use super::codec::{Mark, encode};
 use super::errand::Errand;
-use super::look::{Gaze, changed_at, delete, put};
-use super::messages::TxnRequest;
+use super::look::{Gaze, changed_at, delete, kept_by, longest_ttl_ms, put, range};
+use super::messages::{RangeRequest, RequestOp, TxnRequest};
+use super::names::Span;
 use super::wire::Fault;
 use crate::error::StoreError;
-use crate::lease::Advanced;
+use crate::lease::{Advanced, NamespaceClosed};
+
+/// On how many etcd leases namespaces are closed at most: where there are more ttls, some are rounded up.
+const LEASES_MAX: usize = 64;
+/// How many namespaces one write closes: etcd allows 128 operations in a transaction.
+const NAMESPACES_PER_WRITE: usize = 60;
+/// How many records are read at once.
+const RECORDS_AT_ONCE: i64 = 500;
 
 impl Core {
     pub(super) async fn advance(
@@ -25,8 +39,7 @@ impl Core {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
         }
-        let gaze =
-            Gaze { namespace: fencehold_core::Namespace::default(), keys: Vec::new(), who: None, from: None };
+        let gaze = Gaze { namespace: Namespace::default(), keys: Vec::new(), who: None, from: None };
         loop {
             let sight = self.see(errand, &gaze).await?;
             if errand.uncertain {
@@ -45,30 +58,137 @@ impl Core {
             };
             let closed_for_ms = mark.longest_ttl_ms;
             let mut success = vec![put(self.names.mark(), encode(&mark), 0)];
+            let mut closed_by = None;
             if closed_for_ms > 0 {
-                match self.wire.lease_grant(closed_for_ms).await {
-                    Ok(lease) => success.push(put(self.names.closed(), b"store advance".to_vec(), lease)),
-                    // An etcd lease that nobody uses does no harm.
-                    Err(Fault::Unclear(why) | Fault::Unreached(why)) => {
-                        errand.bear(Fault::Unreached(why)).await?;
-                        continue;
-                    }
-                    Err(fault) => {
-                        errand.bear(fault).await?;
-                        continue;
-                    }
-                }
+                let lease = self.unused_lease(errand, closed_for_ms).await?;
+                success.push(self.closes(lease));
+                closed_by = Some(lease);
             }
             let compare = vec![changed_at(self.names.mark(), sight.mark_revision)];
             match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
                 Ok(response) if response.succeeded => {
                     let Census { keys, ended, .. } = census;
-                    return Ok(Advanced { keys, ended, closed_for_ms, namespaces: Vec::new() });
+                    let mut namespaces = Vec::new();
+                    if let Some(lease) = closed_by {
+                        let apart = self.close_apart(errand, &mark, lease).await;
+                        // It is done, whatever becomes of this: at worst all namespaces open together.
+                        namespaces = apart.unwrap_or_else(|error| {
+                            tracing::warn!(%error, "all namespaces are closed for the longest ttl of any");
+                            Vec::new()
+                        });
+                    }
+                    return Ok(Advanced { keys, ended, closed_for_ms, namespaces });
                 }
                 Ok(_) => {}
                 Err(fault) => errand.bear(fault).await?,
             }
         }
+    }
+
+    fn closes(&self, lease: i64) -> RequestOp {
+        put(self.names.closed(), b"store advance".to_vec(), lease)
+    }
+
+    /// An etcd lease. One that is not used does no harm, so it is asked for again where no answer came.
+    async fn unused_lease(&self, errand: &mut Errand, ttl_ms: u64) -> Result<i64, StoreError> {
+        loop {
+            match self.wire.lease_grant(ttl_ms).await {
+                Ok(lease) => return Ok(lease),
+                Err(Fault::Unclear(why)) => errand.bear(Fault::Unreached(why)).await?,
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// Lets each namespace open after the longest ttl that was ever granted in it. `closed_by`: the etcd lease by which the
+    /// store is closed. Since that was written nothing was granted, so all that was is on record, and each etcd lease
+    /// that is asked for now lasts until after its holders.
+    async fn close_apart(
+        &self,
+        errand: &mut Errand,
+        mark: &Mark,
+        closed_by: i64,
+    ) -> Result<Vec<NamespaceClosed>, StoreError> {
+        let longest = self.longest_ttls(errand, mark).await?;
+        let mut lasts: Vec<u64> = longest.values().map(|ms| ms.div_ceil(1_000) * 1_000).collect();
+        lasts.sort_unstable_by(|a, b| b.cmp(a));
+        lasts.dedup();
+        let mut leases = BTreeMap::new();
+        for same in lasts.chunks(lasts.len().div_ceil(LEASES_MAX).max(1)) {
+            let Some(longest_ms) = same.first() else { continue };
+            let lease = self.unused_lease(errand, *longest_ms).await?;
+            leases.extend(same.iter().map(|ms| (*ms, (*longest_ms, lease))));
+        }
+        // The store's own key is written once more: what was granted while the first etcd lease was asked for counts too.
+        let for_all = self.unused_lease(errand, mark.longest_ttl_ms).await?;
+        let mut guard = closed_by;
+        let mut closed = Vec::with_capacity(longest.len());
+        let longest: Vec<_> = longest.into_iter().collect();
+        for some in longest.chunks(NAMESPACES_PER_WRITE) {
+            let mut success = vec![self.closes(for_all)];
+            for (namespace, own_ms) in some {
+                let Some((closed_for_ms, lease)) = leases.get(&(own_ms.div_ceil(1_000) * 1_000)) else {
+                    continue;
+                };
+                success.push(put(self.names.closed_apart(namespace), Vec::new(), for_all));
+                success.push(put(self.names.closed_namespace(namespace), Vec::new(), *lease));
+                closed.push(NamespaceClosed { namespace: namespace.clone(), closed_for_ms: *closed_for_ms });
+            }
+            let compare = vec![kept_by(self.names.closed(), guard)];
+            match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
+                Ok(response) if response.succeeded => guard = for_all,
+                Ok(_) => return Err(errand.given_up("it was opened, or advanced once more, meanwhile")),
+                // Not tried again: without it they open with the store.
+                Err(fault) => return Err(errand.given_up(&format!("{fault:?}"))),
+            }
+        }
+        self.end_leases(closed_by, None).await;
+        closed.sort_by(|a, b| b.closed_for_ms.cmp(&a.closed_for_ms).then(a.namespace.cmp(&b.namespace)));
+        closed.truncate(PAGE_MAX);
+        Ok(closed)
+    }
+
+    /// The longest ttl that was ever granted in each namespace.
+    async fn longest_ttls(
+        &self,
+        errand: &mut Errand,
+        mark: &Mark,
+    ) -> Result<BTreeMap<Namespace, u64>, StoreError> {
+        let mut longest: BTreeMap<Namespace, u64> = BTreeMap::new();
+        let Span(mut key, range_end) = self.names.all_records();
+        loop {
+            let request = RangeRequest {
+                key,
+                range_end: range_end.clone(),
+                limit: RECORDS_AT_ONCE,
+                ..RangeRequest::default()
+            };
+            let page = self
+                .read(errand, vec![range(request)])
+                .await?
+                .into_iter()
+                .next()
+                .unwrap_or_default();
+            let Some(last) = page.kvs.last() else { break };
+            // The next name that there can be.
+            key = [last.key.as_slice(), &[0]].concat();
+            for kv in page.kvs {
+                let Some((namespace, _)) = self.names.key_of(&kv.key) else { continue };
+                match longest_ttl_ms(kv, mark) {
+                    Ok(ttl_ms) => {
+                        let own_ms = longest.entry(namespace).or_default();
+                        *own_ms = ttl_ms.max(*own_ms);
+                    }
+                    Err(fault) => errand.bear(fault).await?,
+                }
+            }
+            if !page.more {
+                break;
+            }
+        }
+        // Where nothing was granted, as far as is known, nothing is known.
+        longest.retain(|_, own_ms| *own_ms > 0);
+        Ok(longest)
     }
 
     /// Opens a store that an advance has closed.

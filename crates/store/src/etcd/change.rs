@@ -87,7 +87,7 @@ impl Core {
 
     /// What writes a record of a key that nobody holds from now on.
     fn kept(&self, namespace: &Namespace, sight: &Sight, at: &KeySight, record: &Record) -> Vec<RequestOp> {
-        let bytes = encode_record(record, sight.mark.generation);
+        let bytes = encode_record(record, sight.mark.generation, at.longest_ttl_ms);
         vec![
             put(self.names.record(namespace, &at.key), bytes, 0),
             delete(self.names.held(namespace, &at.key)),

@@ -41,6 +41,8 @@ struct KeptRecord {
     hold: Option<KeptHold>,
     endings: Vec<KeptEnding>,
     forgotten_at_ms: Option<u64>,
+    /// The longest ttl that was ever granted on this key. An earlier version writes none.
+    longest_ttl_ms: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -91,7 +93,7 @@ pub(super) fn read<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String
     serde_json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))
 }
 
-pub(super) fn encode_record(record: &Record, generation: u64) -> Vec<u8> {
+pub(super) fn encode_record(record: &Record, generation: u64, longest_ttl_ms: u64) -> Vec<u8> {
     encode(&KeptRecord {
         token: record.counter,
         generation,
@@ -106,11 +108,12 @@ pub(super) fn encode_record(record: &Record, generation: u64) -> Vec<u8> {
         }),
         endings: record.endings().iter().map(kept_ending).collect(),
         forgotten_at_ms: record.history.as_ref().and_then(|history| history.forgotten_at_ms),
+        longest_ttl_ms: Some(longest_ttl_ms),
     })
 }
 
-/// A record and its generation.
-pub(super) fn decode_record(bytes: &[u8]) -> Result<(Record, u64), String> {
+/// A record, its generation, and the longest ttl that was ever granted on its key, where that is known.
+pub(super) fn decode_record(bytes: &[u8]) -> Result<(Record, u64, Option<u64>), String> {
     let kept: KeptRecord = read(bytes)?;
     let endings: Vec<Ending> = kept.endings.into_iter().map(ending).collect();
     let history = (!endings.is_empty() || kept.forgotten_at_ms.is_some())
@@ -125,7 +128,7 @@ pub(super) fn decode_record(bytes: &[u8]) -> Result<(Record, u64), String> {
         priority: hold.priority,
         notice: None,
     });
-    Ok((Record { counter: kept.token, hold, history }, kept.generation))
+    Ok((Record { counter: kept.token, hold, history }, kept.generation, kept.longest_ttl_ms))
 }
 
 fn kept_ending(ending: &Ending) -> KeptEnding {
@@ -185,8 +188,15 @@ mod tests {
             })),
         };
         for record in [record, Record::default()] {
-            assert_eq!(decode_record(&encode_record(&record, 3)), Ok((record, 3)));
+            assert_eq!(decode_record(&encode_record(&record, 3, 90_000)), Ok((record, 3, Some(90_000))));
         }
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_says_nothing_of_its_longest_ttl() {
+        let earlier = br#"{"token":7,"generation":3,"hold":null,"endings":[],"forgotten_at_ms":null}"#;
+        let record = Record { counter: Token::new(7), ..Record::default() };
+        assert_eq!(decode_record(earlier), Ok((record, 3, None)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::messages::{
 };
 use super::names::{Names, Place, Span};
 use super::wire::Fault;
+use crate::quota::Limits;
 
 /// How many keys one look takes in: etcd allows 128 operations in a transaction.
 pub(super) const KEYS_PER_LOOK: usize = 20;
@@ -35,11 +36,41 @@ pub(super) struct Sight {
     pub(super) term: u64,
     pub(super) mark: Mark,
     pub(super) mark_revision: i64,
-    /// Whether nobody is granted anything at the moment.
-    pub(super) closed: bool,
+    pub(super) closing: Closing,
+    /// What was set for the namespace, or for every one; looked at by those who want a key.
+    pub(super) limits: Limits,
+    /// The revisions that set it: for the namespace, and for every one.
+    pub(super) limits_revisions: [i64; 2],
     /// The waiter that has this hold id already, and the etcd lease and revision that it is there by.
     pub(super) waiting: Option<Stood>,
     pub(super) keys: Vec<KeySight>,
+}
+
+/// What `store advance` has closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Closing {
+    /// The revision that closed the store; 0: it is not closed.
+    pub(super) revision: i64,
+    /// The etcd lease with which the namespace opens; `None`: it is open.
+    pub(super) by: Option<i64>,
+}
+
+impl Closing {
+    /// From the key that closes the store, that by which the namespace opens before it, and that which closes the namespace.
+    pub(super) fn new(store: Option<KeyValue>, apart: Option<KeyValue>, own: Option<KeyValue>) -> Self {
+        let Some(store) = store else { return Closing::default() };
+        // What an earlier advance has left says nothing about this one.
+        let by = match apart.filter(|apart| apart.lease == store.lease) {
+            Some(_) => own.map(|own| own.lease),
+            None => Some(store.lease),
+        };
+        Closing { revision: store.mod_revision, by }
+    }
+
+    /// The keys to read for it.
+    pub(super) fn ops(names: &Names, namespace: &Namespace) -> [RequestOp; 3] {
+        [names.closed(), names.closed_apart(namespace), names.closed_namespace(namespace)].map(get)
+    }
 }
 
 /// A place in line, and what keeps it.
@@ -58,6 +89,9 @@ pub(super) struct KeySight {
     pub(super) record: Record,
     /// 0: there is none.
     pub(super) record_revision: i64,
+    /// The longest ttl that was ever granted on it, as far as is known: where an earlier version wrote the record, it is
+    /// that of the whole store.
+    pub(super) longest_ttl_ms: u64,
     pub(super) held: Option<OnLease>,
     pub(super) age: Option<OnLease>,
     /// What is left of its `max_age`, where etcd was asked.
@@ -91,8 +125,10 @@ impl Gaze {
 
     /// The operations of this look, in the order in which [`Gaze::read`] takes their answers.
     pub(super) fn ops(&self, names: &Names) -> Vec<RequestOp> {
-        let mut ops = vec![get(names.mark()), get(names.closed())];
+        let mut ops = vec![get(names.mark())];
         if let Some(who) = self.who {
+            ops.extend(Closing::ops(names, &self.namespace));
+            ops.extend([Some(&self.namespace), None].map(|whose| get(names.limits(whose))));
             ops.push(get(names.waiting(&self.namespace, who)));
         }
         for (nth, key) in self.keys.iter().enumerate() {
@@ -144,14 +180,19 @@ impl Gaze {
             Some(kv) => (Mark::decode(&kv.value).map_err(|why| damaged(&kv, &why))?, kv.mod_revision),
             None => (Mark::fresh(), 0),
         };
-        let closed = first(next()).is_some();
-        let waiting = match self.who.and_then(|_| first(next())) {
-            Some(kv) => {
-                let waiting = codec::read(&kv.value).map_err(|why| damaged(&kv, &why))?;
-                Some(Stood { waiting, lease: kv.lease, revision: kv.mod_revision })
+        let (mut closing, mut limits, mut limits_revisions) = (Closing::default(), Limits::default(), [0; 2]);
+        let mut waiting = None;
+        if self.who.is_some() {
+            closing = Closing::new(first(next()), first(next()), first(next()));
+            for revision in &mut limits_revisions {
+                let (set, at) = limits_of(first(next()))?;
+                (limits, *revision) = (limits.or(set), at);
             }
-            None => None,
-        };
+            if let Some(kv) = first(next()) {
+                let stood = codec::read(&kv.value).map_err(|why| damaged(&kv, &why))?;
+                waiting = Some(Stood { waiting: stood, lease: kv.lease, revision: kv.mod_revision });
+            }
+        }
         let mut keys = Vec::with_capacity(self.keys.len());
         for key in &self.keys {
             let (record, held, age, line) = (first(next()), first(next()), first(next()), next());
@@ -160,13 +201,21 @@ impl Gaze {
             let ahead = nearest
                 .or_else(|| first(line))
                 .map_or(Ahead::Nobody, |kv| Ahead::Somebody(kv.key));
-            let (record, record_revision) = record_of(record, &mark)?;
-            let (held, age) = (held.and_then(on_lease), age.and_then(on_lease));
-            let (key, age_left_ms) = (key.clone(), None);
-            keys.push(KeySight { key, record, record_revision, held, age, age_left_ms, ahead, in_line });
+            let (record, record_revision, longest_ttl_ms) = record_of(record, &mark)?;
+            keys.push(KeySight {
+                key: key.clone(),
+                record,
+                record_revision,
+                longest_ttl_ms,
+                held: held.and_then(on_lease),
+                age: age.and_then(on_lease),
+                age_left_ms: None,
+                ahead,
+                in_line,
+            });
         }
         let (revision, term) = (header.revision, header.raft_term);
-        Ok(Sight { revision, term, mark, mark_revision, closed, waiting, keys })
+        Ok(Sight { revision, term, mark, mark_revision, closing, limits, limits_revisions, waiting, keys })
     }
 }
 
@@ -229,11 +278,25 @@ impl KeySight {
     }
 }
 
-/// A record as it stands, and the revision that wrote it.
-pub(super) fn record_of(kv: Option<KeyValue>, mark: &Mark) -> Result<(Record, i64), Fault> {
-    let Some(kv) = kv else { return Ok((Record::default(), 0)) };
-    let (record, generation) = codec::decode_record(&kv.value).map_err(|why| damaged(&kv, &why))?;
-    Ok((lifted(record, generation, mark), kv.mod_revision))
+/// A record as it stands, the revision that wrote it, and the longest ttl that was ever granted on its key.
+fn record_of(kv: Option<KeyValue>, mark: &Mark) -> Result<(Record, i64, u64), Fault> {
+    let Some(kv) = kv else { return Ok((Record::default(), 0, 0)) };
+    let (record, generation, longest_ttl_ms) =
+        codec::decode_record(&kv.value).map_err(|why| damaged(&kv, &why))?;
+    let longest_ttl_ms = longest_ttl_ms.unwrap_or(mark.longest_ttl_ms);
+    Ok((lifted(record, generation, mark), kv.mod_revision, longest_ttl_ms))
+}
+
+/// The longest ttl that was ever granted on the key of a record.
+pub(super) fn longest_ttl_ms(kv: KeyValue, mark: &Mark) -> Result<u64, Fault> {
+    record_of(Some(kv), mark).map(|(_, _, longest_ttl_ms)| longest_ttl_ms)
+}
+
+/// The limits that were set, and the revision that set them.
+pub(super) fn limits_of(kv: Option<KeyValue>) -> Result<(Limits, i64), Fault> {
+    let Some(kv) = kv else { return Ok((Limits::default(), 0)) };
+    let limits = codec::read(&kv.value).map_err(|why| damaged(&kv, &why))?;
+    Ok((limits, kv.mod_revision))
 }
 
 /// A record of an earlier generation: `store advance` has ended its hold and lifted its counter to the floor.
@@ -303,4 +366,36 @@ pub(super) fn nothing_older_in(Span(key, range_end): Span, revision: i64) -> Com
 /// The key is there, by this etcd lease.
 pub(super) fn kept_by(key: Vec<u8>, lease: i64) -> Compare {
     Compare { result: 0, target: 4, key, against: Some(Against::Lease(lease)), range_end: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(lease: i64) -> Option<KeyValue> {
+        Some(KeyValue { lease, mod_revision: 7, ..KeyValue::default() })
+    }
+
+    #[test]
+    fn a_namespace_opens_by_itself_only_within_the_same_advance() {
+        let by = |store, apart, own| Closing::new(store, apart, own).by;
+        assert_eq!(by(None, on(1), on(2)), None, "it was opened");
+        assert_eq!(by(on(1), None, None), Some(1), "nothing is known of it");
+        assert_eq!(by(on(1), on(1), on(2)), Some(2));
+        assert_eq!(by(on(1), on(1), None), None);
+        assert_eq!(by(on(3), on(1), None), Some(3), "a later advance, by an earlier version too");
+        assert_eq!(by(on(3), on(1), on(2)), Some(3));
+    }
+
+    /// An earlier version leaves out the longest ttl: it may have granted as long a one as there is on record.
+    #[test]
+    fn a_record_of_an_earlier_version_counts_the_longest_ttl_of_the_store() {
+        let mark = Mark { longest_ttl_ms: 90_000, ..Mark::fresh() };
+        let earlier = br#"{"token":7,"generation":0,"hold":null,"endings":[],"forgotten_at_ms":null}"#;
+        let kv = |value: Vec<u8>| KeyValue { value, ..KeyValue::default() };
+        assert_eq!(longest_ttl_ms(kv(earlier.to_vec()), &mark).unwrap(), 90_000);
+        let later = codec::encode_record(&Record::default(), 0, 30_000);
+        assert_eq!(longest_ttl_ms(kv(later), &mark).unwrap(), 30_000);
+        assert_eq!(record_of(None, &mark).unwrap().2, 0, "nothing was granted on it");
+    }
 }

@@ -20,6 +20,7 @@ mod errand;
 mod gate;
 mod hold;
 mod holds;
+mod limits;
 mod line;
 mod look;
 mod messages;
@@ -66,6 +67,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
 };
+use crate::quota::{LimitsRequest, LimitsView};
 
 const STORE: &str = "etcd:";
 /// etcd's own least, at its default election timeout of a second. Above it, etcd counts whole seconds: a hold whose holder
@@ -283,12 +285,22 @@ impl LeaseStore for EtcdStore {
         self.ask(call, async move |core, errand| core.open_now(errand).await).await
     }
 
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.limits(errand, &space, &request).await)
+            .await
+    }
+
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
-        self.ask(call, async move |core, errand| core.status(errand).await).await
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.status(errand, &space).await)
+            .await
     }
 
     async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
-        self.ask(call, async move |core, errand| core.closed_for_ms(errand).await).await
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, errand| core.closed_for_ms(errand, &space).await)
+            .await
     }
 
     async fn answers(&self, call: &Call) -> Result<(), StoreError> {

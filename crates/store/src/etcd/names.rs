@@ -3,6 +3,11 @@
 //! ```text
 //! PREFIX/store                          the mark: floor, generation, longest ttl
 //! PREFIX/closed                         there while nobody is granted anything, on an etcd lease
+//! PREFIX/closed-apart/NAMESPACE         there while the namespace opens by itself, on the etcd lease of the above
+//! PREFIX/closed-namespace/NAMESPACE     there while such a namespace is closed, on an etcd lease
+//! PREFIX/limits                         what each namespace may have
+//! PREFIX/limits/NAMESPACE               what one may have
+//! PREFIX/newest-key/NAMESPACE           the last key that was held for the first time, where their number is limited
 //! PREFIX/record/NAMESPACE/KEY           the lasting record: token, holder, history
 //! PREFIX/held/NAMESPACE/KEY             there while the key is held, on the hold's etcd lease
 //! PREFIX/age/NAMESPACE/KEY              there while the hold is within its max_age, on an etcd lease of that length
@@ -48,6 +53,35 @@ impl Names {
 
     pub(super) fn closed(&self) -> Vec<u8> {
         format!("{}/closed", self.prefix).into_bytes()
+    }
+
+    /// There while a namespace opens by itself, before the store does.
+    pub(super) fn closed_apart(&self, namespace: &Namespace) -> Vec<u8> {
+        format!("{}/closed-apart/{namespace}", self.prefix).into_bytes()
+    }
+
+    /// There while such a namespace is closed.
+    pub(super) fn closed_namespace(&self, namespace: &Namespace) -> Vec<u8> {
+        format!("{}/closed-namespace/{namespace}", self.prefix).into_bytes()
+    }
+
+    #[cfg(feature = "gates")]
+    pub(super) fn all_closed_namespaces(&self) -> Span {
+        starting_with(format!("{}/closed-namespace/", self.prefix))
+    }
+
+    /// The limits of a namespace; `None`: those of every one.
+    pub(super) fn limits(&self, namespace: Option<&Namespace>) -> Vec<u8> {
+        match namespace {
+            Some(namespace) => format!("{}/limits/{namespace}", self.prefix),
+            None => format!("{}/limits", self.prefix),
+        }
+        .into_bytes()
+    }
+
+    /// Written with each key that is held for the first time, where their number is limited.
+    pub(super) fn newest_key(&self, namespace: &Namespace) -> Vec<u8> {
+        format!("{}/newest-key/{namespace}", self.prefix).into_bytes()
     }
 
     pub(super) fn record(&self, namespace: &Namespace, key: &Key) -> Vec<u8> {

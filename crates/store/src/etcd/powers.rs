@@ -4,7 +4,7 @@ use fencehold_core::{Key, Namespace, Owner};
 
 use super::codec::{self, Waiting};
 use super::errand::Errand;
-use super::look::{Gaze, first, get, range};
+use super::look::{Gaze, get, range};
 use super::messages::RangeRequest;
 use super::names::Span;
 use super::{Core, EtcdStore};
@@ -15,7 +15,7 @@ use crate::lease::Call;
 enum Target {
     Hold(Key),
     Waiter(Owner),
-    Closed,
+    Closed { passed_ms: u64 },
 }
 
 impl EtcdStore {
@@ -29,9 +29,9 @@ impl EtcdStore {
         self.end(call, Target::Waiter(owner)).await
     }
 
-    /// Opens a store again that `advance` has closed.
-    pub async fn reopen(&self, call: &Call) -> Result<(), StoreError> {
-        self.end(call, Target::Closed).await
+    /// Does to what `advance` has closed what etcd does when so much time has passed.
+    pub async fn reopen(&self, call: &Call, passed_ms: u64) -> Result<(), StoreError> {
+        self.end(call, Target::Closed { passed_ms }).await
     }
 
     async fn end(&self, call: &Call, target: Target) -> Result<(), StoreError> {
@@ -60,9 +60,18 @@ impl Core {
                 let of_owner = |value: &[u8]| codec::read(value).is_ok_and(|it: Waiting| it.owner == owner);
                 all.filter(|kv| of_owner(&kv.value)).map(|kv| kv.lease).collect()
             }
-            Target::Closed => {
-                let closed = self.read(errand, vec![get(self.names.closed())]).await?;
-                closed.into_iter().filter_map(first).map(|kv| kv.lease).collect()
+            Target::Closed { passed_ms } => {
+                let Span(key, range_end) = self.names.all_closed_namespaces();
+                let namespaces = range(RangeRequest { key, range_end, ..RangeRequest::default() });
+                let closed = self.read(errand, vec![get(self.names.closed()), namespaces]).await?;
+                let mut over = Vec::new();
+                for lease in closed.into_iter().flat_map(|range| range.kvs).map(|kv| kv.lease) {
+                    // It was granted a moment ago, so what is left is what it lasts.
+                    if self.left_ms(errand, lease).await? <= passed_ms {
+                        over.push(lease);
+                    }
+                }
+                over
             }
         };
         for lease in leases {

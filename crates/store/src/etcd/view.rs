@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 
 use super::Core;
 use super::errand::Errand;
-use super::look::{Gaze, KEYS_PER_LOOK, KeySight, count, first, get, range};
+use super::look::{Closing, Gaze, KEYS_PER_LOOK, KeySight, count, first, range};
 use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
 use super::names::Span;
 use crate::engine::view_ending;
@@ -154,7 +154,11 @@ impl Core {
         })
     }
 
-    pub(super) async fn status(&self, errand: &mut Errand) -> Result<StoreStatus, StoreError> {
+    pub(super) async fn status(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+    ) -> Result<StoreStatus, StoreError> {
         let counts = vec![
             count(self.names.all_records()),
             count(self.names.all_held()),
@@ -163,7 +167,7 @@ impl Core {
         let counted = self.read(errand, counts).await?;
         let nth = |nth: usize| counted.get(nth).map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
         let store = super::STORE.to_owned();
-        let closed_for_ms = self.closed_for_ms(errand).await?;
+        let closed_for_ms = self.closed_for_ms(errand, namespace).await?;
         Ok(StoreStatus {
             store,
             keys: nth(0),
@@ -174,17 +178,20 @@ impl Core {
         })
     }
 
-    /// The key that closes the store is on an etcd lease, which says how long it lasts.
-    pub(super) async fn closed_for_ms(&self, errand: &mut Errand) -> Result<u64, StoreError> {
-        let closed = self.read(errand, vec![get(self.names.closed())]).await?;
-        let Some(by) = closed.into_iter().find_map(first) else { return Ok(0) };
-        loop {
-            match self.wire.time_to_live(by.lease).await {
-                // It was there a moment ago: what is left is less than etcd can say.
-                Ok(left) => return Ok(u64::try_from(left.ttl).unwrap_or(0).max(1) * 1_000),
-                Err(fault) => errand.bear(fault).await?,
-            }
-        }
+    /// The key that closes a namespace is on an etcd lease, which says how long it lasts.
+    pub(super) async fn closed_for_ms(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+    ) -> Result<u64, StoreError> {
+        let mut read = self
+            .read(errand, Closing::ops(&self.names, namespace).to_vec())
+            .await?
+            .into_iter();
+        let mut next = || read.next().and_then(first);
+        let Some(lease) = Closing::new(next(), next(), next()).by else { return Ok(0) };
+        // It was there a moment ago: what is left may be less than etcd can say.
+        Ok(self.left_ms(errand, lease).await?.max(1_000))
     }
 
     /// Reads ranges in one transaction.

@@ -6,11 +6,14 @@
 //!
 //! Never rename or reuse a field: add one, or raise the version.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{Ending, History, Hold, How, Record};
 use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Stamp, Task, Token};
 use serde::{Deserialize, Serialize};
+
+use crate::quota::Limits;
 
 const VERSION: u8 = 1;
 
@@ -220,16 +223,63 @@ pub(super) struct Floor {
     pub(super) token: Token,
     /// Nobody is granted a new key until this writing was seen for that long.
     pub(super) closed_ms: u64,
+    /// Namespaces in which that takes only so long. An earlier version does not know them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) namespaces: BTreeMap<Namespace, u64>,
     pub(super) nonce: String,
 }
 
 impl Floor {
-    pub(super) fn new(token: Token, closed_ms: u64, nonce: String) -> Self {
-        Floor { fencehold: VERSION, token, closed_ms, nonce }
+    pub(super) fn new(
+        token: Token,
+        closed_ms: u64,
+        namespaces: BTreeMap<Namespace, u64>,
+        nonce: String,
+    ) -> Self {
+        Floor { fencehold: VERSION, token, closed_ms, namespaces, nonce }
+    }
+
+    /// For how long nobody is granted a new key in a namespace.
+    pub(super) fn closed_ms_in(&self, namespace: &Namespace) -> u64 {
+        self.namespaces.get(namespace).copied().unwrap_or(self.closed_ms)
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
         // Numbers and a text: serialising them into memory cannot fail.
+        serde_json::to_vec_pretty(self).unwrap_or_default()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+    }
+}
+
+/// What `store limits` has set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KeptLimits {
+    fencehold: u8,
+    #[serde(default)]
+    pub(super) every_namespace: Limits,
+    #[serde(default)]
+    pub(super) namespaces: BTreeMap<Namespace, Limits>,
+}
+
+impl Default for KeptLimits {
+    fn default() -> Self {
+        let (every_namespace, namespaces) = (Limits::default(), BTreeMap::new());
+        KeptLimits { fencehold: VERSION, every_namespace, namespaces }
+    }
+}
+
+impl KeptLimits {
+    /// What was set for a namespace, or for every one.
+    pub(super) fn of(&self, namespace: &Namespace) -> Limits {
+        let own = self.namespaces.get(namespace).copied().unwrap_or_default();
+        own.or(self.every_namespace)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Numbers and texts: serialising them into memory cannot fail.
         serde_json::to_vec_pretty(self).unwrap_or_default()
     }
 
@@ -325,6 +375,18 @@ mod tests {
             Some(0),
             "never before the clock's own beginning"
         );
+    }
+
+    /// One that an earlier version wrote, and what an earlier version reads of a later one.
+    #[test]
+    fn a_floor_that_names_no_namespace_counts_for_all() {
+        let (known, unknown) = (Namespace::new("team").unwrap(), Namespace::default());
+        let namespaces = BTreeMap::from([(known.clone(), 30_000)]);
+        let floor = Floor::new(Token::new(9), 90_000, namespaces, "n".to_owned());
+        let read = Floor::decode(&floor.encode()).unwrap();
+        assert_eq!((read.closed_ms_in(&known), read.closed_ms_in(&unknown)), (30_000, 90_000));
+        let earlier = br#"{"fencehold":1,"floor":9,"closed_ms":90000,"nonce":"n"}"#;
+        assert_eq!(Floor::decode(earlier).unwrap().closed_ms_in(&known), 90_000);
     }
 
     #[test]

@@ -72,6 +72,10 @@ pub(super) struct Spot<'a> {
     pub(super) doubt: &'a Doubt,
     /// Until when the call waits for a key that `store advance` has closed, on this handle's clock.
     pub(super) open_by_ms: u64,
+    /// For how long `store advance` closes the key at least.
+    pub(super) close_ms: u64,
+    /// Whether it is to be taken, so that limits count.
+    pub(super) takes: bool,
 }
 
 impl<'a> Spot<'a> {
@@ -81,7 +85,8 @@ impl<'a> Spot<'a> {
         limit: Duration,
         doubt: &'a Doubt,
     ) -> Result<Self, StoreError> {
-        Ok(Spot { namespace, key, name: name::of(namespace, key)?, limit, doubt, open_by_ms: 0 })
+        let name = name::of(namespace, key)?;
+        Ok(Spot { namespace, key, name, limit, doubt, open_by_ms: 0, close_ms: 0, takes: false })
     }
 }
 
@@ -186,6 +191,13 @@ impl Inner {
                 }
                 return Err(closed(ms));
             }
+            // What was sent already was within the limits then, and may have been carried out.
+            if granted
+                && attempts.is_empty()
+                && let Command::Acquire(acquire) = &command
+            {
+                self.check_limits(spot, acquire.ttl_ms, seen.is_none()).await?;
+            }
             let changed = Changed { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
             if !writes {
                 if seen.is_none() {
@@ -230,12 +242,21 @@ impl Inner {
         Err(gave_up(spot, attempts.is_empty(), &last_why))
     }
 
-    /// The floor for a key without an object. `None`: it was closed, and may be open now.
+    /// The floor for a key without an object; where that is to be taken, limits are read with it. `None`: it was closed, and
+    /// may be open now.
     async fn floor_for(&self, spot: &Spot<'_>, seen: Option<&Seen>) -> Result<Option<Token>, StoreError> {
         if seen.is_some() {
             return Ok(Some(Token::NONE));
         }
-        match self.floor_of_new_keys(spot.limit).await? {
+        let floor = self.floor_of_new_keys(spot.namespace, spot.limit);
+        let floor = if spot.takes {
+            let (floor, limits) = tokio::join!(floor, self.read_limits(spot.limit));
+            limits?;
+            floor?
+        } else {
+            floor.await?
+        };
+        match floor {
             Ok(floor) => Ok(Some(floor)),
             Err(ms) if self.opens_in_time(spot, ms).await => Ok(None),
             Err(ms) => Err(closed(ms)),
@@ -272,7 +293,7 @@ impl Inner {
         let taken_up = matches!(decision.reply, Ok(Outcome::Renewed(_))) || is_resumed(&decision.reply);
         let longest_ttl_ms = before.map_or(0, |before| before.longest_ttl_ms);
         let closed_ms = match command {
-            Command::Advance { .. } => Some(longest_ttl_ms.max(self.longest_ttl_ms())),
+            Command::Advance { .. } => Some(longest_ttl_ms.max(spot.close_ms)),
             // A grant opens it again.
             _ if matches!(decision.deadline, Change::LastsMs(_)) => None,
             _ => before.and_then(|before| before.closed_ms),

@@ -1,8 +1,11 @@
 //! Ending holds by force, and lifting all counters after the bucket was rewound.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_core::lease::{Command, How, Outcome, Record, Revoked};
+use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
@@ -12,10 +15,10 @@ use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::{Seen, over_after_ms};
 use crate::error::StoreError;
-use crate::lease::{Advanced, RevokeRequest, RevokedLease, Which};
+use crate::lease::{Advanced, NamespaceClosed, RevokeRequest, RevokedLease, Which};
 
 /// How often another advance may come first.
-const ROUNDS_MAX: u32 = 16;
+pub(super) const ROUNDS_MAX: u32 = 16;
 
 impl Inner {
     pub(super) async fn revoke(
@@ -99,27 +102,44 @@ impl Inner {
         let all = self.look_at(self.names(name::LEASES).await?).await?;
         let before = self.look_at_floor(LIMIT).await?;
         let floor = before.as_ref().map_or(Token::NONE, |before| before.body.token);
+        let mut spaces: BTreeMap<Namespace, u64> = BTreeMap::new();
         let exhausted = |key: &Key| StoreError::refused(key, Refusal::TokensExhausted);
         for seen in &all {
             let record = self.record_of(&seen.body.key, Some(seen))?;
             record.counter.lifted(lift).ok_or_else(|| exhausted(&seen.body.key))?;
             self.note_longest_ttl_ms(seen.body.longest_ttl_ms.max(seen.body.closed_ms.unwrap_or(0)));
+            // 0: an earlier version wrote it, and noted none.
+            let noted_ms = Some(seen.body.longest_ttl_ms).filter(|ms| *ms > 0).unwrap_or(u64::MAX);
+            let own_ms = spaces.entry(seen.body.namespace.clone()).or_default();
+            *own_ms = noted_ms.max(*own_ms);
         }
         self.note_longest_ttl_ms(before.as_ref().map_or(0, |before| before.body.closed_ms));
+        let longest_ms = self.longest_ttl_ms();
+        for (namespace, own_ms) in &mut spaces {
+            // An object that is gone now may have been there at the advance before.
+            let then_ms = before.as_ref().and_then(|before| before.body.namespaces.get(namespace));
+            *own_ms = then_ms.copied().unwrap_or(0).max(*own_ms).min(longest_ms);
+        }
         let lifted = floor.lifted(lift).ok_or_else(|| StoreError::Full {
             what: "the tokens of new keys".to_owned(),
             limit: fencehold_core::limits::TOKEN_MAX,
         })?;
         // New keys first: one that is made while the others are lifted starts above the floor.
-        self.raise_floor(before, lifted, doubt).await?;
+        let apart: BTreeMap<_, _> = spaces.clone().into_iter().take(PAGE_MAX).collect();
+        self.raise_floor(before, lifted, &apart, doubt).await?;
+        let closed =
+            |(namespace, own_ms)| NamespaceClosed { namespace, closed_for_ms: over_after_ms(own_ms) };
         let mut advanced = Advanced {
             keys: all.len() as u64,
             ended: 0,
-            closed_for_ms: over_after_ms(self.longest_ttl_ms()),
-            namespaces: Vec::new(),
+            closed_for_ms: over_after_ms(longest_ms),
+            namespaces: apart.into_iter().map(closed).collect(),
         };
+        // Those of one length stay in the order of their names.
+        advanced.namespaces.sort_by_key(|closed| Reverse(closed.closed_for_ms));
         for seen in all {
-            let spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
+            let mut spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
+            spot.close_ms = spaces.get(&seen.body.namespace).copied().unwrap_or(longest_ms);
             let mut held = false;
             self.change(&spot, Start::Read, |Before { record, unsure, .. }| {
                 // One attempt may have ended it already.
@@ -136,11 +156,12 @@ impl Inner {
         &self,
         mut before: Option<Seen<Floor>>,
         floor: Token,
+        namespaces: &BTreeMap<Namespace, u64>,
         doubt: &Doubt,
     ) -> Result<(), StoreError> {
         let mut last_why = "another advance came first each time".to_owned();
         for round in 0..ROUNDS_MAX {
-            let raised = Floor::new(floor, self.longest_ttl_ms(), self.nonces.next());
+            let raised = Floor::new(floor, self.longest_ttl_ms(), namespaces.clone(), self.nonces.next());
             let bytes = raised.encode();
             doubt.begin();
             let written = match &before {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencehold_core::lease::Record;
-use fencehold_core::{Key, Token};
+use fencehold_core::{Key, Namespace, Token};
 
-use super::body::{Body, Floor};
+use super::body::{Body, Floor, KeptLimits};
 use super::cas::{Cas, Version};
 use super::name;
 use super::observe::{Observations, Seen, closed_in_ms};
@@ -36,6 +36,8 @@ pub(super) struct Inner {
     pub(super) closed: AtomicBool,
     /// The floor as it was last read, and since when.
     floor: std::sync::Mutex<Option<Seen<Floor>>>,
+    /// The limits as they were last read, and when.
+    pub(super) limits: std::sync::Mutex<Option<(KeptLimits, u64)>>,
     longest_ttl_ms: AtomicU64,
 }
 
@@ -58,6 +60,7 @@ impl Inner {
             nonces: Nonces { seed, next: AtomicU64::new(0) },
             closed: AtomicBool::new(false),
             floor: std::sync::Mutex::default(),
+            limits: std::sync::Mutex::default(),
             longest_ttl_ms: AtomicU64::new(0),
         }
     }
@@ -90,14 +93,19 @@ impl Inner {
         seen.record().map_err(|problem| self.unreadable(key.as_str(), &problem))
     }
 
-    fn unreadable(&self, what: &str, problem: &str) -> StoreError {
+    pub(super) fn unreadable(&self, what: &str, problem: &str) -> StoreError {
         StoreError::Unusable { place: self.place.clone(), why: format!("{what} cannot be read: {problem}") }
     }
 
-    /// The floor that `store advance` has left for keys without a record; while it keeps them closed, for how long.
-    pub(super) async fn floor_of_new_keys(&self, limit: Duration) -> Result<Result<Token, u64>, StoreError> {
+    /// The floor that `store advance` has left for keys without a record; while it keeps those of this namespace closed,
+    /// for how long.
+    pub(super) async fn floor_of_new_keys(
+        &self,
+        namespace: &Namespace,
+        limit: Duration,
+    ) -> Result<Result<Token, u64>, StoreError> {
         let Some(seen) = self.look_at_floor(limit).await? else { return Ok(Ok(Token::NONE)) };
-        let closed_ms = closed_in_ms(seen.base_ms, seen.body.closed_ms, self.clock.now());
+        let closed_ms = closed_in_ms(seen.base_ms, seen.body.closed_ms_in(namespace), self.clock.now());
         Ok(closed_ms.map_or(Ok(seen.body.token), Err))
     }
 

@@ -62,7 +62,7 @@ impl Inner {
         Ok(LeasePage { leases, next })
     }
 
-    pub(super) async fn status(self: &Arc<Self>) -> Result<StoreStatus, StoreError> {
+    pub(super) async fn status(self: &Arc<Self>, namespace: &Namespace) -> Result<StoreStatus, StoreError> {
         let seen = self.look_at(self.names(name::LEASES).await?).await?;
         let now = self.clock.now();
         let held = seen.iter().filter(|seen| matches!(seen.term(now), Term::Live { .. })).count();
@@ -70,14 +70,15 @@ impl Inner {
             store: self.can.store.to_owned(),
             keys: seen.len() as u64,
             held: held as u64,
-            closed_for_ms: self.closed_for_ms().await?,
+            closed_for_ms: self.closed_for_ms(namespace).await?,
             ..StoreStatus::default()
         })
     }
 
-    /// As far as new keys are concerned, which are closed for as long as any other. A handle counts from when it first saw that.
-    pub(super) async fn closed_for_ms(&self) -> Result<u64, StoreError> {
-        Ok(self.floor_of_new_keys(LIMIT).await?.err().unwrap_or(0))
+    /// As far as new keys are concerned, which are closed for as long as any other of their namespace. A handle counts from
+    /// when it first saw that.
+    pub(super) async fn closed_for_ms(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        Ok(self.floor_of_new_keys(namespace, LIMIT).await?.err().unwrap_or(0))
     }
 
     pub(super) async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {

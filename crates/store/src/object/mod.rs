@@ -20,6 +20,7 @@ mod force;
 #[cfg(feature = "gates")]
 mod gate;
 mod inner;
+mod limits;
 mod look;
 mod name;
 mod observe;
@@ -56,6 +57,7 @@ use crate::lease::{
     AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
     LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
 };
+use crate::quota::{LimitsRequest, LimitsView};
 use crate::runtime::Runtime;
 
 /// How long a call may go on after its caller's patience, to say what is known.
@@ -333,11 +335,22 @@ impl LeaseStore for ObjectStore {
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
-        self.run(call, |inner, _| async move { inner.status().await }).await
+        let namespace = call.namespace.clone();
+        self.run(call, |inner, _| async move { inner.status(&namespace).await }).await
+    }
+
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        let namespace = call.namespace.clone();
+        let act = |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+            inner.limits(&namespace, &request, &doubt).await
+        };
+        self.run(call, act).await
     }
 
     async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
-        self.run(call, |inner, _| async move { inner.closed_for_ms().await }).await
+        let namespace = call.namespace.clone();
+        self.run(call, |inner, _| async move { inner.closed_for_ms(&namespace).await })
+            .await
     }
 
     async fn close(&self) {

@@ -35,7 +35,7 @@ impl Inner {
         let mut soonest: Option<(Key, Refusal)> = None;
         for (nth, key) in request.keys.iter().enumerate() {
             let mut spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), doubt)?;
-            spot.open_by_ms = entered_ms.saturating_add(wait_ms);
+            (spot.open_by_ms, spot.takes) = (entered_ms.saturating_add(wait_ms), true);
             let changed = self.take(&spot, &request, nth == 0).await?;
             match changed.reply {
                 Ok(Outcome::Granted(mut grant)) => {

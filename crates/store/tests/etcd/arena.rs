@@ -1,8 +1,9 @@
 //! The arena of the conformance suite: a fresh prefix, two handles on it, and etcd leases that can be revoked.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fencehold_core::Key;
+use fencehold_core::{Key, Namespace};
 use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::etcd::EtcdStore;
 use fencehold_store::{Call, LeaseStore};
@@ -14,11 +15,14 @@ pub(crate) struct EtcdArena {
     prefix: String,
     clock: Arc<MovedClock>,
     handles: Mutex<Option<[Arc<EtcdStore>; 2]>>,
+    /// How much of the time for which the store is closed has been let pass.
+    passed_ms: AtomicU64,
 }
 
 impl EtcdArena {
     pub(crate) fn new() -> Self {
-        EtcdArena { prefix: cluster::fresh_prefix(), clock: Arc::default(), handles: Mutex::new(None) }
+        let (prefix, handles, passed_ms) = (cluster::fresh_prefix(), Mutex::new(None), AtomicU64::new(0));
+        EtcdArena { prefix, clock: Arc::default(), handles, passed_ms }
     }
 
     fn handle(&self, nth: usize) -> Arc<EtcdStore> {
@@ -42,7 +46,14 @@ impl Arena for EtcdArena {
     }
 
     fn powers(&self) -> Vec<Power> {
-        vec![Power::MovesWall, Power::Restarts, Power::NoticesLeaving, Power::Advances, Power::TellsHolders]
+        vec![
+            Power::MovesWall,
+            Power::Restarts,
+            Power::NoticesLeaving,
+            Power::Advances,
+            Power::Reopens,
+            Power::TellsHolders,
+        ]
     }
 
     fn pass(&self, ms: u64) {
@@ -51,6 +62,12 @@ impl Arena for EtcdArena {
 
     fn run_out(&self, call: &Call, key: &Key) {
         block_on(self.handle(0).run_out(call, key.clone())).unwrap();
+    }
+
+    fn open_again(&self, closed_for_ms: u64) {
+        let passed_ms = self.passed_ms.fetch_add(closed_for_ms, Ordering::SeqCst) + closed_for_ms;
+        let call = Call::new(Namespace::default());
+        block_on(self.handle(0).reopen(&call, passed_ms)).unwrap();
     }
 
     fn shift_wall(&self, by_ms: i64) {

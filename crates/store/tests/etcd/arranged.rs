@@ -220,7 +220,7 @@ fn after_an_advance_no_token_comes_twice() {
     let closed_for_ms = || block_on(b.store.closed_for_ms(&call())).unwrap();
     assert!((1..=TTL_MS).contains(&closed_for_ms()), "as `/readyz` asks: {}", closed_for_ms());
     assert!(block_on(b.store.status(&call())).unwrap().closed_for_ms > 0, "and the status says so");
-    block_on(b.store.reopen(&call())).unwrap();
+    block_on(b.store.reopen(&call(), TTL_MS)).unwrap();
     assert_eq!(closed_for_ms(), 0, "it grants again");
     let elsewhere = fencehold_store::Call::new("elsewhere".parse().unwrap());
     for (call, name) in [(call(), "known"), (call(), "unknown"), (elsewhere, "unknown")] {

@@ -6,6 +6,7 @@ mod arranged;
 mod clock;
 mod cluster;
 mod gates;
+mod limited;
 mod people;
 mod requests;
 mod secure;

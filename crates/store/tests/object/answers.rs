@@ -5,7 +5,9 @@ use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
 use fencehold_store::clock::{ManualClock, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cloud, ObjectStore, Seed};
-use fencehold_store::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, ListRequest, StoreError};
+use fencehold_store::{
+    AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, Limits, LimitsRequest, ListRequest, StoreError,
+};
 use std::sync::Arc;
 
 use crate::servers::{CLOUDS, Server, on_every_cloud};
@@ -20,6 +22,10 @@ fn every_call(holder: &Holder) -> Vec<(&'static str, Result<(), StoreError>)> {
     let shown =
         HoldRef { key: Key::new("k").unwrap(), hold: HoldId::from_random([7; 16]), token: Token::new(3) };
     let by = || Owner::new("ops").unwrap();
+    let limits = |keys: Option<u64>| {
+        let set = keys.map(|keys| Limits { keys: Some(keys), ..Limits::default() });
+        LimitsRequest { set, every_namespace: false, by: by() }
+    };
     vec![
         ("acquire", block_on(store.acquire(&call, holder.ask("k"))).map(drop)),
         ("renew", block_on(store.renew(&call, vec![shown.clone()])).map(drop)),
@@ -29,6 +35,8 @@ fn every_call(holder: &Holder) -> Vec<(&'static str, Result<(), StoreError>)> {
         ("list", block_on(store.list(&call, ListRequest { limit: 10, ..ListRequest::default() })).map(drop)),
         ("status", block_on(store.status(&call)).map(drop)),
         ("advance", block_on(store.advance(&call, by(), 1)).map(drop)),
+        ("limits", block_on(store.limits(&call, limits(None))).map(drop)),
+        ("set limits", block_on(store.limits(&call, limits(Some(1)))).map(drop)),
     ]
 }
 
@@ -51,7 +59,7 @@ fn every_call_says_that_the_bucket_is_missing() {
             assert!(why.contains("create it"), "{server:?}, {what}: {why}");
         }
         let sent = a.gate.take().len();
-        assert!(sent <= 4 * 8, "{server:?}: {sent} requests for eight calls");
+        assert!(sent <= 4 * 10, "{server:?}: {sent} requests for ten calls");
     });
 }
 

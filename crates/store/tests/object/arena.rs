@@ -40,7 +40,7 @@ impl Arena for ObjectArena {
     }
 
     fn powers(&self) -> Vec<Power> {
-        vec![Power::MovesTime, Power::MovesWall, Power::Restarts, Power::Advances]
+        vec![Power::MovesTime, Power::MovesWall, Power::Restarts, Power::Advances, Power::Reopens]
     }
 
     fn rounds(&self) -> usize {

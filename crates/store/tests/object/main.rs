@@ -14,6 +14,7 @@ mod clocks;
 mod counts;
 mod faults;
 mod gcs;
+mod limited;
 mod probe;
 mod races;
 mod repeats;

@@ -21,8 +21,7 @@ Examples:
 const MORE: &str = "\
 A store that was restored has forgotten the tokens it gave since the backup, and would give them again. This ends \
 every lease of every namespace, lifts every counter above what could have been given, and grants nothing in a \
-namespace until the longest ttl that was ever granted in it is over: by then its holders from before have stopped. \
-(Etcd and object storage close all namespaces together, for the longest ttl of any.)
+namespace until the longest ttl that was ever granted in it is over: by then its holders from before have stopped.
 
 With --force-now nothing stays closed, also not by an earlier advance. A holder from before then believes in its lease \
 until its ttl is over, while another is granted the same key: two work at once, and only what checks tokens (a fence) \

@@ -19,7 +19,8 @@ Examples:
 const MORE: &str = "\
 A namespace's own limits go before those of every namespace, and those before the usual ones. What a namespace has \
 already stays when a limit is set below it: only more is refused. Jobs are counted until they are done; undo jobs and jobs \
-of schedules are always made. memory: and file: keep to all of these.";
+of schedules are always made. memory: and file: keep to all of these, PostgreSQL within some seconds. etcd and object \
+storage have only leases, and keep to --max-keys and --max-ttl.";
 
 /// Show what a namespace may have and has, or set it
 #[derive(Debug, clap::Args)]

@@ -186,7 +186,7 @@ pub(super) fn a_floor_survives_a_restart(g: &Ground) -> Verdict {
 pub(super) fn an_advance_holds_over_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::Advances)?;
-    g.needs(Power::MovesTime)?;
+    g.needs(Power::Reopens)?;
     let a = g.take("k", "A");
     let advanced = g.advance(1_000).expect("an advance");
     g.arena.restart();

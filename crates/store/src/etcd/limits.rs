@@ -1,0 +1,94 @@
+//! What a namespace may have: how many lease keys, and the longest ttl.
+//!
+//! Limits are read with the keys that are wanted, and a grant finds them unchanged. Keys are counted only where a limit was set and
+//! the key is new. A grant of a new key then also writes the name of the newest key, which the next one must find as it
+//! was when it counted: so the count is exact, however many ask at the same time.
+
+use fencehold_core::Namespace;
+
+use super::acquire::Taking;
+use super::codec::encode;
+use super::errand::Errand;
+use super::look::{Sight, changed_at, count, first, get, limits_of, put};
+use super::messages::TxnRequest;
+use super::{Core, STORE, TTL_MS_MIN};
+use crate::error::StoreError;
+use crate::quota::{Limits, LimitsRequest, LimitsView, Used, full_of_kept_keys};
+
+impl Core {
+    /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
+    pub(super) async fn limits(
+        &self,
+        errand: &mut Errand,
+        namespace: &Namespace,
+        request: &LimitsRequest,
+    ) -> Result<LimitsView, StoreError> {
+        if let Some(set) = &request.set {
+            set.check_of_leases(STORE, TTL_MS_MIN)?;
+            let whose = (!request.every_namespace).then_some(namespace);
+            while !self.set_limits(errand, self.names.limits(whose), set).await? {}
+        }
+        let mut ops = [Some(namespace), None].map(|whose| get(self.names.limits(whose))).to_vec();
+        ops.push(count(self.names.records(namespace, "")));
+        let mut read = self.read(errand, ops).await?;
+        let keys = read.pop().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
+        let mut limits = Limits::default();
+        for range in read {
+            match limits_of(first(range)) {
+                Ok((set, _)) => limits = limits.or(set),
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+        Ok(LimitsView { limits: limits.or(Limits::USUAL), used: Used { keys, ..Used::default() } })
+    }
+
+    /// Sets what is set, and leaves the rest. False: another caller came first, or it is not known.
+    async fn set_limits(&self, errand: &mut Errand, name: Vec<u8>, set: &Limits) -> Result<bool, StoreError> {
+        let before = self.read(errand, vec![get(name.clone())]).await?.into_iter().find_map(first);
+        let (before, revision) = match limits_of(before) {
+            Ok(before) => before,
+            Err(fault) => {
+                errand.bear(fault).await?;
+                return Ok(false);
+            }
+        };
+        let compare = vec![changed_at(name.clone(), revision)];
+        let success = vec![put(name, encode(&set.or(before)), 0)];
+        match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
+            Ok(response) => Ok(response.succeeded),
+            Err(fault) => {
+                errand.bear(fault).await?;
+                Ok(false)
+            }
+        }
+    }
+}
+
+impl Taking<'_> {
+    /// Whether a lease in the namespace may have this ttl.
+    pub(super) fn check_ttl(&self, sight: &Sight) -> Result<(), StoreError> {
+        let checked = sight.limits.check_ttl(&self.namespace, self.request.ttl_ms);
+        checked.map_err(|bad| self.over_limit(bad.into()))
+    }
+
+    /// Whether the namespace has room for one of the keys that were seen. Some: it is a new one, their number is limited, and this
+    /// revision wrote the newest.
+    pub(super) async fn check_keys(&mut self, sight: &Sight, nth: usize) -> Result<Option<i64>, StoreError> {
+        let is_new = sight.keys.get(nth).is_some_and(|at| at.record_revision == 0);
+        let Some(limit) = sight.limits.keys.filter(|_| is_new) else { return Ok(None) };
+        let names = &self.core.names;
+        let ops = vec![get(names.newest_key(&self.namespace)), count(names.records(&self.namespace, ""))];
+        let mut read = self.core.read(&mut self.errand, ops).await?.into_iter();
+        let newest = read.next().and_then(first).map_or(0, |kv| kv.mod_revision);
+        let keys = read.next().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
+        if keys >= limit {
+            return Err(self.over_limit(full_of_kept_keys(&self.namespace, limit)));
+        }
+        Ok(Some(newest))
+    }
+
+    /// What to say where a limit is reached. A grant that was sent before may still come.
+    fn over_limit(&self, error: StoreError) -> StoreError {
+        if self.is_in_doubt() { self.errand.given_up(&error.to_string()) } else { error }
+    }
+}

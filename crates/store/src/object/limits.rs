@@ -1,0 +1,141 @@
+//! What a namespace may have: how many lease keys, and the longest ttl.
+//!
+//! Limits are in an object of their own. It is read with the floor where a key is new, and otherwise once a minute, so that taking
+//! a key costs what it did. Keys are counted by listing them, and only where a limit was set and the key is new. There
+//! is nothing that two writers of different objects could agree on, so those who come at the same time do not count
+//! each other.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use fencehold_core::Namespace;
+
+use super::body::KeptLimits;
+use super::cas::Written;
+use super::change::{Doubt, Spot, pause};
+use super::force::ROUNDS_MAX;
+use super::inner::{Inner, LIMIT};
+use super::name;
+use crate::error::StoreError;
+use crate::quota::{Limits, LimitsRequest, LimitsView, Used, full_of_kept_keys};
+
+/// How long a handle goes by what it has read.
+const READ_AGAIN_AFTER_MS: u64 = 60_000;
+
+impl Inner {
+    /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
+    pub(super) async fn limits(
+        &self,
+        namespace: &Namespace,
+        request: &LimitsRequest,
+        doubt: &Doubt,
+    ) -> Result<LimitsView, StoreError> {
+        if let Some(set) = &request.set {
+            set.check_of_leases(self.can.store, self.options.ttl_ms_min)?;
+            self.set_limits((!request.every_namespace).then_some(namespace), set, doubt)
+                .await?;
+        }
+        let keys = self.count_keys(namespace).await?;
+        let limits = self.read_limits(LIMIT).await?.of(namespace).or(Limits::USUAL);
+        Ok(LimitsView { limits, used: Used { keys, ..Used::default() } })
+    }
+
+    /// Sets what is set, and leaves the rest. Once more does no harm.
+    async fn set_limits(
+        &self,
+        whose: Option<&Namespace>,
+        set: &Limits,
+        doubt: &Doubt,
+    ) -> Result<(), StoreError> {
+        let mut last_why = "another caller came first each time".to_owned();
+        for round in 0..ROUNDS_MAX {
+            let read = self.cas.read(name::LIMITS, LIMIT).await;
+            let before = read.map_err(|error| error.into_store_error(&self.place))?;
+            let mut kept = match &before {
+                Some(object) => self.decode_limits(&object.body)?,
+                None => KeptLimits::default(),
+            };
+            let limits = match whose {
+                Some(namespace) => kept.namespaces.entry(namespace.clone()).or_default(),
+                None => &mut kept.every_namespace,
+            };
+            *limits = set.or(*limits);
+            doubt.begin();
+            let written = match &before {
+                Some(object) => self.cas.swap(name::LIMITS, &object.version, kept.encode(), LIMIT).await,
+                None => self.cas.create(name::LIMITS, kept.encode(), LIMIT).await,
+            };
+            match written {
+                Ok(Written::Won(_)) => return Ok(()),
+                Ok(Written::Lost) => doubt.dispel(),
+                Ok(Written::Unknown { why }) => {
+                    doubt.note(name::LIMITS, &why);
+                    last_why = why;
+                }
+                Err(error) => {
+                    doubt.dispel();
+                    return Err(error.into_store_error(&self.place));
+                }
+            }
+            pause(round).await;
+        }
+        let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::LIMITS);
+        Err(StoreError::Unavailable { why })
+    }
+
+    /// Reads the limits, and remembers them.
+    pub(super) async fn read_limits(&self, limit: Duration) -> Result<KeptLimits, StoreError> {
+        let now_ms = self.clock.now().store_ms;
+        let read = self.cas.read(name::LIMITS, limit).await;
+        let kept = match read.map_err(|error| error.into_store_error(&self.place))? {
+            Some(object) => self.decode_limits(&object.body)?,
+            None => KeptLimits::default(),
+        };
+        let mut known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((kept.clone(), now_ms));
+        Ok(kept)
+    }
+
+    fn decode_limits(&self, bytes: &[u8]) -> Result<KeptLimits, StoreError> {
+        KeptLimits::decode(bytes).map_err(|problem| self.unreadable(name::LIMITS, &problem))
+    }
+
+    fn remembered_limits(&self) -> Option<KeptLimits> {
+        let now_ms = self.clock.now().store_ms;
+        let known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let young = |read_at_ms: u64| now_ms.saturating_sub(read_at_ms) < READ_AGAIN_AFTER_MS;
+        known
+            .as_ref()
+            .filter(|(_, read_at_ms)| young(*read_at_ms))
+            .map(|(kept, _)| kept.clone())
+    }
+
+    /// Whether a key may be granted for so long; a new one (for which the limits were just read), whether there is room for it.
+    pub(super) async fn check_limits(
+        &self,
+        spot: &Spot<'_>,
+        ttl_ms: u64,
+        is_new: bool,
+    ) -> Result<(), StoreError> {
+        let namespace = spot.namespace;
+        let remembered = self.remembered_limits().map(|kept| kept.of(namespace));
+        let limits = match remembered.filter(|limits| limits.check_ttl(namespace, ttl_ms).is_ok()) {
+            Some(limits) => limits,
+            // Nothing is refused for what may no longer be so.
+            None => self.read_limits(spot.limit).await?.of(namespace),
+        };
+        limits.check_ttl(namespace, ttl_ms)?;
+        match limits.keys {
+            Some(limit) if is_new && self.count_keys(namespace).await? >= limit => {
+                Err(full_of_kept_keys(namespace, limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn count_keys(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let names = self.names(&name::folder(namespace)).await?;
+        let keys = names.iter().filter(|name| name::has_prefix(name, namespace, ""));
+        Ok(keys.count() as u64)
+    }
+}

@@ -139,7 +139,7 @@ impl<'a> Taking<'a> {
                     let newest = self.check_keys(&sight, nth).await?;
                     match self.grant(&sight, nth, &decision, newest).await {
                         Ok(Granted::Yes(acquired)) => return self.in_time(*acquired, &sight).await,
-                        Ok(Granted::No(later)) => seen = later,
+                        Ok(Granted::No(later)) => seen = later.map(|later| *later),
                         Err(Fault::LeaseGone) => self.fresh = None,
                         Err(fault) => self.errand.bear(fault).await?,
                     }
@@ -290,7 +290,7 @@ impl<'a> Taking<'a> {
         }
         let response = response?;
         if !response.succeeded {
-            return Ok(Granted::No(if alone { Some(gaze.read(response)?) } else { None }));
+            return Ok(Granted::No(if alone { Some(Box::new(gaze.read(response)?)) } else { None }));
         }
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
         let on = |lease| OnLease { token: grant.token, lease, revision };
@@ -387,5 +387,5 @@ fn caller_gone() -> StoreError {
 enum Granted {
     Yes(Box<Acquired>),
     /// Something has changed; how it is now, if that is known.
-    No(Option<Sight>),
+    No(Option<Box<Sight>>),
 }

@@ -372,19 +372,21 @@ pub(super) fn kept_by(key: Vec<u8>, lease: i64) -> Compare {
 mod tests {
     use super::*;
 
-    fn on(lease: i64) -> Option<KeyValue> {
-        Some(KeyValue { lease, mod_revision: 7, ..KeyValue::default() })
+    fn on(lease: i64) -> KeyValue {
+        KeyValue { lease, mod_revision: 7, ..KeyValue::default() }
     }
 
     #[test]
     fn a_namespace_opens_by_itself_only_within_the_same_advance() {
-        let by = |store, apart, own| Closing::new(store, apart, own).by;
-        assert_eq!(by(None, on(1), on(2)), None, "it was opened");
-        assert_eq!(by(on(1), None, None), Some(1), "nothing is known of it");
-        assert_eq!(by(on(1), on(1), on(2)), Some(2));
-        assert_eq!(by(on(1), on(1), None), None);
-        assert_eq!(by(on(3), on(1), None), Some(3), "a later advance, by an earlier version too");
-        assert_eq!(by(on(3), on(1), on(2)), Some(3));
+        let by = |store: Option<i64>, apart: Option<i64>, own: Option<i64>| {
+            Closing::new(store.map(on), apart.map(on), own.map(on)).by
+        };
+        assert_eq!(by(None, Some(1), Some(2)), None, "it was opened");
+        assert_eq!(by(Some(1), None, None), Some(1), "nothing is known of it");
+        assert_eq!(by(Some(1), Some(1), Some(2)), Some(2));
+        assert_eq!(by(Some(1), Some(1), None), None);
+        assert_eq!(by(Some(3), Some(1), None), Some(3), "a later advance, by an earlier version too");
+        assert_eq!(by(Some(3), Some(1), Some(2)), Some(3));
     }
 
     /// An earlier version leaves out the longest ttl: it may have granted as long a one as there is on record.

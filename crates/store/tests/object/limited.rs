@@ -11,21 +11,21 @@ use crate::TTL_MS;
 use crate::servers::{CLOUDS, Server};
 use crate::stage::{Holder, Stage};
 
-fn limits(holder: &Holder, set: Option<Limits>) -> Result<LimitsView, StoreError> {
+fn limits(holder: &Holder, set: impl Into<Option<Limits>>) -> Result<LimitsView, StoreError> {
     let by = Owner::new("ops").unwrap();
     block_on(
         holder
             .store
-            .limits(&holder.call, LimitsRequest { set, every_namespace: false, by }),
+            .limits(&holder.call, LimitsRequest { set: set.into(), every_namespace: false, by }),
     )
 }
 
-fn keys(keys: u64) -> Option<Limits> {
-    Some(Limits { keys: Some(keys), ..Limits::default() })
+fn keys(keys: u64) -> Limits {
+    Limits { keys: Some(keys), ..Limits::default() }
 }
 
-fn ttl(ttl_ms: u64) -> Option<Limits> {
-    Some(Limits { ttl_ms: Some(ttl_ms), ..Limits::default() })
+fn ttl(ttl_ms: u64) -> Limits {
+    Limits { ttl_ms: Some(ttl_ms), ..Limits::default() }
 }
 
 fn reads(holder: &Holder) -> usize {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencehold_core::Owner;
 use fencehold_store::conformance::block_on;
 use fencehold_store::object::Fate;
-use fencehold_store::{AcquireRequest, LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
+use fencehold_store::{LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
 
 use crate::TTL_MS;
 use crate::servers::{CLOUDS, Server};
@@ -108,18 +108,6 @@ fn limits_are_set_although_an_answer_was_lost() {
         let set = Limits { keys: Some(7), ttl_ms: Some(TTL_MS), ..Limits::USUAL };
         assert_eq!(view.limits, set, "{server:?}");
     }
-}
-
-/// A grant whose answer was lost is not refused because it counts itself.
-#[test]
-fn a_key_that_was_granted_does_not_count_against_itself() {
-    let stage = Stage::on(Server::Moto);
-    let (a, b) = (stage.holder("A"), stage.holder("B"));
-    limits(&b, keys(1)).unwrap();
-    a.gate.lose_write(0, Fate::Unavailable);
-    let request: AcquireRequest = a.ask("one");
-    a.acquire(request).unwrap();
-    assert!(a.gate.is_done());
 }
 
 /// What only jobs have is refused with what can be set instead.

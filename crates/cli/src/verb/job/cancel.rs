@@ -13,7 +13,7 @@ Examples:
   fencehold job cancel --queue emails --label campaign=may --dry-run
 ";
 
-/// Call jobs off; who works on one learns it at the next renewal
+/// Call jobs off; who works on one learns it at once where the store can tell, else at the next renewal
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {

@@ -82,6 +82,7 @@ impl Shift {
             let term = Term::new(sent_ms, claimed.waited_ms, answered_ms, job.remaining_ms);
             self.begin(job, hold, term);
         }
+        self.hurry_after_claim();
     }
 
     fn begin(&mut self, job: ClaimedJob, hold: HoldId, term: Term) {

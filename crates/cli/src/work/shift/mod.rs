@@ -2,6 +2,7 @@
 
 mod claim;
 mod hand_in;
+mod hints;
 mod renew;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use rustix::process::Signal;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use self::hand_in::Handed;
+use self::hints::Hints;
 use super::run::Ran;
 use super::running::{Running, Told};
 use super::tries::Tries;
@@ -46,6 +48,7 @@ pub(crate) struct Shift {
     claiming: Option<AbortHandle>,
     claims: Tries,
     renewing: bool,
+    hints: Hints,
     reporting: bool,
     reports: Tries,
     /// The last claim found nothing, and nothing has ended since.
@@ -72,9 +75,11 @@ impl Shift {
         output: Output,
         voice: Voice,
     ) -> Self {
+        let hints = Hints::of(&*store, &call.namespace);
         Shift {
             plan,
             store,
+            hints,
             call,
             place,
             output,
@@ -103,6 +108,7 @@ impl Shift {
             let due_in = Duration::from_millis(self.due_ms().saturating_sub(boot_ms()));
             tokio::select! {
                 Some(news) = self.tasks.join_next() => self.hear(news),
+                Some(hint) = self.hints.next() => self.hurry(&hint),
                 signal = signals.next() => self.heed(signal),
                 () = tokio::time::sleep(due_in) => {}
             }

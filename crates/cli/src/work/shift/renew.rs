@@ -68,5 +68,6 @@ impl Shift {
                 Err(refusal) => running.lose(&refusal),
             }
         }
+        self.hurry_after_renewal();
     }
 }

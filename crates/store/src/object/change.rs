@@ -242,7 +242,7 @@ impl Inner {
         Err(gave_up(spot, attempts.is_empty(), &last_why))
     }
 
-    /// The floor for a key without an object; where that is to be taken, limits are read with it. `None`: it was closed, and
+    /// The floor for a key without an object; where that is to be taken, limits are read at the same time, if they are not known. `None`: it was closed, and
     /// may be open now.
     async fn floor_for(&self, spot: &Spot<'_>, seen: Option<&Seen>) -> Result<Option<Token>, StoreError> {
         if seen.is_some() {
@@ -250,7 +250,7 @@ impl Inner {
         }
         let floor = self.floor_of_new_keys(spot.namespace, spot.limit);
         let floor = if spot.takes {
-            let (floor, limits) = tokio::join!(floor, self.read_limits(spot.limit));
+            let (floor, limits) = tokio::join!(floor, self.known_limits(spot.limit));
             limits?;
             floor?
         } else {

@@ -1,9 +1,8 @@
 //! What a namespace may have: how many lease keys, and the longest ttl.
 //!
-//! Limits are in an object of their own. It is read with the floor where a key is new, and otherwise once a minute, so that taking
-//! a key costs what it did. Keys are counted by listing them, and only where a limit was set and the key is new. There
-//! is nothing that two writers of different objects could agree on, so those who come at the same time do not count
-//! each other.
+//! Limits are in an object of their own. A handle reads it once a minute, and before it refuses something, so that taking a key costs
+//! what it did. Keys are counted by listing them, and only where a limit was set and the key is new. There is nothing that
+//! two writers of different objects could agree on, so those who come at the same time do not count each other.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -100,30 +99,39 @@ impl Inner {
         KeptLimits::decode(bytes).map_err(|problem| self.unreadable(name::LIMITS, &problem))
     }
 
-    fn remembered_limits(&self) -> Option<KeptLimits> {
+    /// The limits as they were within the last minute.
+    pub(super) async fn known_limits(&self, limit: Duration) -> Result<KeptLimits, StoreError> {
         let now_ms = self.clock.now().store_ms;
-        let known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = |read_at_ms: u64| now_ms.saturating_sub(read_at_ms) < READ_AGAIN_AFTER_MS;
-        known
-            .as_ref()
-            .filter(|(_, read_at_ms)| young(*read_at_ms))
-            .map(|(kept, _)| kept.clone())
+        let known = self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known.filter(|(_, read_at_ms)| now_ms.saturating_sub(*read_at_ms) < READ_AGAIN_AFTER_MS) {
+            Some((kept, _)) => Ok(kept),
+            None => self.read_limits(limit).await,
+        }
     }
 
-    /// Whether a key may be granted for so long; a new one (for which the limits were just read), whether there is room for it.
+    /// Whether a key may be granted for so long; a new one, whether there is room for it.
     pub(super) async fn check_limits(
         &self,
         spot: &Spot<'_>,
         ttl_ms: u64,
         is_new: bool,
     ) -> Result<(), StoreError> {
-        let namespace = spot.namespace;
-        let remembered = self.remembered_limits().map(|kept| kept.of(namespace));
-        let limits = match remembered.filter(|limits| limits.check_ttl(namespace, ttl_ms).is_ok()) {
-            Some(limits) => limits,
-            // Nothing is refused for what may no longer be so.
-            None => self.read_limits(spot.limit).await?.of(namespace),
-        };
+        let known = self.known_limits(spot.limit).await?.of(spot.namespace);
+        if self.fits(&known, spot.namespace, ttl_ms, is_new).await.is_ok() {
+            return Ok(());
+        }
+        // Nothing is refused for what may no longer be so.
+        let read = self.read_limits(spot.limit).await?.of(spot.namespace);
+        self.fits(&read, spot.namespace, ttl_ms, is_new).await
+    }
+
+    async fn fits(
+        &self,
+        limits: &Limits,
+        namespace: &Namespace,
+        ttl_ms: u64,
+        is_new: bool,
+    ) -> Result<(), StoreError> {
         limits.check_ttl(namespace, ttl_ms)?;
         match limits.keys {
             Some(limit) if is_new && self.count_keys(namespace).await? >= limit => {

@@ -60,6 +60,11 @@ pub trait Arena: Send + Sync {
         ttl_ms
     }
 
+    /// How long after limits were set every handle goes by them.
+    fn limits_count_after_ms(&self) -> u64 {
+        0
+    }
+
     /// Lets so much of the time pass for which `advance` has closed the store, however that store counts it. Only with
     /// [`Power::Reopens`].
     fn open_again(&self, closed_for_ms: u64) {

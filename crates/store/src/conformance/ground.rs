@@ -357,17 +357,22 @@ impl Ground {
         self.look_at_limits(Some(limits), false)
     }
 
-    /// Looks at the limits, and sets them, of this namespace or of every one.
+    /// Looks at the limits, and sets them, of this namespace or of every one. Until they count everywhere, time passes.
     pub(super) fn look_at_limits(
         &self,
         set: Option<Limits>,
         every_namespace: bool,
     ) -> Result<LimitsView, NotApplicable> {
         let request = LimitsRequest { set, every_namespace, by: owner("P") };
-        match self.drive(self.arena.other().limits(&self.call, request)) {
-            Err(StoreError::Unsupported { .. }) => Err(NotApplicable("it limits no namespace")),
-            answer => Ok(answer.expect("limits")),
+        let view = match self.drive(self.arena.other().limits(&self.call, request)) {
+            Err(StoreError::Unsupported { .. }) => return Err(NotApplicable("it limits no namespace")),
+            answer => answer.expect("limits"),
+        };
+        match self.arena.limits_count_after_ms() {
+            ms if ms > 0 && set.is_some() => self.pass(ms),
+            _ => {}
         }
+        Ok(view)
     }
 
     pub(super) fn open_now(&self) -> Result<(), StoreError> {

@@ -66,6 +66,10 @@ impl Arena for ObjectArena {
         over_after_ms(ttl_ms)
     }
 
+    fn limits_count_after_ms(&self) -> u64 {
+        60_000
+    }
+
     fn open_again(&self, closed_for_ms: u64) {
         for handle in self.handles() {
             let call = Call::new(Namespace::default());

@@ -36,7 +36,7 @@ pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Ground) -> Verdict
 /// The longest ttl of a namespace is named to one who asks for more.
 pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Ground) -> Verdict {
     let ttl_ms = g.ttl_ms();
-    let long = g.take_with(AcquireRequest { ttl_ms: ttl_ms * 2, ..g.ask("before", "A") });
+    let long = g.take_with(AcquireRequest { ttl_ms: ttl_ms * 3, ..g.ask("before", "A") });
     g.set_limits(Limits { ttl_ms: Some(ttl_ms), ..Limits::default() })?;
     g.take("k", "A");
     match g.acquire(AcquireRequest { ttl_ms: ttl_ms + 1, ..g.ask("l", "A") }) {

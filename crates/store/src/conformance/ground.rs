@@ -70,15 +70,20 @@ impl Held {
     }
 }
 
+/// With as much patience as a slow machine needs: no case waits for it to end.
+fn call_in(namespace: Namespace) -> Call {
+    Call::new(namespace).with_patience_ms(60_000)
+}
+
 impl Ground {
     pub(super) fn new(arena: Arc<dyn Arena>) -> Self {
-        Ground { arena, call: Call::new(Namespace::default()) }
+        Ground { arena, call: call_in(Namespace::default()) }
     }
 
     /// The same arena, seen from another namespace.
     pub(super) fn in_namespace(&self, name: &str) -> Self {
         let namespace = Namespace::new(name).expect("a namespace");
-        Ground { arena: self.arena.clone(), call: Call::new(namespace) }
+        Ground { arena: self.arena.clone(), call: call_in(namespace) }
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {

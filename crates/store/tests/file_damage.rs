@@ -510,7 +510,7 @@ fn new_job(queue: &str, nth: u8) -> NewJob {
 }
 
 fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
-    block_on(store.enqueue(&brief(), vec![job])).map(|answers| assert!(answers[0].is_ok(), "{answers:?}"))
+    block_on(store.enqueue(&patient(), vec![job])).map(|answers| assert!(answers[0].is_ok(), "{answers:?}"))
 }
 
 fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, StoreError> {
@@ -523,18 +523,18 @@ fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, 
         wait_ms: 0,
         waited_before_ms: 0,
     };
-    block_on(store.claim(&brief(), request)).map(|claimed| claimed.jobs.into_iter().next())
+    block_on(store.claim(&patient(), request)).map(|claimed| claimed.jobs.into_iter().next())
 }
 
 fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Word) {
     let attempt = AttemptRef { job: job.id, hold: HoldId::from_random([nth; 16]), token: job.token };
-    let answers = block_on(store.report(&brief(), vec![Report { attempt, word }])).unwrap();
+    let answers = block_on(store.report(&patient(), vec![Report { attempt, word }])).unwrap();
     assert!(answers[0].is_ok(), "{answers:?}");
 }
 
-/// An engine that has died is not waited for.
-fn brief() -> Call {
-    call().with_patience_ms(2_000)
+/// With as much patience as a slow machine needs.
+fn patient() -> Call {
+    call().with_patience_ms(60_000)
 }
 
 /// Jobs in two queues, in every kind of row.
@@ -588,14 +588,18 @@ fn a_damaged_queue_costs_no_job_and_is_reported() {
         ground.tamper(damage);
         assert!(!check(ground.path()).unwrap().problems.is_empty(), "{damage}: no damage is found");
         let store = ground.open();
-        let status = block_on(store.status(&brief())).unwrap();
+        let status = block_on(store.status(&patient())).unwrap();
         assert_eq!(status.jobs, 4, "{damage}");
         assert!(status.set_aside > 0, "{damage}: nothing is told of it");
         assert_eq!(claim(&store, "q", 11).unwrap().map(|job| job.id), Some(job_id(3)), "{damage}");
         assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
         drop(store);
         assert!(check(ground.path()).unwrap().set_aside > 0, "{damage}");
-        assert_eq!(block_on(ground.open().status(&brief())).unwrap().jobs, 4, "{damage}: on the next start");
+        assert_eq!(
+            block_on(ground.open().status(&patient())).unwrap().jobs,
+            4,
+            "{damage}: on the next start"
+        );
     }
 }
 
@@ -650,7 +654,7 @@ fn use_it(ground: &Ground, what: &str, is_reported: bool) {
         Err(StoreError::Unusable { .. }) => return,
         Err(other) => panic!("{what}: {other}"),
     };
-    let status = match block_on(store.status(&brief())) {
+    let status = match block_on(store.status(&patient())) {
         Ok(status) => status,
         Err(StoreError::Unusable { .. }) => return,
         Err(other) => panic!("{what}: {other}"),
@@ -659,12 +663,12 @@ fn use_it(ground: &Ground, what: &str, is_reported: bool) {
     assert!(!lost || is_reported || status.set_aside > 0, "{what}: a job is missing, and nothing says so");
     let answered = |answer: Result<(), StoreError>| assert!(answer.is_ok(), "{what}: {answer:?}");
     let all = JobsRequest { limit: 100, ..JobsRequest::default() };
-    answered(block_on(JobStore::jobs(&store, &brief(), all)).map(drop));
-    answered(block_on(store.queues(&brief())).map(drop));
-    answered(block_on(store.schedules(&brief())).map(drop));
-    answered(block_on(store.findings(&brief(), FindingsRequest { cursor: None, limit: 100 })).map(drop));
+    answered(block_on(JobStore::jobs(&store, &patient(), all)).map(drop));
+    answered(block_on(store.queues(&patient())).map(drop));
+    answered(block_on(store.schedules(&patient())).map(drop));
+    answered(block_on(store.findings(&patient(), FindingsRequest { cursor: None, limit: 100 })).map(drop));
     for nth in 1..=5 {
-        answered(block_on(store.job(&brief(), job_id(nth))).map(drop));
+        answered(block_on(store.job(&patient(), job_id(nth))).map(drop));
     }
     put(&store, new_job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let fresh = claim(&store, "fresh", 21).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -230,16 +230,39 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    pub(super) fn new(
-        token: Token,
-        closed_ms: u64,
-        namespaces: BTreeMap<Namespace, u64>,
-        nonce: String,
-    ) -> Self {
-        Floor { fencehold: VERSION, token, closed_ms, namespaces, nonce }
+    pub(super) fn new(token: Token, closed_ms: u64, namespaces: BTreeMap<Namespace, u64>) -> Self {
+        Floor { fencehold: VERSION, token, closed_ms, namespaces, nonce: String::new() }
     }
 
-    /// For how long nobody is granted a new key in a namespace.
+    /// As it is written: nothing is closed for longer than the store.
+    pub(super) fn to_write(&self, nonce: String) -> Self {
+        let within = |(namespace, ms): (&Namespace, &u64)| (namespace.clone(), self.closed_ms.min(*ms));
+        Floor { namespaces: self.namespaces.iter().map(within).collect(), nonce, ..self.clone() }
+    }
+
+    /// This one after another: no token is smaller, and nothing opens earlier. A namespace that only the other one names is
+    /// closed for as long as the store.
+    pub(super) fn after(self, other: &Floor) -> Self {
+        let closed_ms = self.closed_ms.max(other.closed_ms);
+        let mut namespaces = self.namespaces;
+        for (namespace, own_ms) in &mut namespaces {
+            // An object that is gone now may have been there then.
+            *own_ms = other.namespaces.get(namespace).copied().unwrap_or(0).max(*own_ms);
+        }
+        Floor { token: self.token.max(other.token), closed_ms, namespaces, ..self }
+    }
+
+    /// Whether this one asks for at least as much.
+    pub(super) fn covers(&self, other: &Floor) -> bool {
+        self.token >= other.token
+            && self.closed_ms >= other.closed_ms
+            && other
+                .namespaces
+                .iter()
+                .all(|(namespace, ms)| self.closed_ms_in(namespace) >= *ms)
+    }
+
+    /// For how long no new key is granted in a namespace.
     pub(super) fn closed_ms_in(&self, namespace: &Namespace) -> u64 {
         self.namespaces.get(namespace).copied().unwrap_or(self.closed_ms)
     }
@@ -382,7 +405,7 @@ mod tests {
     fn a_floor_that_names_no_namespace_counts_for_all() {
         let (known, unknown) = (Namespace::new("team").unwrap(), Namespace::default());
         let namespaces = BTreeMap::from([(known.clone(), 30_000)]);
-        let floor = Floor::new(Token::new(9), 90_000, namespaces, "n".to_owned());
+        let floor = Floor::new(Token::new(9), 90_000, namespaces).to_write("n".to_owned());
         let read = Floor::decode(&floor.encode()).unwrap();
         assert_eq!((read.closed_ms_in(&known), read.closed_ms_in(&unknown)), (30_000, 90_000));
         let earlier = br#"{"fencehold":1,"floor":9,"closed_ms":90000,"nonce":"n"}"#;

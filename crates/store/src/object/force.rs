@@ -113,33 +113,27 @@ impl Inner {
             let own_ms = spaces.entry(seen.body.namespace.clone()).or_default();
             *own_ms = noted_ms.max(*own_ms);
         }
-        self.note_longest_ttl_ms(before.as_ref().map_or(0, |before| before.body.closed_ms));
-        let longest_ms = self.longest_ttl_ms();
-        for (namespace, own_ms) in &mut spaces {
-            // An object that is gone now may have been there at the advance before.
-            let then_ms = before.as_ref().and_then(|before| before.body.namespaces.get(namespace));
-            *own_ms = then_ms.copied().unwrap_or(0).max(*own_ms).min(longest_ms);
-        }
         let lifted = floor.lifted(lift).ok_or_else(|| StoreError::Full {
             what: "the tokens of new keys".to_owned(),
             limit: fencehold_core::limits::TOKEN_MAX,
         })?;
         // New keys first: one that is made while the others are lifted starts above the floor.
-        let apart: BTreeMap<_, _> = spaces.clone().into_iter().take(PAGE_MAX).collect();
-        self.raise_floor(before, lifted, &apart, doubt).await?;
+        let apart: BTreeMap<_, _> = spaces.into_iter().take(PAGE_MAX).collect();
+        let wanted = Floor::new(lifted, self.longest_ttl_ms(), apart);
+        let raised = self.raise_floor(before, wanted, doubt).await?;
         let closed =
             |(namespace, own_ms)| NamespaceClosed { namespace, closed_for_ms: over_after_ms(own_ms) };
         let mut advanced = Advanced {
             keys: all.len() as u64,
             ended: 0,
-            closed_for_ms: over_after_ms(longest_ms),
-            namespaces: apart.into_iter().map(closed).collect(),
+            closed_for_ms: over_after_ms(raised.closed_ms),
+            namespaces: raised.namespaces.clone().into_iter().map(closed).collect(),
         };
         // Those of one length stay in the order of their names.
         advanced.namespaces.sort_by_key(|closed| Reverse(closed.closed_for_ms));
         for seen in all {
             let mut spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
-            spot.close_ms = spaces.get(&seen.body.namespace).copied().unwrap_or(longest_ms);
+            spot.close_ms = raised.closed_ms_in(&seen.body.namespace);
             let mut held = false;
             self.change(&spot, Start::Read, |Before { record, unsure, .. }| {
                 // One attempt may have ended it already.
@@ -152,16 +146,21 @@ impl Inner {
         Ok(advanced)
     }
 
+    /// Writes a floor that takes nothing back from the one before, and returns it.
     async fn raise_floor(
         &self,
         mut before: Option<Seen<Floor>>,
-        floor: Token,
-        namespaces: &BTreeMap<Namespace, u64>,
+        mut wanted: Floor,
         doubt: &Doubt,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Floor, StoreError> {
         let mut last_why = "another advance came first each time".to_owned();
         for round in 0..ROUNDS_MAX {
-            let raised = Floor::new(floor, self.longest_ttl_ms(), namespaces.clone(), self.nonces.next());
+            // Another advance may have come first, and may have closed the store for longer.
+            if let Some(before) = &before {
+                self.note_longest_ttl_ms(before.body.closed_ms);
+                wanted = wanted.after(&before.body);
+            }
+            let raised = wanted.to_write(self.nonces.next());
             let bytes = raised.encode();
             doubt.begin();
             let written = match &before {
@@ -171,7 +170,7 @@ impl Inner {
             match written {
                 Ok(Written::Won(_)) => {
                     self.look_at_floor(LIMIT).await?;
-                    return Ok(());
+                    return Ok(raised);
                 }
                 Ok(Written::Lost) => doubt.dispel(),
                 Ok(Written::Unknown { why }) => {
@@ -185,8 +184,9 @@ impl Inner {
             }
             pause(round).await;
             before = self.look_at_floor(LIMIT).await?;
-            if before.as_ref().is_some_and(|seen| seen.body.token >= floor) {
-                return Ok(());
+            // Also what this advance wrote itself, without learning of it.
+            if let Some(seen) = before.as_ref().filter(|seen| seen.body.covers(&raised)) {
+                return Ok(seen.body.clone());
             }
         }
         let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::FLOOR);

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use fencehold_core::lease::How;
 use fencehold_core::{Owner, Refusal};
+use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cas as _, Cloud, over_after_ms};
 use fencehold_store::{AcquireRequest, LeaseStore as _, StoreError};
 
 use crate::TTL_MS;
 use crate::servers::CLOUDS;
-use crate::stage::Stage;
+use crate::stage::{Holder, Stage};
 
 /// R01: A's release was sent while its lease was its own, and arrives when B has the key.
 #[test]
@@ -61,6 +62,41 @@ fn a_dead_lease_that_two_have_seen_goes_to_one_and_the_loser_sees_the_winner() {
             other => panic!("{server:?}: {other:?}"),
         }
         assert_eq!(a.look("k").unwrap().endings.len(), 1, "the dead lease ended once");
+    }
+}
+
+/// Two advances at once: the one that comes second takes nothing back of what the first has closed.
+#[test]
+fn an_advance_that_another_outran_opens_nothing_earlier() {
+    const LONG_MS: u64 = 20 * TTL_MS;
+    for server in CLOUDS {
+        let stage = Stage::on(server);
+        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
+        a.take("k");
+        let advance = |holder: &Holder, lift| {
+            block_on(holder.store.advance(&holder.call, Owner::new("ops").unwrap(), lift)).unwrap()
+        };
+        let gate = a.gate.hold_write();
+        // Its lift is larger, so that it writes once more when it was outrun.
+        let late = a.start(move |a| advance(a, 1_000));
+        gate.arrived();
+        b.acquire(AcquireRequest { ttl_ms: LONG_MS, ..b.ask("long") }).unwrap();
+        let first = advance(&b, 1);
+        assert_eq!(first.closed_for_ms, over_after_ms(LONG_MS), "{server:?}");
+        gate.go();
+        let second = late.join().unwrap();
+        assert_eq!(second.closed_for_ms, first.closed_for_ms, "{server:?}");
+        assert_eq!(second.namespaces, first.namespaces, "{server:?}");
+        // What a new key meets is in the bucket, not in the answer.
+        let fresh = stage.holder("C");
+        match fresh.acquire(fresh.ask("new")) {
+            Err(StoreError::Unavailable { .. }) => {}
+            other => panic!("{server:?}: {other:?}"),
+        }
+        stage.clock.pass(over_after_ms(TTL_MS));
+        assert!(fresh.acquire(fresh.ask("new")).is_err(), "{server:?}: opened too early");
+        stage.clock.pass(over_after_ms(LONG_MS));
+        fresh.take("new");
     }
 }
 
@@ -226,8 +262,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
             other => panic!("{server:?}: {other:?}"),
         }
         let by = Owner::new("P").unwrap();
-        let advanced =
-            fencehold_store::conformance::block_on(fresh.store.advance(&fresh.call, by, 1_000)).unwrap();
+        let advanced = block_on(fresh.store.advance(&fresh.call, by, 1_000)).unwrap();
         assert_eq!((advanced.keys, advanced.ended), (1, 1), "{server:?}");
         for key in ["k", "made-since"] {
             match fresh.acquire(fresh.ask(key)) {

@@ -317,7 +317,8 @@ fn wall_clocks_an_hour_apart_change_nothing() {
 }
 
 fn wall_clocks_change_nothing(holder: &str, contender: &str) {
-    const TTL: Duration = Duration::from_secs(2);
+    // Long enough for a holder that gets no processor for seconds.
+    const TTL: Duration = Duration::from_secs(8);
     let far = moto("&ttl_min_ms=100&write_gap_ms=0");
     let (ahead, behind) = (clocks(&far, "+1h"), clocks(&far, "-1h"));
     assert!((ahead[0] - behind[0] - 7_200.0).abs() < 60.0, "the wall clocks are two hours apart");
@@ -326,22 +327,22 @@ fn wall_clocks_change_nothing(holder: &str, contender: &str) {
     // One who lives, and renews: nobody takes it, however late it is on their wall.
     let key = format!("clock/{holder}");
     let until_told = "until [ -e stop ]; do sleep 0.05; done";
-    let run = far.command(&["run", "--key", &key, "--ttl", "2s", "--", "sh", "-c", until_told]);
+    let run = far.command(&["run", "--key", &key, "--ttl", "8s", "--", "sh", "-c", until_told]);
     let mut run = with_wall_clock(&run, holder);
     let mut running = Running::start(run.current_dir(far.room.path("")));
     eventually("the key is held", || far.fencehold(&["lease", "get", &key]).out.contains("held"));
-    let wants = far.command(&["lease", "acquire", &key, "--ttl", "2s", "--wait", "4s"]);
+    let wants = far.command(&["lease", "acquire", &key, "--ttl", "8s", "--wait", "12s"]);
     let refused = said(&mut with_wall_clock(&wants, contender));
     assert_ne!(refused.code, 0, "{refused:?}");
     std::fs::write(far.room.path("stop"), "").unwrap();
     assert_eq!(running.finish().code, 0);
 
     // One who is gone: it is waited out for its ttl and a quarter, neither less nor for hours.
-    let first = far.command(&["lease", "acquire", &key, "--ttl", "2s", "-o", "json"]);
+    let first = far.command(&["lease", "acquire", &key, "--ttl", "8s", "-o", "json"]);
     let had = said(&mut with_wall_clock(&first, holder));
     assert_eq!(had.code, 0, "{had:?}");
     let began = Instant::now();
-    let second = far.command(&["lease", "acquire", &key, "--ttl", "2s", "--wait", "60s", "-o", "json"]);
+    let second = far.command(&["lease", "acquire", &key, "--ttl", "8s", "--wait", "120s", "-o", "json"]);
     let got = said(&mut with_wall_clock(&second, contender));
     assert_eq!(got.code, 0, "{got:?}");
     assert!(began.elapsed() >= TTL.mul_f64(1.25), "taken after {:?}", began.elapsed());

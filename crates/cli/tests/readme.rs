@@ -95,7 +95,7 @@ fn every_line_for_a_shell_works() {
 
     // Force needs somebody to be forced.
     let mut deploying =
-        room.start(&["run", "--key", "deploy", "--ttl", "1s", "--", "sh", "-c", "echo up; exec sleep 600"]);
+        room.start(&["run", "--key", "deploy", "--ttl", "8s", "--", "sh", "-c", "echo up; exec sleep 600"]);
     assert_eq!(deploying.line(), "up");
     runs_well(&room, &line(&lines, "fencehold lease revoke"));
     let revoked = deploying.finish();

@@ -189,7 +189,7 @@ fn what_the_command_leaves_behind_is_ended_before_the_lease_is_given_back() {
     // The one left behind does not heed TERM. It notes down every change that it sees while it lives.
     let script = "(trap '' TERM; echo $BASHPID >left; while :; do sleep 0.01; done) & \
                   until test -s left; do sleep 0.01; done; exit 5";
-    let mut first = room.start(&["run", "--key", "k", "--ttl", "2s", "--", "bash", "-c", script]);
+    let mut first = room.start(&["run", "--key", "k", "--ttl", "8s", "--", "bash", "-c", script]);
     eventually("it has left something behind", || !room.lines("left").is_empty());
     let left: i32 = room.lines("left")[0].parse().unwrap();
     let check = format!(
@@ -283,12 +283,12 @@ fn a_grace_that_would_come_before_the_renewal_is_refused() {
 #[test]
 fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let room = Room::new();
-    let mut running = holding(&room, &["--ttl", "3s"]);
+    let mut running = holding(&room, &["--ttl", "9s"]);
     // Seen from outside: it has lasted for longer than its ttl, and has not changed hands.
     eventually("more than a ttl has passed", || {
         let lease = room.lease("k");
         assert_eq!(lease["token"], 1);
-        lease["holder"]["age_ms"].as_u64().unwrap() > 4_000
+        lease["holder"]["age_ms"].as_u64().unwrap() > 11_000
     });
     running.say("go");
     let said = running.finish();

@@ -179,7 +179,7 @@ async fn a_holder_in_a_process_of_its_own() {
     let Ok(endpoint) = std::env::var(PART) else { return };
     let fh = Fencehold::connect(&url("stopped", &endpoint)).await.unwrap();
     let object = FencedObject::open(&url("stopped/report", &endpoint)).await.unwrap();
-    let lease = fh.lease("reports/daily").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    let lease = fh.lease("reports/daily").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     object.write(&lease, "by A\n").await.unwrap();
     let now = SystemClock.now();
     println!("holding: {} {} {}", lease.token(), now.store_ms, now.wall_ms);
@@ -257,7 +257,7 @@ async fn a_stopped_process_loses_its_lease_and_its_late_write_is_refused() {
     let store = ObjectStore::open(&place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
     let store: Arc<dyn LeaseStore> = Arc::new(store);
     let fh = Fencehold::builder().store(store).owner("B").connect().await.unwrap();
-    let newer = fh.lease("reports/daily").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    let newer = fh.lease("reports/daily").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     assert!(newer.token().get() > token);
     let object = FencedObject::open_place(beside(&place)).await.unwrap();
     object.raise(&newer).await.unwrap();

@@ -60,7 +60,7 @@ fn leave_an_open_intent(room: &Room, id: &str) {
                 limit: 1,
                 hold,
                 owner: Owner::new(format!("attempt-{attempt}")).unwrap(),
-                ttl_ms: 300,
+                ttl_ms: 4_000,
                 wait_ms: 60_000,
                 waited_before_ms: 0,
             };

@@ -82,7 +82,7 @@ fn a_ttl_that_grows_with_every_grant_leaves_one_row() {
     );
 }
 
-/// Nobody else sweeps in this store.
+/// No other handle sweeps in this store.
 fn history() -> (Stage, Session) {
     let stage = Stage::new();
     let session = stage.session();

@@ -22,9 +22,9 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    ALIKE, CHAOS, CLIPPY, CLOCKS, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FEATURES, FORMAT,
-    LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE, RACES,
-    RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK, UPGRADE,
+    ALIKE, CHAOS, CLIPPY, CLOCKS, CRATES, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FEATURES,
+    FORMAT, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROOF, PROOF_BUGS, PROOF_LARGE,
+    RACES, RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, Stage, TESTS, TESTS_QUICK, UPGRADE,
 };
 
 struct Command {
@@ -34,12 +34,18 @@ struct Command {
 }
 
 /// Cheap stages come first, so that a slip is known in seconds.
-const ALL: &[Stage] =
-    &[FORMAT, DOCS, SHIPPED, CLIPPY, FEATURES, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF];
+const ALL: &[Stage] = &[
+    FORMAT, DOCS, CRATES, SHIPPED, CLIPPY, FEATURES, SERVERS, TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE,
+    PROOF,
+];
 
 const COMMANDS: &[Command] = &[
     Command { name: "test", about: "everything that CI runs", stages: ALL },
-    Command { name: "quick", about: "what every commit should pass", stages: &[FORMAT, CLIPPY, TESTS_QUICK] },
+    Command {
+        name: "quick",
+        about: "what every commit should pass",
+        stages: &[FORMAT, CRATES, CLIPPY, TESTS_QUICK],
+    },
     Command {
         name: "long",
         about: "what takes long: races, chaos, faults and floods at length, and every test twenty times",

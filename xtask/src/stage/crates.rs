@@ -1,0 +1,96 @@
+//! Dependencies between our crates point one way. Which ones there may be stands in the table below and nowhere else.
+//!
+//! Dependencies of tests are free: the tests of a store use the suite, and the suite names no store.
+
+use crate::process;
+
+/// Every crate, and the crates that it may use. A crate that has no line, and a line that has no crate, are errors.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("fencehold-core", &[]),
+    ("fencehold-api", &["fencehold-core"]),
+    ("fencehold-store", &["fencehold-api", "fencehold-core"]),
+    ("fencehold", &["fencehold-core", "fencehold-store"]),
+    ("fencehold-server", &["fencehold-api", "fencehold-core", "fencehold-store"]),
+    ("fencehold-race", &["fencehold-core", "fencehold-store"]),
+    (
+        "fencehold-cli",
+        &[
+            "fencehold",
+            "fencehold-api",
+            "fencehold-core",
+            "fencehold-race",
+            "fencehold-server",
+            "fencehold-store",
+        ],
+    ),
+    // Has no code: it holds the features of everything else together while `features` is checked.
+    ("fencehold-dependencies", &[]),
+    ("xtask", &[]),
+];
+
+pub(crate) fn run() -> Result<(), String> {
+    let args =
+        ["tree", "--workspace", "--all-features", "--depth=1", "--edges=normal,build", "--prefix=depth"];
+    let listed = process::cargo(&args)
+        .output()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if !listed.status.success() {
+        return Err(format!("`cargo tree` failed: {}", String::from_utf8_lossy(&listed.stderr)));
+    }
+    judge(MAY_USE, &String::from_utf8_lossy(&listed.stdout))
+}
+
+/// Holds a tree of depth 1, each line of which begins with its depth, against a table.
+fn judge(may_use: &[(&str, &[&str])], tree: &str) -> Result<(), String> {
+    let named = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    let mut found = Vec::new();
+    let mut user = String::new();
+    let mut wrong = Vec::new();
+    for line in tree.lines() {
+        if let Some(line) = line.strip_prefix('0') {
+            user = named(line);
+            if !may_use.iter().any(|(name, _)| *name == user) {
+                wrong.push(format!("{user} is not in the table of xtask/src/stage/crates.rs"));
+            }
+            found.push(user.clone());
+        } else if let Some(line) = line.strip_prefix('1') {
+            let used = named(line);
+            let ours = may_use.iter().any(|(name, _)| *name == used);
+            let allowed = may_use
+                .iter()
+                .any(|(name, uses)| *name == user && uses.contains(&used.as_str()));
+            if ours && !allowed {
+                wrong.push(format!("{user} uses {used}, and may not"));
+            }
+        }
+    }
+    let gone = may_use.iter().filter(|(name, _)| !found.iter().any(|found| found == name));
+    wrong.extend(
+        gone.map(|(name, _)| format!("the table of xtask/src/stage/crates.rs has {name}, and there is none")),
+    );
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[(&str, &[&str])] = &[("below", &[]), ("above", &["below"])];
+    const TREE: &str =
+        "0above v0.1.0 (/w/above)\n1below v0.1.0 (/w/below)\n1serde v1.0.0\n\n0below v0.1.0 (/w/below)\n";
+
+    #[test]
+    fn a_forbidden_use_is_named() {
+        assert_eq!(judge(TABLE, TREE), Ok(()));
+        let upwards = format!("{TREE}1above v0.1.0 (/w/above)\n");
+        assert_eq!(judge(TABLE, &upwards), Err("below uses above, and may not".to_owned()));
+    }
+
+    #[test]
+    fn the_table_and_the_crates_are_the_same() {
+        let said = judge(TABLE, &format!("{TREE}\n0new v0.1.0 (/w/new)\n")).unwrap_err();
+        assert!(said.starts_with("new is not in the table"), "{said}");
+        let said = judge(TABLE, "0below v0.1.0 (/w/below)\n").unwrap_err();
+        assert!(said.ends_with("has above, and there is none"), "{said}");
+    }
+}

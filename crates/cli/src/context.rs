@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, JobStore, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
-use fencehold_store::{Call, JobStore, LeaseStore, StoreError, StoreUrl};
 
 use crate::args::Global;
 use crate::exit::Exit;

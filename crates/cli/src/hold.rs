@@ -3,10 +3,10 @@
 
 use std::io::{IsTerminal, Read};
 
+use fencehold_contract::HoldRef;
+use fencehold_contract::job::AttemptRef;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Token};
-use fencehold_store::HoldRef;
-use fencehold_store::job::AttemptRef;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

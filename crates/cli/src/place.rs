@@ -1,11 +1,10 @@
 //! Which store: `--store`, else `FENCEHOLD_STORE`, else a directory of the user's own.
 
-use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
+use std::{env, fmt};
 
-use fencehold_store::{StoreError, StoreUrl};
+use fencehold_contract::{StoreError, StoreUrl};
 
 use crate::exit::Exit;
 use crate::failure::Failure;

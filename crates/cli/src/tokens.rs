@@ -2,12 +2,12 @@
 
 use fencehold_api::access::{AuditLine, AuditRequest, CreateTokenRequest, RevokeTokenRequest, TokenView};
 use fencehold_api::{Nothing, Scope, op};
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::Namespace;
 use fencehold_server::access::{ApiToken, Bearer, Book, BookError, NewToken, Scopes, TokenId};
 use fencehold_server::audit::{AuditFilter, AuditRow};
-use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::remote::RemoteStore;
-use fencehold_store::{Call, StoreError};
 use serde::Serialize;
 
 use crate::exit::Exit;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, StoreUrl};
 use fencehold_server::access::Book;
 use fencehold_server::config::{Settings, Told};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::remote::RemoteStore;
-use fencehold_store::{Call, StoreUrl};
 
 use crate::context::Context;
 use crate::exit::Exit;

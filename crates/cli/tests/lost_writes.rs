@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 use std::process::Command;
 
-use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_contract::clock::{Clock as _, SystemClock};
 use rustix::process::Signal;
 use support::{Bystander, Room, said};
 

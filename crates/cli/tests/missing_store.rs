@@ -166,7 +166,7 @@ fn all_who_create_a_store_at_the_same_time_have_the_same_one() {
 #[test]
 fn a_store_that_a_reboot_takes_is_created_with_a_warning() {
     let shared = Path::new("/dev/shm");
-    if fencehold_store::memory_file_system(shared).is_none() {
+    if fencehold_contract::memory_file_system(shared).is_none() {
         eprintln!("/dev/shm is not in memory here: nothing to see");
         return;
     }

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{AcquireRequest, Call, LeaseStore, LeaseView};
 use fencehold_core::lease::How;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::file::FileStore;
-use fencehold_store::{AcquireRequest, Call, LeaseStore, LeaseView};
 use support::{Bystander, Room, eventually};
 
 /// The gates of a store's directory.

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use fencehold_store::clock::{Clock, SystemClock};
+use fencehold_contract::clock::{Clock, SystemClock};
 use rustix::process::{Signal, getsid, kill_process};
 use support::{Room, Running, children, eventually, process, runs};
 

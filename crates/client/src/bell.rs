@@ -60,7 +60,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let bell = Arc::new(Bell::default());
     let waker = Arc::clone(&bell).into();
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(fencehold_store::alone(future));
+    let mut future = pin!(fencehold_contract::alone(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;

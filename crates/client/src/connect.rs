@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner};
-use fencehold_store::clock::{Clock, SystemClock};
-use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl};
 use futures_channel::oneshot;
 
 use crate::advice::Advice;

@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use fencehold_contract::{EventsRequest, StoreError};
 use fencehold_core::{BadInput, Key, Owner, Task, Token};
-use fencehold_store::{EventsRequest, StoreError};
 
 use crate::connect::Fencehold;
 use crate::error::Error;

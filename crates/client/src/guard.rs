@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::{Key, Owner, Refusal, Task, Token};
-use fencehold_store::{HoldRef, StoreError};
 use tracing::Instrument;
 
 use crate::bell::lock;

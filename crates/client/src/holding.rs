@@ -7,11 +7,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use fencehold_contract::clock::Clock;
 use fencehold_core::job::JobId;
 use fencehold_core::lease::{How, Renewal};
 use fencehold_core::ttl::{Deadlines, Term};
 use fencehold_core::{HoldId, Key, Owner, Task, Token};
-use fencehold_store::clock::Clock;
 
 use crate::board::Board;
 use crate::error::{Error, LostReason};

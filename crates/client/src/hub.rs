@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::clock::Clock;
+use fencehold_contract::job::AttemptRef;
+use fencehold_contract::{Call, HoldChange, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
 use fencehold_core::job::JobId;
 use fencehold_core::{Key, Namespace};
-use fencehold_store::clock::Clock;
-use fencehold_store::job::AttemptRef;
-use fencehold_store::{Call, HoldChange, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
 
 use crate::advice::Advisor;
 use crate::bell::{Bell, lock};

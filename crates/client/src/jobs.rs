@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use fencehold_core::Reason;
-use fencehold_core::job::{EffectName, JobId, State};
-use fencehold_core::limits::WAIT_MS_MAX;
-use fencehold_store::job::{
+use fencehold_contract::job::{
     ActOn, ActRequest, Acted, Action, Counts, FindingPage, FindingsRequest, JobDetail, JobFilter, JobPage,
     JobsRequest, QueueView, ResolveRequest, ScheduleView, WaitRequest,
 };
+use fencehold_core::Reason;
+use fencehold_core::job::{EffectName, JobId, State};
+use fencehold_core::limits::WAIT_MS_MAX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -93,19 +93,20 @@ pub use fencehold_core::{
 
 /// Where time comes from.
 pub mod clock {
+    pub use fencehold_contract::clock::{Clock, ManualClock, SystemClock};
     pub use fencehold_core::Stamp;
-    pub use fencehold_store::clock::{Clock, ManualClock, SystemClock};
 }
 
 /// The store beneath: its contract, for what a [`Fencehold`] does not wrap.
 pub mod store {
+    pub use fencehold_contract::{
+        AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest,
+        HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest,
+        RevokedLease, StoreError, StoreStatus, StoreUrl, Which,
+    };
     #[cfg(feature = "file")]
     pub use fencehold_store::file;
-    pub use fencehold_store::{
-        AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest,
-        HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed,
-        RevokeRequest, RevokedLease, StoreError, StoreStatus, StoreUrl, Which, open,
-    };
+    pub use fencehold_store::{MemoryStore, open};
 }
 
 /// The examples of the README are doc tests too. Only those who run the doc tests need the page: it is not in the

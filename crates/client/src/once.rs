@@ -7,10 +7,10 @@
 
 use std::pin::Pin;
 
+use fencehold_contract::job::{LedgerAct, LedgerAnswer, LedgerEntry};
 use fencehold_core::BadInput;
 use fencehold_core::job::{EffectName, Kind, Queue};
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith, idempotency_key};
-use fencehold_store::job::{LedgerAct, LedgerAnswer, LedgerEntry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

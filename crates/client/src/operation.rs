@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::job::{BeginRequest, Begun as Found, ClaimedJob, Report, Word};
 use fencehold_core::job::{JobId, State, UniqueKey};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::ttl::Term;
 use fencehold_core::{Owner, Token};
-use fencehold_store::job::{BeginRequest, Begun as Found, ClaimedJob, Report, Word};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -130,9 +130,6 @@ impl Operations {
             }
             Found::Conflict { job } => Begun::Conflict { job },
             Found::Indeterminate { job } => Begun::Indeterminate { job },
-            other => {
-                return Err(Error::Unknown { why: format!("the store answered `begin` with {other:?}") });
-            }
         })
     }
 

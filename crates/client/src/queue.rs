@@ -4,11 +4,11 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fencehold_contract::job::{Counts, Enqueued, NewJob, QueueMode, QueueOrder, QueueView, Unique, When};
 use fencehold_core::BadInput;
 use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
 use fencehold_core::retry::Retry;
-use fencehold_store::job::{Counts, Enqueued, NewJob, QueueMode, QueueOrder, QueueView, Unique, When};
 use serde::Serialize;
 
 use crate::connect::Fencehold;

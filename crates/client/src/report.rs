@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::job::{AttemptRef, Report, Word};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::job::Reported;
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
-use fencehold_store::job::{AttemptRef, Report, Word};
-use fencehold_store::{Call, StoreError};
 use futures_channel::oneshot;
 
 use crate::bell::lock;

@@ -1,8 +1,8 @@
 //! Schedules: when to enqueue what.
 
+use fencehold_contract::job::{ScheduleSpec, ScheduleView};
 use fencehold_core::BadInput;
 use fencehold_core::job::{Kind, Queue, ScheduleName, Terms};
-use fencehold_store::job::{ScheduleSpec, ScheduleView};
 use serde::Serialize;
 
 use crate::connect::Fencehold;

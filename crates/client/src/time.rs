@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fencehold_store::clock::Clock;
+use fencehold_contract::clock::Clock;
 
 use crate::bell::{Bell, lock};
 
@@ -146,7 +146,7 @@ pub(crate) async fn first<A: Future, B: Future>(left: A, right: B) -> First<A::O
 
 #[cfg(test)]
 mod tests {
-    use fencehold_store::clock::ManualClock;
+    use fencehold_contract::clock::ManualClock;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 //!
 //! Every request to a store may be sent twice, so nobody above needs a rule of its own about when to.
 
-use fencehold_store::{Call, JobStore, StoreError};
+use fencehold_contract::{Call, JobStore, StoreError};
 
 use crate::error::Error;
 use crate::hub::Hub;

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::{AcquireRequest, Acquired, HoldRef, StoreError};
 use fencehold_core::limits::{HOLD_AGE_MS_MAX, WAIT_MS_MAX};
 use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Task, Token};
-use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 
 use crate::error::Error;
 use crate::holding::{Granted, Held};

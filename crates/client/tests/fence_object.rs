@@ -18,7 +18,8 @@ use fencehold::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold::fence::{FenceError, FencedObject, Pass};
 use fencehold::store::LeaseStore;
 use fencehold::{Fencehold, Key, Owner, Token};
-use fencehold_store::object::{Cas as _, ObjectPlace, ObjectStore, Seed, Storage, over_after_ms};
+use fencehold_contract::ObjectPlace;
+use fencehold_store::object::{Cas as _, ObjectStore, Seed, Storage, over_after_ms};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::{CLOUDS, Server};
 

@@ -308,7 +308,7 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     use fencehold::clock::ManualClock;
     use fencehold::store::{RevokeRequest, Which};
     use fencehold::{Fencehold, Key, Owner, Reason};
-    use fencehold_store::LeaseStore;
+    use fencehold_contract::LeaseStore;
     use fencehold_store::file::FileStore;
 
     let room = tempfile::tempdir().expect("a directory");

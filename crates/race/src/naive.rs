@@ -9,8 +9,8 @@ use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::Key;
-use fencehold_store::clock::{Clock, ManualClock};
 use futures_channel::oneshot;
 
 use crate::gate::Gate;

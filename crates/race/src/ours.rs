@@ -4,12 +4,12 @@ use std::future::ready;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fencehold_contract::{
+    AcquireRequest, Advanced, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which,
+};
 use fencehold_core::limits::ADVANCE_BY;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
 use fencehold_store::arena::Arena;
-use fencehold_store::{
-    AcquireRequest, Advanced, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which,
-};
 
 use crate::gate::Gate;
 use crate::protocol::{Lease, Protocol, Told, Wish};

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::Key;
 use fencehold_store::arena::{Arena, Power, block_on};
-use fencehold_store::clock::SystemClock;
-use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl, open};
+use fencehold_store::open;
 
 /// Long enough that nothing runs out between two steps of a script, and short enough to wait for.
 const TTL_MS: u64 = 5_000;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencehold_contract::Call;
+use fencehold_contract::clock::ManualClock;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Namespace};
-use fencehold_store::Call;
 use fencehold_store::arena::{Arena, Power};
-use fencehold_store::clock::ManualClock;
 
 use crate::actor::Actor;
 use crate::gate::Gate;

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use fencehold_contract::{StoreError, StoreUrl};
 use fencehold_core::BadInput;
+use fencehold_store::MemoryStore;
 use fencehold_store::arena::{Arena, ClockArena};
-use fencehold_store::{MemoryStore, StoreError, StoreUrl};
 
 use crate::real::RealArena;
 
@@ -97,7 +98,7 @@ impl World {
 
     #[cfg(feature = "file")]
     fn in_directory(directory: &std::path::Path) -> Result<World, WorldError> {
-        use fencehold_store::clock::ManualClock;
+        use fencehold_contract::clock::ManualClock;
         use fencehold_store::file::FileStore;
 
         let room = std::fs::create_dir_all(directory)

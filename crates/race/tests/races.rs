@@ -1,8 +1,8 @@
 //! Every race holds on `memory:` and `file:`, and every naive twin breaks.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
+use fencehold_contract::StoreUrl;
 use fencehold_race::{RACES, Race, Report, Side, Verdict, World, play};
-use fencehold_store::StoreUrl;
 
 fn run(race: &Race, url: &StoreUrl, side: Side, nth: u64) -> Report {
     play(race, &World::open(url).unwrap(), side, nth.to_le_bytes())

@@ -14,9 +14,9 @@ mod servers;
 use std::sync::Arc;
 
 use arena::ObjectArena;
+use fencehold_contract::AcquireRequest;
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_race::RACES;
-use fencehold_store::AcquireRequest;
 use servers::Server;
 
 /// An ordinary try, of which nobody knows the hold id.

@@ -30,9 +30,9 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use axum::Router;
+use fencehold_contract::LeaseStore;
+use fencehold_contract::clock::Clock;
 use fencehold_core::Namespace;
-use fencehold_store::LeaseStore;
-use fencehold_store::clock::Clock;
 
 use crate::access::Access;
 use crate::limit::{Gate, Limits};

@@ -12,11 +12,11 @@ use axum::body::Body;
 use axum::http::Request;
 use edited::{Edit, edited};
 use fencehold_api::{ALL, Method};
+use fencehold_contract::clock::ManualClock;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
 use fencehold_server::config::Told;
 use fencehold_store::MemoryStore;
-use fencehold_store::clock::ManualClock;
 use tower::ServiceExt as _;
 
 const BODIES: &[&[u8]] = &[

@@ -6,18 +6,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use fencehold_contract::clock::{ManualClock, SystemClock};
+use fencehold_contract::job::{ClaimRequest, NewJob};
+use fencehold_contract::{
+    AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore, RevokeRequest, StoreError, StoreUrl, Which,
+};
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::{Fact, HoldId, Key, Namespace, Owner, Reason};
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_store::clock::{ManualClock, SystemClock};
+use fencehold_store::MemoryStore;
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{ClaimRequest, NewJob};
 use fencehold_store::remote::RemoteStore;
-use fencehold_store::{
-    AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore, MemoryStore, RevokeRequest, StoreError,
-    StoreUrl, Which,
-};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;

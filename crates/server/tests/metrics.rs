@@ -6,8 +6,8 @@ mod plain;
 
 use std::collections::BTreeSet;
 
+use fencehold_contract::clock::ManualClock;
 use fencehold_server::Options;
-use fencehold_store::clock::ManualClock;
 use plain::{Client, eventually, serve};
 use serde_json::{Value, json};
 

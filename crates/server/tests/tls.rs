@@ -9,9 +9,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::clock::{ManualClock, SystemClock};
 use fencehold_server::Options;
 use fencehold_server::tls::Tls;
-use fencehold_store::clock::{ManualClock, SystemClock};
 use plain::{eventually, fixture};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};

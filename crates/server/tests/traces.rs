@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::clock::ManualClock;
 use fencehold_server::{Options, Receiver};
-use fencehold_store::clock::ManualClock;
 use plain::{Client, eventually, fixture};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

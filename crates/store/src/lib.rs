@@ -10,69 +10,30 @@
 #[macro_use(seeded)]
 extern crate fencehold_core;
 
-mod alone;
 #[cfg(feature = "arena")]
 pub mod arena;
-mod asking;
-mod asking_jobs;
-mod capability;
-pub mod clock;
-mod closed;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod engine;
-mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
-mod etcd_url;
 #[cfg(feature = "file")]
 pub mod file;
-mod file_url;
-mod hold_changes;
-pub mod job;
-mod lease;
-mod locality;
-pub mod measure;
 mod memory;
 #[cfg(feature = "object")]
 pub mod object;
+mod open;
 #[cfg(any(feature = "etcd", feature = "postgres", feature = "remote"))]
 mod patience;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-mod postgres_url;
-mod prefixes;
-mod quota;
 #[cfg(feature = "remote")]
 pub mod remote;
-mod remote_url;
-mod retention;
 #[cfg(any(feature = "object", feature = "remote"))]
 mod runtime;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
-mod url;
-#[cfg(feature = "wire")]
-pub mod wire;
 
-pub use alone::alone;
-pub use capability::Capabilities;
-pub use error::StoreError;
-pub use etcd_url::{EtcdTls, EtcdUrl};
-pub use file_url::FileUrl;
-pub use hold_changes::{HoldChange, HoldListener, Subscription};
-pub use job::JobStore;
-pub use lease::{
-    AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
-    LeasePage, LeaseStore, LeaseView, ListRequest, NamespaceClosed, Renewed, RevokeRequest, RevokedLease,
-    StoreStatus, Which,
-};
-pub use locality::{memory_file_system, network_file_system};
 pub use memory::MemoryStore;
-pub use postgres_url::{CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl};
-pub use prefixes::Prefixes;
-pub use quota::{Limits, LimitsRequest, LimitsView, Used};
-pub use remote_url::RemoteUrl;
-pub use retention::KeepFinished;
-pub use url::{StoreUrl, open};
+pub use open::open;

@@ -2,21 +2,14 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::{Call, Capabilities, KeepFinished, StoreError};
+use fencehold_core::limits::TTL_MS_MIN;
 
-use crate::asking::{Route, asking_store};
-use crate::capability::Capabilities;
-use crate::clock::Clock;
-use crate::engine::{Answer, Ask, Claim, Engine, KeepInMemory, TTL_MS_MIN, Writer};
-use crate::error::StoreError;
-use crate::hold_changes::HoldChanges;
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
-};
-use crate::measure::Measures;
-use crate::retention::KeepFinished;
+use crate::engine::{Engine, KeepInMemory, Writer};
 
 /// A store in this process's memory. It is gone with its last handle.
 #[derive(Debug)]
@@ -81,5 +74,3 @@ impl Route for MemoryStore {
         drop(writer);
     }
 }
-
-asking_store!(MemoryStore);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use fencehold_contract::clock::Clock;
 
 /// The longest rest between two tries.
 const REST_MAX: Duration = Duration::from_millis(500);

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use tokio::sync::{Notify, oneshot};
-
-use crate::error::StoreError;
 
 /// How long closing waits for what is under way.
 const IDLE_WITHIN: Duration = Duration::from_secs(2);

@@ -4,16 +4,16 @@
 
 mod support;
 
+use fencehold_contract::job::{
+    AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
+    NewJob, Report, ScheduleSpec, Unique, Word,
+};
+use fencehold_contract::{Call, EventsRequest, JobStore, KeepFinished, LeaseStore, StoreError};
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, State, Terms, UniqueKey};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{FINISHED_KEPT_MS_MAX, TTL_MS_MAX};
 use fencehold_core::{Fact, HoldId, Owner};
 use fencehold_store::file::{FileOptions, FileStore, backup, check, restore};
-use fencehold_store::job::{
-    AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
-    NewJob, Report, ScheduleSpec, Unique, Word,
-};
-use fencehold_store::{Call, EventsRequest, JobStore, KeepFinished, LeaseStore, StoreError};
 use support::{Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.

@@ -4,8 +4,8 @@
 
 mod support;
 
+use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::{Call, LeaseStore, StoreError};
 use support::{Ground, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view};
 
 fn impatient() -> Call {

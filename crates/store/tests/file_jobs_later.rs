@@ -3,13 +3,13 @@
 
 mod support;
 
+use fencehold_contract::job::NewJob;
+use fencehold_contract::{
+    Call, EventsRequest, JobStore as _, LeaseStore as _, ListRequest, RevokeRequest, StoreError, Which,
+};
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::{Namespace, Owner, Reason};
 use fencehold_store::file::FileStore;
-use fencehold_store::job::NewJob;
-use fencehold_store::{
-    Call, EventsRequest, JobStore as _, LeaseStore as _, ListRequest, RevokeRequest, StoreError, Which,
-};
 use support::{Ground, block_on, call, key, release, renew, take, view};
 
 const JOBS: u8 = 5;

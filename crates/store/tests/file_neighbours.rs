@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::file::{Knocked, knock, questions};
-use fencehold_store::{Call, StoreUrl};
 
 /// What a process that this test starts is to do: `serve URL`, or `knock SOCKET`.
 const ROLE: &str = "FENCEHOLD_TEST_NEIGHBOUR";

@@ -4,10 +4,10 @@
 
 mod support;
 
+use fencehold_contract::{LeaseStore, ListRequest, RevokeRequest, StoreError, Which};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
 use fencehold_core::{Owner, Reason, Refusal};
-use fencehold_store::{LeaseStore, ListRequest, RevokeRequest, StoreError, Which};
 use support::{Ground, TTL_MS, acquire, block_on, call, release, remaining_ms, renew, request, take, view};
 
 #[test]
@@ -271,7 +271,7 @@ fn killed() -> Ground {
     left
 }
 
-fn impatient() -> fencehold_store::Call {
+fn impatient() -> fencehold_contract::Call {
     call().with_patience_ms(300)
 }
 

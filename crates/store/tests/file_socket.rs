@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use fencehold_contract::{Call, LeaseStore};
 use fencehold_core::Namespace;
 use fencehold_store::conformance::{ClockArena, block_on};
 use fencehold_store::file::FileStore;
-use fencehold_store::{Call, LeaseStore};
 
 fencehold_store::lease_conformance!(|| {
     let directory = Arc::new(tempfile::tempdir().expect("a temporary directory"));
     let owner = Arc::new(OnceLock::new());
-    let join = move |clock: Arc<dyn fencehold_store::clock::Clock>| {
+    let join = move |clock: Arc<dyn fencehold_contract::clock::Clock>| {
         owner.get_or_init(|| {
             let owner = FileStore::open_or_create(directory.path(), Arc::clone(&clock)).expect("an owner");
             block_on(owner.status(&Call::new(Namespace::default()))).expect("an owner that serves");

@@ -7,10 +7,10 @@ mod support;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
+use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 use fencehold_store::file::FileStore;
-use fencehold_store::{LeaseStore, StoreError};
 use support::{Ground, TTL_MS, block_on, call, hold, renew, request, take, view};
 
 /// What an owner passes between deciding a batch that changes nothing and answering it.
@@ -22,7 +22,7 @@ fn hold_while_it_looks_at<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     owner: &'scope FileStore,
     name: &'static str,
-) -> std::thread::ScopedJoinHandle<'scope, fencehold_store::LeaseView> {
+) -> std::thread::ScopedJoinHandle<'scope, fencehold_contract::LeaseView> {
     ground.set_gate(ANSWER);
     let looking = scope.spawn(move || view(owner, name));
     while !ground.path().join("gates/confirm.reached").exists() {

@@ -5,8 +5,8 @@
 mod edited;
 
 use edited::{Edit, edited};
+use fencehold_contract::StoreUrl;
 use fencehold_core::job::schedule::{Cron, Zone};
-use fencehold_store::StoreUrl;
 
 const URLS: &[&[u8]] = &[
     b"memory:",

@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, StoreError};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::clock::ManualClock;
+use fencehold_store::MemoryStore;
 use fencehold_store::conformance::block_on;
-use fencehold_store::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, MemoryStore, StoreError};
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Acquired, StoreError>> + Send + 'a>>;
 

@@ -4,15 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, NewJob, Report, Unique, Word,
+};
+use fencehold_contract::{Call, JobStore, LeaseStore};
 use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::clock::{Clock as _, ManualClock};
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, NewJob, Report, Unique, Word,
-};
-use fencehold_store::{Call, JobStore, LeaseStore, open};
+use fencehold_store::open;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;

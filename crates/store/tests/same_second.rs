@@ -9,14 +9,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed, NewJob, When};
+use fencehold_contract::{Call, JobStore};
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::clock::{Clock as _, ManualClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::file::FileStore;
-use fencehold_store::job::{AttemptRef, ClaimRequest, Claimed, NewJob, When};
-use fencehold_store::{Call, JobStore};
 
 /// How many. `cargo xtask long` has a million.
 fn many() -> u64 {

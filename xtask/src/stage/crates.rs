@@ -8,15 +8,17 @@ use crate::process;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("fencehold-core", &[]),
     ("fencehold-api", &["fencehold-core"]),
-    ("fencehold-store", &["fencehold-api", "fencehold-core"]),
-    ("fencehold", &["fencehold-core", "fencehold-store"]),
-    ("fencehold-server", &["fencehold-api", "fencehold-core", "fencehold-store"]),
-    ("fencehold-race", &["fencehold-core", "fencehold-store"]),
+    ("fencehold-contract", &["fencehold-api", "fencehold-core"]),
+    ("fencehold-store", &["fencehold-api", "fencehold-contract", "fencehold-core"]),
+    ("fencehold", &["fencehold-contract", "fencehold-core", "fencehold-store"]),
+    ("fencehold-server", &["fencehold-api", "fencehold-contract", "fencehold-core"]),
+    ("fencehold-race", &["fencehold-contract", "fencehold-core", "fencehold-store"]),
     (
         "fencehold-cli",
         &[
             "fencehold",
             "fencehold-api",
+            "fencehold-contract",
             "fencehold-core",
             "fencehold-race",
             "fencehold-server",
@@ -44,23 +46,23 @@ pub(crate) fn run() -> Result<(), String> {
 fn judge(may_use: &[(&str, &[&str])], tree: &str) -> Result<(), String> {
     let named = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let mut found = Vec::new();
-    let mut user = String::new();
+    let mut crate_name = String::new();
     let mut wrong = Vec::new();
     for line in tree.lines() {
         if let Some(line) = line.strip_prefix('0') {
-            user = named(line);
-            if !may_use.iter().any(|(name, _)| *name == user) {
-                wrong.push(format!("{user} is not in the table of xtask/src/stage/crates.rs"));
+            crate_name = named(line);
+            if !may_use.iter().any(|(name, _)| *name == crate_name) {
+                wrong.push(format!("{crate_name} is not in the table of xtask/src/stage/crates.rs"));
             }
-            found.push(user.clone());
+            found.push(crate_name.clone());
         } else if let Some(line) = line.strip_prefix('1') {
             let used = named(line);
             let ours = may_use.iter().any(|(name, _)| *name == used);
             let allowed = may_use
                 .iter()
-                .any(|(name, uses)| *name == user && uses.contains(&used.as_str()));
+                .any(|(name, uses)| *name == crate_name && uses.contains(&used.as_str()));
             if ours && !allowed {
-                wrong.push(format!("{user} uses {used}, and may not"));
+                wrong.push(format!("{crate_name} uses {used}, and may not"));
             }
         }
     }

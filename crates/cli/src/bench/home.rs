@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fencehold_store::clock::SystemClock;
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_store::file::{FileOptions, FileStore};
-use fencehold_store::{LeaseStore, StoreError};
 
 pub(super) fn open_store(directory: &Path) -> Result<Arc<dyn LeaseStore>, StoreError> {
     open_store_with(directory, FileOptions::default())

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
+use fencehold_contract::{JobStore, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Kind, Queue};
-use fencehold_store::clock::{Clock as _, SystemClock};
-use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
-use fencehold_store::{JobStore, StoreError};
 
 use super::load::{Measured, Subject, fresh, hold_id, repeat};
 use super::percentile::Latencies;

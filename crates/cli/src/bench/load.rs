@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Task, Token};
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
 use tokio::task::JoinSet;
 
 use super::percentile::Latencies;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::{HoldRef, LeaseStore};
 use fencehold_core::Key;
-use fencehold_store::{HoldRef, LeaseStore};
 
 use super::load::{self, Measured, Subject, fresh, hold_id};
 use super::percentile::Latencies;

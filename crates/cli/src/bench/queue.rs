@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
+use fencehold_contract::LeaseStore;
+use fencehold_contract::job::NewJob;
 use fencehold_core::job::{Kind, Queue};
-use fencehold_store::LeaseStore;
-use fencehold_store::job::NewJob;
 use tokio::sync::{Notify, mpsc};
 
 use super::life::{self, refused};
@@ -275,7 +275,7 @@ fn fresh_queue(what: &str) -> Result<Queue, Failed> {
     Ok(Queue::new(format!("bench/{what}/{}/{}", std::process::id(), super::load::fresh()))?)
 }
 
-fn new_job(queue: &Queue) -> Result<NewJob, fencehold_store::StoreError> {
+fn new_job(queue: &Queue) -> Result<NewJob, fencehold_contract::StoreError> {
     let (id, nth) = life::new_id();
     let payload = format!("{{\"nth\":\"{nth:0width$}\"}}", width = PAYLOAD_BYTES - 10);
     Ok(NewJob::new(id, queue.clone(), Kind::new("bench")?, payload))

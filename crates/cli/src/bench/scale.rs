@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::limits::BATCH_MAX;
-use fencehold_store::{HoldRef, StoreError};
 use tokio::task::JoinSet;
 
 use super::Line;
@@ -54,7 +54,7 @@ async fn fill_and_forget(subject: &Subject, many: usize) -> Result<(), StoreErro
 
 /// How much each of many held leases adds to this process, and how long it takes to open the directory again.
 pub(super) async fn many_held(
-    open: impl Fn() -> Result<Arc<dyn fencehold_store::LeaseStore>, StoreError>,
+    open: impl Fn() -> Result<Arc<dyn fencehold_contract::LeaseStore>, StoreError>,
     many: usize,
 ) -> Result<Vec<Line>, StoreError> {
     let subject = Subject::new(open()?);

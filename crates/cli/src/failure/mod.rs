@@ -2,8 +2,8 @@
 
 mod job;
 
+use fencehold_contract::StoreError;
 use fencehold_core::{BadInput, Key, Refusal, Token};
-use fencehold_store::StoreError;
 
 use crate::duration::show_ms;
 use crate::exit::Exit;

@@ -4,9 +4,9 @@ mod job;
 mod polled;
 mod told;
 
+use fencehold_contract::{EventsRequest, StoreError};
 use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_store::{EventsRequest, StoreError};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::Value;

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use fencehold_contract::{LeaseView, ListRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Event, Fact, Key, Token};
-use fencehold_store::{LeaseView, ListRequest};
 
 use super::print;
 use crate::context::Store;

@@ -32,7 +32,7 @@ pub(crate) use terminal::from_the_background;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_contract::clock::{Clock as _, SystemClock};
 
 /// The same binary again, whatever has happened to its file since.
 const OURSELVES: &str = "/proc/self/exe";

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{AcquireRequest, Call, FileUrl, HoldRef, StoreUrl, memory_file_system};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::clock::{Clock as _, SystemClock};
-use fencehold_store::{AcquireRequest, Call, FileUrl, HoldRef, StoreUrl, memory_file_system};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -12,12 +12,11 @@ use crate::context::{Context, Store};
 use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::hold;
-use crate::identity;
 use crate::place::Place;
 use crate::process::boot_ms;
 use crate::show::{Cell, Colour, Table, utc};
 use crate::verb::{DONE, Outcome};
+use crate::{hold, identity};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -252,7 +251,7 @@ fn about_directory(findings: &mut Findings, url: &FileUrl) {
 
 /// The versions of an etcd cluster.
 #[cfg(feature = "etcd")]
-async fn about_members(findings: &mut Findings, url: &fencehold_store::EtcdUrl) {
+async fn about_members(findings: &mut Findings, url: &fencehold_contract::EtcdUrl) {
     let found = match fencehold_store::etcd::EtcdStore::open(url, std::sync::Arc::new(SystemClock)) {
         Ok(store) => store.members(&Call::new(Namespace::default())).await,
         Err(error) => Err(error),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use fencehold_contract::StoreUrl;
 use fencehold_race::{Event, RACES, Race, Report, Side, Verdict, World, WorldError, find, play};
-use fencehold_store::StoreUrl;
 use serde::Serialize;
 
 use crate::context::Context;

@@ -1,10 +1,10 @@
 //! `fencehold reconcile`: effects that people should know of, and what a person has to say of them.
 
 use clap::ArgGroup;
+use fencehold_contract::job::{Finding, FindingKind, FindingsRequest, ResolveRequest};
 use fencehold_core::Owner;
 use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_store::job::{Finding, FindingKind, FindingsRequest, ResolveRequest};
 
 use super::job::Payload;
 use crate::context::{Context, Store};

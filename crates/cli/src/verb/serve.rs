@@ -5,12 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
 use fencehold_server::access::{Access, Keeper, has_had_tokens};
 use fencehold_server::config::{LogFormat, Settings};
 use fencehold_server::limit::Limits;
-use fencehold_server::systemd;
-use fencehold_server::{Options, Server};
-use fencehold_store::clock::SystemClock;
+use fencehold_server::{Options, Server, systemd};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};

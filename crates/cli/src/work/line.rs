@@ -1,8 +1,8 @@
 //! What is printed of a job, one line each.
 
+use fencehold_contract::job::Word;
 use fencehold_core::Token;
 use fencehold_core::job::{JobId, Kind};
-use fencehold_store::job::Word;
 use serde::Serialize;
 
 use crate::duration::show_ms;

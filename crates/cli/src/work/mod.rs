@@ -17,8 +17,8 @@ mod voice;
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use fencehold_contract::job::Weighted;
 use fencehold_core::Owner;
-use fencehold_store::job::Weighted;
 
 pub(crate) use shift::Shift;
 pub(crate) use verdict::SNOOZE_CODE;

@@ -6,8 +6,8 @@ use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use fencehold_contract::job::ClaimedJob;
 use fencehold_core::limits::PAYLOAD_BYTES_MAX;
-use fencehold_store::job::ClaimedJob;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;

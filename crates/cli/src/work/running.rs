@@ -1,8 +1,8 @@
 //! A claim whose command runs, and what its command was told.
 
+use fencehold_contract::job::AttemptRef;
 use fencehold_core::job::{Kind, Refusal};
 use fencehold_core::ttl::Deadlines;
-use fencehold_store::job::AttemptRef;
 use tokio::sync::watch;
 
 use super::line::Line;

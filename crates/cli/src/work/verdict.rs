@@ -1,7 +1,7 @@
 //! What a run of the command means for its job.
 
+use fencehold_contract::job::Word;
 use fencehold_core::limits::{ERROR_BYTES_KEPT, PAYLOAD_BYTES_MAX};
-use fencehold_store::job::Word;
 use serde::de::IgnoredAny;
 
 /// The exit code by which a command puts its job off: `EX_TEMPFAIL` of sysexits.

@@ -1,14 +1,14 @@
 //! What a participant asks, one call at a time: each with what was asked and what was told on record.
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::job::{
+    AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, Report, Word,
+};
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
 use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
 use fencehold_race::history::{Ask, Tell, What};
-use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{
-    AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, Report, Word,
-};
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 
 use crate::participant::Participant;
 

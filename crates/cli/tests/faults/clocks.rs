@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_contract::clock::{Clock as _, SystemClock};
 
 use crate::support::{Room, eventually};
 use crate::trouble::{Crew, Dose};

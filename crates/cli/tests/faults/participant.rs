@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::job::State;
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Namespace, Stamp};
 use fencehold_race::history::{End, Line, What};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::{Call, LeaseStore, StoreError, StoreUrl, open};
+use fencehold_store::open;
 use serde::{Deserialize, Serialize};
 
 use crate::support::until;
@@ -276,7 +277,7 @@ impl Participant {
     }
 
     fn jobs(&mut self) -> Option<BTreeMap<String, (bool, Option<String>)>> {
-        use fencehold_store::job::JobsRequest;
+        use fencehold_contract::job::JobsRequest;
         let store = self.store().ok()?;
         let jobs = store.jobs()?;
         let mut standing = BTreeMap::new();

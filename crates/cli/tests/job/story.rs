@@ -42,12 +42,13 @@ fn explain_tells_attempt_by_attempt_and_what_happens_next() {
 fn leave_an_open_intent(room: &Room, id: &str) {
     use std::sync::Arc;
 
+    use fencehold_contract::Call;
+    use fencehold_contract::clock::SystemClock;
+    use fencehold_contract::job::{AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry};
     use fencehold_core::job::{EffectName, Queue};
     use fencehold_core::ledger::OnDoubt;
     use fencehold_core::{HoldId, Namespace, Owner};
-    use fencehold_store::clock::SystemClock;
-    use fencehold_store::job::{AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry};
-    use fencehold_store::{Call, open};
+    use fencehold_store::open;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

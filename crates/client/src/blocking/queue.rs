@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use fencehold_contract::job::{Counts, Enqueued, JobDetail, QueueView};
 use fencehold_core::Reason;
 use fencehold_core::job::{JobId, State};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::retry::Retry;
-use fencehold_store::job::{Counts, Enqueued, JobDetail, QueueView};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -6,10 +6,10 @@ mod text;
 
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use fencehold_core::job::{self, JobId, Queue};
 use fencehold_core::lease::How;
 use fencehold_core::{BadInput, Key, Owner, Refusal, Task, Token};
-use fencehold_store::StoreError;
 
 use crate::holding::Held;
 

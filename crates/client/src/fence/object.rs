@@ -11,9 +11,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::{ObjectPlace, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
-use fencehold_store::StoreUrl;
-use fencehold_store::object::{Cas, CasError, Object, ObjectPlace, Storage, Written};
+use fencehold_store::object::{Cas, CasError, Object, Storage, Written};
 use futures_channel::oneshot;
 use serde::{Deserialize, Serialize};
 

@@ -5,9 +5,9 @@
 //!
 //! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
 
+use fencehold_contract::PostgresUrl;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{BadInput, Token};
-use fencehold_store::PostgresUrl;
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 

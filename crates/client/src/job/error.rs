@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_store::job::Word;
+use fencehold_contract::job::Word;
 
 use crate::error::Error;
 use crate::time::ms;

@@ -16,22 +16,22 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::job::{AttemptRef, ClaimedJob, Report, Word};
 use fencehold_core::ledger::idempotency_key;
 use fencehold_core::{BadInput, Token};
-use fencehold_store::job::{AttemptRef, ClaimedJob, Report, Word};
 use serde::Serialize;
 
+pub use fencehold_contract::job::{
+    ActOn, Acted, ActedItem, Action, AttemptView, Counts, Enqueued, Finding, FindingKind, FindingPage,
+    FindingsRequest, JobDetail, JobFilter, JobPage, JobView, JobsRequest, QueueMode, QueueView, RunnerView,
+    ScheduleSpec, ScheduleView, UndoOf,
+};
 pub use fencehold_core::job::{EffectName, JobId};
 pub use fencehold_core::job::{
     Ended, Kind, Queue, Refusal, Reported, ScheduleName, State as JobState, Terms, Undo, UniqueKey,
 };
 pub use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith};
 pub use fencehold_core::retry::{Backoff, Retry};
-pub use fencehold_store::job::{
-    ActOn, Acted, ActedItem, Action, AttemptView, Counts, Enqueued, Finding, FindingKind, FindingPage,
-    FindingsRequest, JobDetail, JobFilter, JobPage, JobView, JobsRequest, QueueMode, QueueView, RunnerView,
-    ScheduleSpec, ScheduleView, UndoOf,
-};
 
 pub use error::JobError;
 pub use outcome::{IntoOutcome, Outcome};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencehold_store::job::Word;
+use fencehold_contract::job::Word;
 use serde::Serialize;
 
 use super::error::JobError;

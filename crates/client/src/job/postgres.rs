@@ -3,9 +3,9 @@
 //!
 //! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
 
+use fencehold_contract::PostgresUrl;
 use fencehold_core::job::EffectName;
 use fencehold_core::limits::TOKEN_MAX;
-use fencehold_store::PostgresUrl;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Transaction;

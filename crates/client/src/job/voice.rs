@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::job::{AttemptRef, LedgerAnswer, LedgerEntry, Report};
 use fencehold_core::Namespace;
-use fencehold_store::job::{AttemptRef, LedgerAnswer, LedgerEntry, Report};
 
 use crate::error::Error;
 use crate::holding::Holding;

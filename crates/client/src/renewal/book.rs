@@ -201,9 +201,9 @@ impl Book {
 
 #[cfg(test)]
 mod tests {
+    use fencehold_contract::clock::ManualClock;
     use fencehold_core::lease::Renewal;
     use fencehold_core::{HoldId, Key, Owner, Token};
-    use fencehold_store::clock::ManualClock;
 
     use super::*;
     use crate::holding::{Granted, Held};

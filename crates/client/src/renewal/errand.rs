@@ -4,9 +4,9 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::job::{AttemptRef, Report, Word};
+use fencehold_contract::{AcquireRequest, HoldRef, StoreError};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
-use fencehold_store::job::{AttemptRef, Report, Word};
-use fencehold_store::{AcquireRequest, HoldRef, StoreError};
 
 use crate::bell::lock;
 use crate::board::Board;

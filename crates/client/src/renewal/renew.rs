@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::job::AttemptRef;
+use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::lease::Renewal;
-use fencehold_store::job::AttemptRef;
-use fencehold_store::{HoldRef, StoreError};
 
 use crate::bell::lock;
 use crate::error::LostReason;

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
+use fencehold_contract::job::{LedgerAct, LedgerAnswer, LedgerEntry, Word};
 use fencehold_core::job::EffectName;
 use fencehold_core::ledger::{self, Begun, Effect};
-use fencehold_store::job::{LedgerAct, LedgerAnswer, LedgerEntry, Word};
 
 use crate::bell::lock;
 
@@ -72,8 +72,6 @@ impl Kit {
                 book.effects.retain(|found| !goes(found));
                 return LedgerAnswer::Withdrawn;
             }
-            // An entry of a later version's making.
-            _ => return LedgerAnswer::Go,
         };
         match at.and_then(|at| book.effects.get_mut(at)) {
             Some(effect) => *effect = kept,

@@ -31,13 +31,13 @@ mod trialled;
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::{Clock, ManualClock};
+use fencehold_contract::job::ClaimedJob;
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
 use fencehold_core::lease::Renewal;
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
 use fencehold_core::ttl::Term;
 use fencehold_core::{BadInput, HoldId, Owner, Token};
-use fencehold_store::clock::{Clock, ManualClock};
-use fencehold_store::job::ClaimedJob;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use fencehold_contract::job::{ClaimedJob, Word};
 use fencehold_core::BadInput;
 use fencehold_core::job::EffectName;
 use fencehold_core::ledger::UndoWith;
-use fencehold_store::job::{ClaimedJob, Word};
 use serde::de::DeserializeOwned;
 
 use super::Trial;

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed};
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, WAIT_MS_MAX};
 use fencehold_core::ttl::Term;
-use fencehold_store::StoreError;
-use fencehold_store::job::{AttemptRef, ClaimRequest, Claimed};
 
 use super::Terms;
 use super::floor::{Floor, Ready};

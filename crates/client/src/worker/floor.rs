@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use fencehold_store::job::ClaimedJob;
+use fencehold_contract::job::ClaimedJob;
 
 use super::pace::Pace;
 use crate::bell::lock;

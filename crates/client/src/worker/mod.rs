@@ -22,10 +22,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::job::Weighted;
 use fencehold_core::job::{Kind, Queue};
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
 use fencehold_core::{BadInput, Owner};
-use fencehold_store::job::Weighted;
 use serde::de::DeserializeOwned;
 
 pub(crate) use floor::Floor;

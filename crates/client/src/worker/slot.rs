@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use fencehold_contract::job::Word;
 use fencehold_core::lease::How;
-use fencehold_store::job::Word;
 use tracing::Instrument;
 
 use super::Terms;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_store::job::{AttemptRef, Report, Word};
+use fencehold_contract::job::{AttemptRef, Report, Word};
 
 use super::floor::{Floor, Ready};
 use crate::bell::lock;

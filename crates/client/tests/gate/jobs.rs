@@ -4,15 +4,17 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencehold::job::{Acted, FindingPage, FindingsRequest, JobId, ScheduleSpec, ScheduleView};
-use fencehold::job::{Enqueued, JobDetail, JobPage, JobsRequest, QueueView, Refusal, Reported, ScheduleName};
+use fencehold::job::{
+    Acted, Enqueued, FindingPage, FindingsRequest, JobDetail, JobId, JobPage, JobsRequest, QueueView,
+    Refusal, Reported, ScheduleName, ScheduleSpec, ScheduleView,
+};
 use fencehold::store::{Call, JobStore, LeaseStore, StoreError};
 use fencehold::{Job, Owner, Worker};
-use fencehold_core::job::Queue;
-use fencehold_store::job::{
+use fencehold_contract::job::{
     ActRequest, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, LedgerAnswer, LedgerEntry, NewJob,
     QueueOrder, RenewedJobs, Report, ResolveRequest, WaitRequest,
 };
+use fencehold_core::job::Queue;
 
 use super::{Gate, Verb, World, locked, within};
 

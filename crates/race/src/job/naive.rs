@@ -7,9 +7,9 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::job::{State, Terms};
 use fencehold_core::ttl;
-use fencehold_store::clock::{Clock, ManualClock};
 use futures_channel::oneshot;
 
 use super::{ClaimWish, GrantedClaim, JobAct, JobProtocol, JobTold, Seen};

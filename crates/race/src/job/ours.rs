@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobDetail, JobStore, LedgerAct, LedgerAnswer,
+    LedgerEntry, NewJob, Report, Word,
+};
+use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, Refusal, Reported, Terms};
 use fencehold_core::ledger::{EffectState, UndoWith, idempotency_key};
 use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Owner, Token};
 use fencehold_store::arena::Arena;
-use fencehold_store::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobDetail, JobStore, LedgerAct, LedgerAnswer,
-    LedgerEntry, NewJob, Report, Word,
-};
-use fencehold_store::{Call, LeaseStore, StoreError};
 
 use super::{GrantedClaim, JobAct, JobProtocol, JobTold, Seen, Work};
 use crate::gate::Gate;
@@ -118,7 +118,7 @@ impl OurJobs {
             LedgerAnswer::Go => JobTold::Go,
             LedgerAnswer::Recorded(_) => JobTold::Recorded,
             LedgerAnswer::InDoubt => JobTold::InDoubt,
-            other => JobTold::Other(format!("{other:?}")),
+            LedgerAnswer::Withdrawn => JobTold::Other("Withdrawn".to_owned()),
         }))
     }
 

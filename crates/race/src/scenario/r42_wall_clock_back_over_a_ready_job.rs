@@ -1,11 +1,11 @@
 //! R42, wall clock back over a ready job: A job that waits for a moment becomes ready; the wall clock is set back by an hour;
 //! workers ask for it and for the jobs behind it.
 
+use fencehold_contract::Call;
+use fencehold_contract::job::{ClaimRequest, NewJob, When};
 use fencehold_core::job::{JobId, Kind, Queue, State};
 use fencehold_core::{Namespace, Owner};
-use fencehold_store::Call;
 use fencehold_store::arena::Power;
-use fencehold_store::job::{ClaimRequest, NewJob, When};
 
 use super::Race;
 use crate::stage::{Played, Stage, Stop};

@@ -1,14 +1,14 @@
 //! R45, answer too large: Jobs that carry more than one answer has room for are claimed together.
 
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobStore, LedgerAct, LedgerEntry, NewJob, Report,
+    Word,
+};
+use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{EffectName, JobId, Kind, Queue};
 use fencehold_core::ledger::UndoWith;
 use fencehold_core::limits::PAYLOAD_BYTES_MAX;
-use fencehold_store::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobStore, LedgerAct, LedgerEntry, NewJob, Report,
-    Word,
-};
-use fencehold_store::{Call, LeaseStore, StoreError};
 
 use super::Race;
 use crate::stage::{Played, Stage, Stop};

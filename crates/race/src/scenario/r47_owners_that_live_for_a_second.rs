@@ -1,11 +1,11 @@
 //! R47, owners that live for a second: Every day a process comes, works off one job, and ends after a second. Nothing serves the
 //! store in between.
 
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, Word};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_store::arena::Power;
-use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, Word};
 
 use super::Race;
 use crate::stage::{Played, Stage, Stop};

@@ -4,10 +4,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
+use fencehold_contract::StoreUrl;
 use fencehold_core::bugs::{Bug, VARIABLE};
+use fencehold_store::MemoryStore;
 use fencehold_store::conformance::{ClockArena, check, exercise, exercise_jobs};
 use fencehold_store::file::FileStore;
-use fencehold_store::{MemoryStore, StoreUrl};
 
 use crate::model::{job, lease, takeover};
 use crate::sim::Under;

@@ -1,8 +1,8 @@
 //! What owners do when they wake, and what they make of what they are told.
 
+use fencehold_contract::{HoldRef, RevokeRequest, StoreError, Which};
 use fencehold_core::{Key, Owner as Name, Reason};
 use fencehold_store::sim::{Question, Reply};
-use fencehold_store::{HoldRef, RevokeRequest, StoreError, Which};
 
 use super::owner::{About, Held, request};
 use super::store::Caller;

@@ -1,7 +1,7 @@
 //! The end of every story: when the trouble has stopped, everything must finish. Every key can be had, and every job comes
 //! to its end.
 
-use fencehold_store::job::{ClaimRequest, QueueMode, QueueOrder, Report, Word};
+use fencehold_contract::job::{ClaimRequest, QueueMode, QueueOrder, Report, Word};
 use fencehold_store::sim::{Found, Question, Reply};
 
 use super::owner::request;
@@ -80,7 +80,7 @@ impl World {
         Ok(())
     }
 
-    fn looks_at_schedules(&mut self) -> Result<Vec<fencehold_store::job::ScheduleView>, String> {
+    fn looks_at_schedules(&mut self) -> Result<Vec<fencehold_contract::job::ScheduleView>, String> {
         // What has fired is told with the next answer.
         self.asks_at_last(Question::Schedules)?;
         match self.asks_at_last(Question::Schedules)? {
@@ -118,7 +118,7 @@ impl World {
                 break;
             }
             for job in claimed.jobs {
-                let attempt = fencehold_store::job::AttemptRef { job: job.id, hold, token: job.token };
+                let attempt = fencehold_contract::job::AttemptRef { job: job.id, hold, token: job.token };
                 let report = Report { attempt, word: Word::Complete { result: None } };
                 self.asks_at_last(Question::Report(vec![report]))?;
             }

@@ -1,7 +1,7 @@
 //! What the store stands on: a simulated log, or SQLite itself on a simulated disk.
 
+use fencehold_contract::StoreError;
 use fencehold_core::Stamp;
-use fencehold_store::StoreError;
 use fencehold_store::sim::{Batch, Found, Machine};
 
 use super::chance::Chance;

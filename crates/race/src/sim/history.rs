@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_contract::StoreError;
 use fencehold_core::Refusal;
-use fencehold_store::StoreError;
 use fencehold_store::sim::{Question, Reply};
 
 /// From when to when a call was under way, in true time.

@@ -1,11 +1,11 @@
 //! One who takes keys and jobs: asks, waits, asks again, holds, renews, gives back; crashes and oversleeps when it is
 //! told to.
 
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob};
+use fencehold_contract::{AcquireRequest, HoldRef};
 use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::{HoldId, Key, Owner as Name, Token};
-use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob};
 use fencehold_store::sim::Question;
-use fencehold_store::{AcquireRequest, HoldRef};
 
 /// How much of a term a holder trusts, in a thousand.
 const TRUSTED: u64 = 900;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Stamp};
-use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Given, Machine, Question, Reply};
 
 use super::audit::{Asked, Gap, Pair};

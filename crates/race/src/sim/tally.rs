@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{Action, LedgerAnswer, QueueMode, Word};
 use fencehold_core::job::State;
-use fencehold_store::StoreError;
-use fencehold_store::job::{Action, LedgerAnswer, QueueMode, Word};
 use fencehold_store::sim::{Question, Reply};
 
 use super::mix::Ground;

@@ -1,13 +1,13 @@
 //! What workers and those who give them work do, and what they make of what they are told.
 
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, QueueMode,
+    QueueOrder, Report, ScheduleSpec, Unique, When, Word,
+};
 use fencehold_core::Reason;
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, Terms, UniqueKey};
 use fencehold_core::ledger::{OnDoubt, UndoWith};
 use fencehold_core::retry::{Backoff, Retry};
-use fencehold_store::job::{
-    ActOn, ActRequest, Action, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, QueueMode,
-    QueueOrder, Report, ScheduleSpec, Unique, When, Word,
-};
 use fencehold_store::sim::{Question, Reply};
 
 use super::audit::BEAT;
@@ -295,7 +295,7 @@ impl World {
         &mut self,
         caller: Caller,
         asked: &ClaimRequest,
-        claimed: fencehold_store::job::Claimed,
+        claimed: fencehold_contract::job::Claimed,
     ) {
         let at = caller.owner;
         let first_sent_ms = match &self.owners[at].about {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use fencehold_contract::StoreError;
 use fencehold_core::job::{JobId, Queue};
 use fencehold_core::{HoldId, Key, Stamp};
-use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Question, Reply};
 
 use super::audit::Gap;

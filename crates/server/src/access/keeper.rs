@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencehold_store::clock::Clock;
+use fencehold_contract::clock::Clock;
 use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{BadInput, HoldId, Key, Namespace, Owner};
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
 
 use super::Keeper;
 use crate::Server;

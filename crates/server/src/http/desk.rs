@@ -6,8 +6,8 @@ use fencehold_api::desk::{
     RemoveQueueRequest, RemoveRequest, Removed, ResolveRequest, Resolved, ScheduleSpec, ScheduleView,
     Schedules,
 };
-use fencehold_store::StoreError;
-use fencehold_store::wire::Across;
+use fencehold_contract::StoreError;
+use fencehold_contract::wire::Across;
 
 use super::answer::{Answer, Asked};
 use super::job::callers_own;
@@ -51,7 +51,7 @@ pub(super) async fn remove_schedule(asked: Asked, request: RemoveRequest) -> Ans
 
 pub(super) async fn begin(asked: Asked, request: BeginRequest) -> Answer<Began> {
     asked.server.stopping.check()?;
-    let request = fencehold_store::job::BeginRequest {
+    let request = fencehold_contract::job::BeginRequest {
         id: match request.id {
             Some(id) => callers_own(id).map_err(|bad| StoreError::BadInput(bad).across())?,
             None => asked.fresh_id()?,

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_api::{HoldChange, Operation, Problem, op};
-use fencehold_store::wire::Across;
+use fencehold_contract::wire::Across;
 use futures_util::stream;
 use http::{Request, header};
 

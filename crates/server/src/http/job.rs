@@ -5,12 +5,12 @@ use fencehold_api::job::{
     JobsRequest, LedgerAnswers, LedgerRequest, NewJob, RenewedJobs, ReportAnswer, ReportRequest,
 };
 use fencehold_api::{Kind, Problem};
+use fencehold_contract::job::{JobFilter, WaitRequest};
+use fencehold_contract::wire::Across;
+use fencehold_contract::{JobStore, LeaseStore, StoreError};
 use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
-use fencehold_store::job::{JobFilter, WaitRequest};
-use fencehold_store::wire::Across;
-use fencehold_store::{JobStore, LeaseStore, StoreError};
 
 use super::answer::{Answer, Asked};
 
@@ -95,8 +95,8 @@ fn idempotency_key(asked: &Asked) -> Answer<Option<String>> {
     }
 }
 
-fn with_id(job: NewJob, id: JobId) -> fencehold_store::job::NewJob {
-    fencehold_store::job::NewJob {
+fn with_id(job: NewJob, id: JobId) -> fencehold_contract::job::NewJob {
+    fencehold_contract::job::NewJob {
         id,
         queue: job.queue,
         kind: job.kind,
@@ -158,7 +158,7 @@ pub(super) async fn list(asked: Asked, request: JobsRequest) -> Answer<JobPage> 
     };
     let labels = labels.into_iter().map(label).collect::<Answer<_>>()?;
     let filter = JobFilter { queue, kind, states, labels, owner, payload_contains };
-    let request = fencehold_store::job::JobsRequest { filter, cursor, limit };
+    let request = fencehold_contract::job::JobsRequest { filter, cursor, limit };
     let page = asked.jobs()?.jobs(&asked.call, request).await;
     page.map(Across::across).map_err(Across::across)
 }

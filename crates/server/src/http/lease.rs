@@ -6,8 +6,8 @@ use fencehold_api::lease::{
     RevokeRequest, RevokedLeases, StoreStatus,
 };
 use fencehold_api::{EventPage, EventsRequest, Kind, Nothing, Problem};
-use fencehold_store::LeaseStore as _;
-use fencehold_store::wire::Across;
+use fencehold_contract::LeaseStore as _;
+use fencehold_contract::wire::Across;
 
 use super::answer::{Answer, Asked};
 

@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_api::{Kind, Problem};
+use fencehold_contract::wire::Across;
+use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::wire::Across;
-use fencehold_store::{Call, LeaseStore, StoreError};
 use http::{Method, Request, Uri, header};
 
 use super::answer::problem_response;

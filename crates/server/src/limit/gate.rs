@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use fencehold_core::Namespace;
-use fencehold_store::StoreError;
 
 use super::{Bodies, Connections, Lane, Limits, NoSeat, Pace, Place, Seat, Seats};
 use crate::access::Who;

@@ -1,8 +1,8 @@
 //! What the server counts of what passes through it. What happens inside the store is counted there.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::measure::{Counter, Histogram, MICROSECONDS};
 use fencehold_core::Refusal;
-use fencehold_store::StoreError;
-use fencehold_store::measure::{Counter, Histogram, MICROSECONDS};
 
 /// Ends of buckets for waits, in milliseconds.
 const WAIT_MS: &[u64] = &[1, 5, 25, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000];

@@ -4,13 +4,13 @@
 //! `memory:`, and on `file:` while this process owns the directory (`fencehold_store_served_here`). Elsewhere only what
 //! passes through this server can be counted.
 
+use fencehold_contract::job::{JobFilter, JobsRequest, QueueView};
+use fencehold_contract::measure::Measures;
+use fencehold_contract::{Call, JobStore};
 use fencehold_core::Namespace;
 use fencehold_core::job::{Ended, State};
 use fencehold_core::lease::How;
 use fencehold_core::limits::JOBS_MAX;
-use fencehold_store::job::{JobFilter, JobsRequest, QueueView};
-use fencehold_store::measure::Measures;
-use fencehold_store::{Call, JobStore};
 
 use super::metrics::{Ending, Kind};
 use super::page::{Page, Series};
@@ -113,7 +113,7 @@ fn store(page: &mut Page, measures: &Measures) {
         .iter()
         .position(|how| *how == Ended::Crashed)
         .and_then(|at| facts.attempts.get(at));
-    let crashes = crashes.map_or(0, fencehold_store::measure::Counter::get);
+    let crashes = crashes.map_or(0, fencehold_contract::measure::Counter::get);
     page.counts(
         "fencehold_job_crashes_total",
         "Attempts whose holder died or stalled.",

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_api::Problem;
+use fencehold_contract::wire::Across;
+use fencehold_contract::{Call, EventPage, EventsRequest, Prefixes};
 use fencehold_core::Namespace;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_store::wire::Across;
-use fencehold_store::{Call, EventPage, EventsRequest, Prefixes};
 use tokio::task::AbortHandle;
 
 use super::mailbox::{Batch, Mailbox};

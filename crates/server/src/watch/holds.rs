@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use fencehold_contract::{HoldChange, LeaseStore, Subscription};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::{HoldChange, LeaseStore, Subscription};
 use tokio::sync::broadcast;
 
 /// How many changes may wait for one that takes none.

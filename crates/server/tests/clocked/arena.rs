@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use fencehold_store::clock::{Clock, ManualClock, SystemClock};
+use fencehold_contract::clock::{Clock, ManualClock, SystemClock};
+use fencehold_contract::{LeaseStore, StoreUrl};
 use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::remote::RemoteStore;
-use fencehold_store::{LeaseStore, StoreUrl};
 
 use super::Clocked;
 

@@ -11,10 +11,11 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use fencehold_contract::StoreUrl;
+use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_store::clock::{Clock, ManualClock};
-use fencehold_store::{StoreUrl, open};
+use fencehold_store::open;
 
 const STORE: &str = "FENCEHOLD_TEST_STORE";
 const CLOCK: &str = "FENCEHOLD_TEST_CLOCK";

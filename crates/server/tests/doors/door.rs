@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_store::clock::ManualClock;
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, MemoryStore};
+use fencehold_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! Streams of events.
 
+use fencehold_contract::{AcquireRequest, HoldRef};
 use fencehold_core::{HoldId, Key, Owner};
-use fencehold_store::{AcquireRequest, HoldRef};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::clock::ManualClock;
 use fencehold_server::access::Access;
 use fencehold_server::{Options, Server};
 use fencehold_store::MemoryStore;
-use fencehold_store::clock::ManualClock;
 use serde_json::{Value, json};
 
 pub struct Client(SocketAddr);

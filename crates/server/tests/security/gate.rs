@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
-use fencehold_store::clock::ManualClock;
-use fencehold_store::{
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{
     AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
-    LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease,
-    StoreError, StoreStatus,
+    LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreError,
+    StoreStatus,
 };
+use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
+use fencehold_store::MemoryStore;
 use tokio::sync::Semaphore;
 
 /// What has to be let in.

@@ -3,10 +3,10 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
+use fencehold_contract::clock::ManualClock;
 use fencehold_server::Options;
 use fencehold_server::access::{Access, Scope};
 use fencehold_store::MemoryStore;
-use fencehold_store::clock::ManualClock;
 use serde_json::json;
 
 use crate::stage::{Stage, acquire, eventually, hear};

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use fencehold_contract::LeaseStore;
+use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::Namespace;
 use fencehold_server::access::{Access, Bearer, Book, Keeper, NewToken, Scope};
 use fencehold_server::{Options, Server};
-use fencehold_store::clock::{Clock, ManualClock};
-use fencehold_store::{LeaseStore, MemoryStore};
+use fencehold_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -3,10 +3,10 @@
 
 use std::net::TcpStream;
 
+use fencehold_contract::clock::ManualClock;
 use fencehold_server::Options;
 use fencehold_server::access::Scope;
 use fencehold_server::limit::Limits;
-use fencehold_store::clock::ManualClock;
 use serde_json::{Value, json};
 
 use crate::gate::{Gated, Held};

@@ -17,7 +17,7 @@ impl Wake for Unpark {
 
 /// Drives a future to its end on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(crate::alone(future));
+    let mut future = pin!(fencehold_contract::alone(future));
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {

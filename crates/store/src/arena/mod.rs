@@ -11,11 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use caller::Caller;
 pub use drive::block_on;
 pub(crate) use drive::drive;
+use fencehold_contract::clock::{Clock, ManualClock};
+use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::Key;
-
-use crate::clock::{Clock, ManualClock};
-use crate::error::StoreError;
-use crate::lease::{Call, LeaseStore};
 
 /// One fresh store and power over its time.
 pub trait Arena: Send + Sync {

@@ -4,6 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use fencehold_contract::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest, HoldChange,
+    HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, Limits, LimitsRequest, LimitsView, ListRequest,
+    RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription, Which,
+};
 use fencehold_core::lease::{How, Renewal};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
@@ -11,14 +16,6 @@ use fencehold_core::{Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal
 use super::drive::{ANSWER_WITHIN, Pending};
 use super::{NotApplicable, Verdict};
 use crate::arena::{Arena, Power, drive};
-use crate::capability::Capabilities;
-use crate::error::StoreError;
-use crate::hold_changes::{HoldChange, Subscription};
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
-    LeasePage, LeaseStore, LeaseView, ListRequest, RevokeRequest, RevokedLease, StoreStatus, Which,
-};
-use crate::quota::{Limits, LimitsRequest, LimitsView};
 
 /// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
 const LOOKS_MAX: usize = 200_000;

@@ -3,17 +3,16 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+#[cfg(feature = "file")]
+use super::keep::KeptEvents;
+use fencehold_contract::operation::Answer;
+use fencehold_contract::{EventPage, EventsRequest, StoreError};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{BadInput, Event, Fact, Key, Namespace, Stamp};
 
-use super::ask::Answer;
-#[cfg(feature = "file")]
-use super::keep::KeptEvents;
 use super::keep::OldEvents;
 use super::state::Engine;
 use super::waiters::{Ticket, Watcher};
-use crate::error::StoreError;
-use crate::lease::{EventPage, EventsRequest};
 
 #[derive(Debug, Default)]
 pub(super) struct Events {

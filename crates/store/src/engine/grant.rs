@@ -2,19 +2,17 @@
 
 use std::num::NonZeroU64;
 
+use fencehold_contract::operation::Answer;
+use fencehold_contract::quota::Limited;
+use fencehold_contract::{AcquireRequest, Acquired, StoreError, closed};
 use fencehold_core::lease::{Acquire, Command, Outcome, Preempt};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldHash, Key, Refusal, Stamp};
 
-use super::ask::Answer;
 use super::jobs::Archive;
 use super::keep::Change;
 use super::state::{Answered, Engine, Granted, Reply};
 use super::waiters::{Ticket, Waiter};
-use crate::closed;
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, Acquired};
-use crate::quota::Limited;
 
 impl Engine {
     pub(super) fn acquire(&mut self, now: Stamp, ticket: Ticket, space: u32, mut request: AcquireRequest) {

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{Answer, Ask, Claim, Unclaimed};
 use fencehold_core::{HoldHash, Namespace};
 use futures_channel::oneshot;
 
-use super::ask::{Answer, Ask};
-use super::claim::{Claim, Unclaimed};
 use super::inbox::Inbox;
 use super::waiters::Ticket;
-use crate::error::StoreError;
 
 /// Takes an answer to whoever asked. False: nobody is there any more.
 pub(crate) type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;

@@ -9,8 +9,9 @@ use fencehold_core::{Event, Key, Namespace, Stamp, Token};
 
 #[cfg(feature = "file")]
 use super::jobs::KeptJobs;
+use fencehold_contract::Limits;
+
 use super::jobs::{Archive, JobChange, MemoryArchive};
-use crate::quota::Limits;
 
 /// One change of one batch. Later changes of the same slot replace earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! What each namespace may have, and has. It is counted in the step that adds or removes it, so what is looked at is what is there.
 
+use fencehold_contract::operation::Answer;
+use fencehold_contract::quota::{Limited, full};
+use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::{BadInput, Namespace};
 use hashbrown::HashMap;
 
-use super::ask::Answer;
 use super::keep::Change;
 use super::state::Engine;
 use super::table::NOWHERE;
-use crate::error::StoreError;
-use crate::quota::{Limited, Limits, LimitsRequest, LimitsView, Used, full};
 
 /// What was set.
 #[derive(Debug, Default)]

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::hold_changes::{HoldChanges, concerns_holder};
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::Answer;
 use fencehold_core::job::By;
 use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Refusal, Stamp, Token};
 
-use super::ask::Answer;
 use super::events::Events;
 use super::jobs::{Jobs, Look};
 use super::keep::{Change, Changes};
@@ -16,9 +19,6 @@ use super::quota::LimitsSet;
 use super::table::Table;
 use super::waiters::{Ticket, Waiters, Watchers};
 use super::wheel::Wheel;
-use crate::error::StoreError;
-use crate::hold_changes::{HoldChanges, concerns_holder};
-use crate::measure::Measures;
 
 /// The working state of every lease of a store.
 #[derive(Debug)]

@@ -1,21 +1,20 @@
 //! One request at a time: parse, decide, answer. And the sweep that notes what has run out.
 
+use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::{
+    Advanced, HoldRef, KeepFinished, NamespaceClosed, Renewed, RevokeRequest, RevokedLease, StoreError,
+    StoreStatus, Which,
+};
 use fencehold_core::lease::{Command, Outcome, Renewal};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
 
-use super::ask::{Answer, Ask};
 use super::jobs::Archive;
 use super::keep::Change;
 use super::state::{Engine, Touch};
 use super::table::{NOWHERE, Slot};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
-use crate::error::StoreError;
-use crate::lease::{
-    Advanced, HoldRef, NamespaceClosed, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
-};
-use crate::retention::KeepFinished;
 
 impl Engine {
     /// Takes one request. Its answer comes with the batch, or with a later one if it waits.

@@ -2,12 +2,12 @@
 
 use std::hash::BuildHasher;
 
+use fencehold_contract::Used;
 use fencehold_core::lease::{Record, Term};
 use fencehold_core::{Key, Namespace, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::keep::{Change, KeptNamespace};
-use crate::quota::Used;
 
 /// One key. Kept small: a million of them are in memory.
 #[derive(Debug)]

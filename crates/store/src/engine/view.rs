@@ -1,12 +1,11 @@
 //! What people may see of a key: everything but the proof of a hold.
 
-use fencehold_core::lease::Ending;
+use fencehold_contract::operation::Answer;
+use fencehold_contract::{EndingView, HolderView, LeasePage, LeaseView, ListRequest};
 use fencehold_core::{Key, Namespace, Stamp};
 
-use super::ask::Answer;
 use super::state::Engine;
 use super::table::Slot;
-use crate::lease::{EndingView, HolderView, LeasePage, LeaseView, ListRequest};
 
 /// How many slots one page looks at, so that going through a million keys never holds up a renewal.
 pub(super) const LOOK_AT_MAX: u32 = 10_000;
@@ -63,20 +62,8 @@ impl Engine {
             token: slot.record.counter,
             holder,
             waiters: self.waiters.in_line_count(at) as u64,
-            endings: slot.record.endings().iter().map(view_ending).collect(),
+            endings: slot.record.endings().iter().map(EndingView::of).collect(),
         }
-    }
-}
-
-pub(crate) fn view_ending(ending: &Ending) -> EndingView {
-    EndingView {
-        token: ending.token,
-        owner: ending.owner.clone(),
-        task: ending.task.clone(),
-        how: ending.how,
-        at_wall_ms: ending.at.wall_ms,
-        by: ending.by.clone(),
-        reason: ending.reason.clone(),
     }
 }
 

@@ -4,11 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use fencehold_contract::{AcquireRequest, EventsRequest, Prefixes};
 use fencehold_core::{HoldHash, Namespace};
 use hashbrown::HashMap;
-
-use crate::lease::{AcquireRequest, EventsRequest};
-use crate::prefixes::Prefixes;
 
 /// A request's number, for finding its caller again.
 pub(crate) type Ticket = u64;

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+use fencehold_contract::operation::Answer;
 use fencehold_core::{Stamp, Token};
 use hashbrown::{HashMap, HashSet};
 
-use super::ask::Answer;
 use super::handle::{Caller, Handle, Message, Pong, Taker};
 use super::keep::{Changes, Keep, KeepError};
 use super::retold::Retold;
 use super::state::{self, Answered, Engine, Granted};
 use super::waiters::Ticket;
-use crate::clock::Clock;
-use crate::error::StoreError;
 
 /// The most requests of one batch: a bound on how long the first of them waits for the last to be decided.
 pub(super) const BATCH_REQUESTS_MAX: usize = 4_096;
@@ -273,7 +273,7 @@ impl<K: Keep> Work<K> {
     /// Answers everybody whose patience is at an end while the store is blocked. True: this thread is to stop, so nobody
     /// waits any longer.
     fn turn_away(&mut self, why: &str) -> bool {
-        let now_ms = crate::clock::SystemClock.now().store_ms;
+        let now_ms = fencehold_contract::clock::SystemClock.now().store_ms;
         // Those that were asked already may be carried out yet.
         for (ticket, caller) in self.callers.extract_if(|_, caller| caller.give_up_ms <= now_ms) {
             (caller.reply)(Err(StoreError::Unknown { why: why.to_owned() }));

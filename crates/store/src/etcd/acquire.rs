@@ -3,6 +3,7 @@
 //! A grant is one transaction: it finds the record, the held key, the mark and the line as they were seen, or does
 //! nothing. A waiter's place must still be there by its own etcd lease, so one whose own time is up is never granted (R19).
 
+use fencehold_contract::{AcquireRequest, Acquired, StoreError, closed};
 use fencehold_core::lease::{Decision, Grant, Outcome};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio::sync::oneshot;
@@ -10,17 +11,16 @@ use tokio::sync::oneshot;
 use super::codec::{encode, encode_record};
 use super::errand::Errand;
 use super::line::{Stand, Waited};
-use super::look::{Ahead, Gaze, KEYS_PER_LOOK, KeySight, OnLease, Sight, changed_at, delete, kept_by};
-use super::look::{nothing_in, nothing_older_in, put};
+use super::look::{
+    Ahead, Gaze, KEYS_PER_LOOK, KeySight, OnLease, Sight, changed_at, delete, kept_by, nothing_in,
+    nothing_older_in, put,
+};
 use super::messages::TxnRequest;
 use super::names::Span;
 use super::unheard::{Left, Told, Unheard};
 use super::verdict::Verdict;
 use super::wire::Fault;
 use super::{Core, Known, STORE};
-use crate::closed;
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, Acquired};
 
 /// One acquisition under way.
 pub(super) struct Taking<'a> {

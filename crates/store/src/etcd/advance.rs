@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_contract::{Advanced, NamespaceClosed, StoreError};
 use fencehold_core::lease::Record;
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Namespace, Owner, Refusal, Stamp};
@@ -19,8 +20,6 @@ use super::look::{Gaze, changed_at, delete, kept_by, longest_ttl_ms, put, range}
 use super::messages::{RangeRequest, RequestOp, TxnRequest};
 use super::names::Span;
 use super::wire::Fault;
-use crate::error::StoreError;
-use crate::lease::{Advanced, NamespaceClosed};
 
 /// On how many etcd leases namespaces are closed at most: where there are more ttls, some are rounded up.
 const LEASES_MAX: usize = 64;

@@ -1,5 +1,6 @@
 //! Changing one key: look, decide with the rules, write what was decided if all is still as it was seen.
 
+use fencehold_contract::StoreError;
 use fencehold_core::lease::{Command, Decision, Record, decide};
 use fencehold_core::{Key, Namespace};
 
@@ -9,7 +10,6 @@ use super::errand::Errand;
 use super::look::{Gaze, KeySight, Sight, changed_at, delete, put};
 use super::messages::{RequestOp, TxnRequest};
 use super::wire::Fault;
-use crate::error::StoreError;
 
 /// What follows from a sight.
 pub(super) enum Step<T> {

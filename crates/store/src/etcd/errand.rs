@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+
 use super::wire::Fault;
-use crate::clock::Clock;
-use crate::error::StoreError;
 use crate::patience::Patience;
 
 /// The first rest between two tries, so that a cluster without a leader is not flooded.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use fencehold_contract::{HoldRef, Renewed, RevokeRequest, RevokedLease, StoreError, Which};
 use fencehold_core::lease::{Command, Outcome, Revoked, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
 use futures_util::future::join_all;
@@ -11,8 +12,6 @@ use super::change::Step;
 use super::errand::Errand;
 use super::look::{Gaze, KEYS_PER_LOOK, KeySight, Sight};
 use super::wire::Fault;
-use crate::error::StoreError;
-use crate::lease::{HoldRef, Renewed, RevokeRequest, RevokedLease, Which};
 
 /// How many keys are released at the same time.
 const ABREAST: usize = 32;

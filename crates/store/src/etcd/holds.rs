@@ -6,6 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use fencehold_contract::hold_changes::spread;
 use fencehold_core::{Key, Namespace};
 
 use super::Core;
@@ -13,7 +14,6 @@ use super::look::put;
 use super::messages::TxnRequest;
 use super::names::Span;
 use super::wire::{Fault, Watch};
-use crate::hold_changes::spread;
 
 /// In how many namespaces a handle watches at most.
 const NAMESPACES_MAX: usize = 8;

@@ -4,6 +4,8 @@
 //! the key is new. A grant of a new key then also writes the name of the newest key, which the next one must find as it
 //! was when it counted: so the count is exact, however many ask at the same time.
 
+use fencehold_contract::quota::full_of_kept_keys;
+use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
 
 use super::acquire::Taking;
@@ -12,8 +14,6 @@ use super::errand::Errand;
 use super::look::{Sight, changed_at, count, first, get, limits_of, put};
 use super::messages::TxnRequest;
 use super::{Core, STORE, TTL_MS_MIN};
-use crate::error::StoreError;
-use crate::quota::{Limits, LimitsRequest, LimitsView, Used, full_of_kept_keys};
 
 impl Core {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.

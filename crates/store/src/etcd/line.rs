@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use fencehold_core::Key;
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use tokio::sync::oneshot;
@@ -18,7 +19,6 @@ use super::messages::{Compare, OpResponse, TxnRequest};
 use super::names::{Place, Span};
 use super::unheard::Told;
 use super::wire::Fault;
-use crate::error::StoreError;
 
 /// How long a place in line outlives its waiter.
 const WAITER_TTL_MS: u64 = 10_000;

@@ -3,6 +3,7 @@
 //! Nouns: a [`Sight`] is what one look showed; a [`KeySight`] is its part about one key, with the revisions that a write
 //! built on it must still find. Whether a hold is live is for etcd to say: the key that means 'held' is there or not.
 
+use fencehold_contract::Limits;
 use fencehold_core::lease::{Command, Record, Standing, Term, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Stamp, Token};
 
@@ -13,7 +14,6 @@ use super::messages::{
 };
 use super::names::{Names, Place, Span};
 use super::wire::Fault;
-use crate::quota::Limits;
 
 /// How many keys one look takes in: etcd allows 128 operations in a transaction.
 pub(super) const KEYS_PER_LOOK: usize = 20;

@@ -56,18 +56,16 @@ use self::names::Names;
 pub use self::probe::{EtcdFinding, EtcdVerdict};
 use self::unheard::{Telling, Told};
 pub use self::version::EtcdMember;
-use self::wire::Wire;
-use crate::capability::Capabilities;
-use crate::clock::Clock;
-use crate::engine::{check_acquire, check_batch, check_limit, check_prefix};
-use crate::error::StoreError;
-use crate::etcd_url::EtcdUrl;
-use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::operation::{check_acquire, check_batch, check_limit, check_prefix};
+use fencehold_contract::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EtcdUrl, EventPage, EventsRequest, HoldListener,
+    HoldRef, LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed,
+    RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription, Which,
 };
-use crate::quota::{LimitsRequest, LimitsView};
+
+use self::wire::Wire;
 
 const STORE: &str = "etcd:";
 /// etcd's own least, at its default election timeout of a second. Above it, etcd counts whole seconds: a hold whose holder

@@ -1,5 +1,6 @@
 //! What a test does instead of waiting: it has etcd leases end before their time. Compiled only with the feature `gates`.
 
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::{Key, Namespace, Owner};
 
 use super::codec::{self, Waiting};
@@ -8,8 +9,6 @@ use super::look::{Gaze, get, range};
 use super::messages::RangeRequest;
 use super::names::Span;
 use super::{Core, EtcdStore};
-use crate::error::StoreError;
-use crate::lease::Call;
 
 /// Whose etcd lease is to end.
 enum Target {

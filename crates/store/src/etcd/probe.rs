@@ -1,5 +1,6 @@
 //! Whether the cluster keeps what leases rely on: shown on a scratch key, never believed.
 
+use fencehold_contract::{Call, StoreError};
 use futures_util::future::join_all;
 use serde::Serialize;
 
@@ -8,8 +9,6 @@ use super::look::{changed_at, first, get, put};
 use super::messages::{OpResponse, TxnRequest, TxnResponse};
 use super::wire::Fault;
 use super::{Core, EtcdStore};
-use crate::error::StoreError;
-use crate::lease::Call;
 
 /// How many write at once.
 const RACERS: usize = 8;

@@ -11,6 +11,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use fencehold_contract::{Acquired, StoreError};
 use fencehold_core::lease::{Command, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Token};
 use tokio::sync::{mpsc, oneshot};
@@ -22,8 +23,6 @@ use super::look::{KeySight, OnLease, put};
 use super::messages::TxnRequest;
 use super::wire::Fault;
 use super::{Core, Order};
-use crate::error::StoreError;
-use crate::lease::Acquired;
 
 /// How long a grant that nobody heard of is looked for and given back: after that, its ttl ends it.
 const PATIENCE_MS: u64 = 10_000;

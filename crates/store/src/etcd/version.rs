@@ -1,9 +1,9 @@
 //! Which etcd it is, and what is wrong with that.
 
+use fencehold_contract::{Call, StoreError};
+
 use super::errand::Errand;
 use super::{Core, EtcdStore};
-use crate::error::StoreError;
-use crate::lease::Call;
 
 /// One member of a cluster, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

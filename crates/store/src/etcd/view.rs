@@ -1,5 +1,8 @@
 //! Looking around: one key, pages of keys, and how much there is.
 
+use fencehold_contract::{
+    EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreError, StoreStatus,
+};
 use fencehold_core::{Key, Namespace};
 use futures_util::future::join_all;
 
@@ -8,9 +11,6 @@ use super::errand::Errand;
 use super::look::{Closing, Gaze, KEYS_PER_LOOK, KeySight, count, first, range};
 use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
 use super::names::Span;
-use crate::engine::view_ending;
-use crate::error::StoreError;
-use crate::lease::{HolderView, LeasePage, LeaseView, ListRequest, StoreStatus};
 
 /// How many records are read at once when all are wanted.
 const RECORDS_AT_ONCE: usize = 500;
@@ -150,7 +150,7 @@ impl Core {
             token: at.record.counter,
             holder,
             waiters: at.in_line,
-            endings: at.record.endings().iter().map(view_ending).collect(),
+            endings: at.record.endings().iter().map(EndingView::of).collect(),
         })
     }
 

@@ -19,6 +19,8 @@ use tonic_prost::ProstCodec;
 
 #[cfg(feature = "gates")]
 use super::gate::Gate;
+use fencehold_contract::{EtcdTls, EtcdUrl, StoreError};
+
 use super::gate::Request;
 use super::messages::{
     AuthenticateRequest, AuthenticateResponse, Done, LeaseGrantRequest, LeaseGrantResponse, LeaseId,
@@ -26,8 +28,6 @@ use super::messages::{
     WatchResponse,
 };
 use super::names::Span;
-use crate::error::StoreError;
-use crate::etcd_url::{EtcdTls, EtcdUrl};
 
 /// How long one member has for one answer. An election takes about as long, so that the next try finds its result.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

@@ -4,9 +4,8 @@
 //! again: within a boot the boot-time clock alone moves it. Over a reboot it goes on from the last moment that was noted, by
 //! as much as the wall clock says has passed since, and never backwards.
 
+use fencehold_contract::clock;
 use fencehold_core::Stamp;
-
-use crate::clock;
 
 /// The boot id, and the time namespace, where the offset of its boot-time clock is unknown.
 pub(crate) fn identity() -> String {

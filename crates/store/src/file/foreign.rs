@@ -6,12 +6,12 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use fencehold_contract::StoreError;
 use rustix::fs::OFlags;
 
 use super::gate;
 use super::place::unusable;
 use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
-use crate::error::StoreError;
 
 /// Somebody else's file, or one of a newer version, is recognised by its header before anything is opened.
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {

@@ -2,13 +2,12 @@
 
 use std::io;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{Answer, Ask, Unclaimed};
 use fencehold_core::{Key, Namespace};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
-
-use crate::engine::{Answer, Ask, Unclaimed};
-use crate::error::StoreError;
 
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
 pub(super) const PROTOCOL: u32 = 6;

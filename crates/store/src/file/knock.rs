@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{Ask, JobAsk};
 use fencehold_core::Namespace;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer as _,
@@ -18,8 +20,6 @@ use serde::de::{
 
 use super::frame::{FromOwner, PROTOCOL, ToOwner, bytes_of};
 use super::schema::SCHEMA_VERSION;
-use crate::engine::{Ask, JobAsk};
-use crate::error::StoreError;
 
 const LIMIT: Duration = Duration::from_secs(20);
 

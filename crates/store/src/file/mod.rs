@@ -42,25 +42,17 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::{Call, Capabilities, FileUrl, KeepFinished, StoreError};
+use fencehold_core::limits::TTL_MS_MIN;
+use fencehold_core::{Key, Namespace};
 use tokio::sync::{mpsc, oneshot};
 
 use self::place::Place;
 use self::service::{Order, Question, Shared, Told, or_unknown};
-use crate::asking::{Route, asking_store};
-use crate::capability::Capabilities;
-use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask, Claim, TTL_MS_MIN};
-use crate::error::StoreError;
-use crate::file_url::FileUrl;
-use crate::hold_changes::HoldChanges;
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
-};
-use crate::measure::Measures;
-use crate::retention::KeepFinished;
 
 #[cfg(feature = "sim")]
 pub(crate) use self::boot::Noted;
@@ -323,8 +315,6 @@ impl Route for FileStore {
         self.stop();
     }
 }
-
-asking_store!(FileStore);
 
 /// A question before it has a way back.
 struct Elsewhere {

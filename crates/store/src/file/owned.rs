@@ -4,13 +4,13 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use fencehold_contract::clock::Clock;
+use fencehold_contract::{KeepFinished, StoreError};
+
 use super::place::{Place, WriteAgain};
 use super::sqlite::SqliteKeep;
 use super::takeover::{Attempt, Ownership, attempt};
-use crate::clock::Clock;
 use crate::engine::{Archive, Changes, Engine, Keep as _, KeepError};
-use crate::error::StoreError;
-use crate::retention::KeepFinished;
 
 /// The owner's hold on a directory.
 #[derive(Debug)]

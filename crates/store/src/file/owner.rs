@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::operation::Ask;
+use fencehold_contract::{HoldChange, StoreError};
 use fencehold_core::Namespace;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,10 +19,7 @@ use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::link::{BEAT, SILENCE};
 use super::safety::{Group, distrusted};
 use super::schema::SCHEMA_VERSION;
-use crate::clock::{Clock, SystemClock};
-use crate::engine::{Ask, Handle, Reply};
-use crate::error::StoreError;
-use crate::hold_changes::{HoldChange, HoldChanges};
+use crate::engine::{Handle, Reply};
 
 /// What the owner does for those who connect.
 #[derive(Clone)]

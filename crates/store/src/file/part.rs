@@ -5,12 +5,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use fencehold_contract::{FileUrl, StoreError};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 
 use super::place::{PRIVATE, make_directory, share_directory, unusable};
 use super::safety::Group;
-use crate::error::StoreError;
-use crate::file_url::FileUrl;
 
 /// Opens what has this name, and locks it.
 fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use fencehold_contract::{StoreError, network_file_system};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatVfsMountFlags};
 use rustix::process::Gid;
 
@@ -14,8 +15,6 @@ use super::foreign::refuse_foreign;
 use super::gate;
 use super::progress::{Note, Notes, Progress};
 use super::safety::{Group, SHARED_DIRECTORY, what_is_unsafe};
-use crate::error::StoreError;
-use crate::locality::network_file_system;
 
 const DATABASE: &str = "fencehold.db";
 const MARK: &str = "uncertain";

@@ -1,6 +1,7 @@
 //! Leases in tables: every statement about them. What the rows mean is for others: `sqlite` keeps batches, `load` starts
 //! from what was kept.
 
+use fencehold_contract::Limits;
 use fencehold_core::lease::Record;
 use fencehold_core::{Event, Key, Namespace, Token};
 use rusqlite::types::ValueRef;
@@ -9,7 +10,6 @@ use rusqlite::{Connection, Row, params};
 use super::codec;
 use super::sqlite::{from_sql, to_sql};
 use crate::engine::{Change, KeptLease, KeptNamespace};
-use crate::quota::Limits;
 
 /// Writes one change. The buffer is there to be used again.
 pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Change) -> rusqlite::Result<()> {

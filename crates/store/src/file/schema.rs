@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::place::{Place, unusable};
-use crate::error::StoreError;
 
 /// `FENC`, in the file's header: recognises our files before they are opened.
 pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
@@ -111,7 +111,7 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
         version if version > SCHEMA_VERSION => Err(newer(&place.database(), version)),
         version => {
             if version == 0
-                && let Some(name) = crate::locality::memory_file_system(place.path())
+                && let Some(name) = fencehold_contract::memory_file_system(place.path())
             {
                 let directory = place.path().display();
                 tracing::warn!(%directory, "this store is created on {name}: a reboot takes all of it, and tokens begin anew");

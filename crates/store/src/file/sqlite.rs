@@ -3,24 +3,22 @@
 use std::io;
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Event, Stamp};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::boot;
-use super::gate;
 use super::job::Bodies;
 use super::load::Trust;
 use super::old_events::Losses;
 use super::place::{Files, Lost, Place};
 use super::progress::{self, Note, Noted};
-use super::rows;
 use super::schema::{is_busy, sorry};
 use super::takeover::pause;
 use super::turn::Turn;
+use super::{boot, gate, rows};
 use crate::engine::{Archive, Change, Changes, Keep, KeepError, KeptJobs};
-use crate::error::StoreError;
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.

@@ -9,22 +9,20 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::clock::Clock;
+use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::Stamp;
 use rusqlite::Connection;
 
 use super::boot::{self, Follows};
-use super::gate;
 use super::load::{Trust, lift_floors, load};
 use super::place::{Place, socket_name};
 use super::progress::{Note, Noted, Progress};
-use super::rows;
 use super::schema::{self, is_busy, sorry};
 use super::sqlite::{Came, SqliteKeep, from_sql, to_sql};
 use super::turn::Turn;
-use crate::clock::Clock;
+use super::{gate, rows};
 use crate::engine::{Engine, Kept};
-use crate::error::StoreError;
-use crate::retention::KeepFinished;
 
 /// What an owner has.
 pub(super) struct Ownership {

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use fencehold_contract::{FileUrl, StoreError};
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
 use rusqlite::{Connection, OpenFlags};
 
@@ -13,8 +14,6 @@ use super::part::Part;
 use super::place::{Place, unusable};
 use super::rows;
 use super::schema::{SCHEMA_VERSION, sorry};
-use crate::error::StoreError;
-use crate::file_url::FileUrl;
 
 /// Copies a directory's database into one file, as it is at one moment, while others go on using it. The file must
 /// not exist.

@@ -9,11 +9,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use fencehold_contract::Limits;
 use fencehold_core::lease::{Ending, History, Hold, How, Record};
 use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Stamp, Task, Token};
 use serde::{Deserialize, Serialize};
-
-use crate::quota::Limits;
 
 const VERSION: u8 = 1;
 

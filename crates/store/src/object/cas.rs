@@ -7,8 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-
-use crate::error::StoreError;
+use fencehold_contract::StoreError;
 
 /// Which writing of an object this is. Two are equal only if no write came between them; nothing else is to be read out
 /// of it: on some clouds a later one is the smaller.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::{Fact, Key, Namespace, Refusal, Stamp, Token};
 
@@ -19,7 +20,6 @@ use super::cas::{CasError, Version, Written};
 use super::inner::Inner;
 use super::name;
 use super::observe::{Seen, closed};
-use crate::error::StoreError;
 
 /// How often others may come first, or answers be lost, before the caller is told.
 const ROUNDS_MAX: u32 = 64;

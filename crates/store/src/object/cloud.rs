@@ -3,14 +3,14 @@
 //!
 //! Deliberately absent: OpenDAL's retry layer (see [`Cas`](super::Cas)).
 
-use std::env;
 use std::error::Error as _;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
+use std::{env, fmt};
 
 use async_trait::async_trait;
+use fencehold_contract::{ObjectPlace, Scheme, StoreError};
 use opendal::options::WriteOptions;
 use opendal::{
     Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter, OperationContext, Operator, services,
@@ -18,8 +18,6 @@ use opendal::{
 use opendal_http_transport_reqwest::ReqwestTransport;
 
 use super::cas::{Cas, CasError, Object, Version, Written};
-use super::place::{ObjectPlace, Scheme};
-use crate::error::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -414,7 +412,8 @@ fn azblob(place: &ObjectPlace) -> Result<services::Azblob, StoreError> {
         None => services::Azblob::default(),
     };
     builder = builder.container(&place.bucket).root(&place.prefix);
-    let given = |part: fn(&super::place::Keys) -> &String| place.keys().map(|keys| part(keys).clone());
+    let given =
+        |part: fn(&fencehold_contract::url::Keys) -> &String| place.keys().map(|keys| part(keys).clone());
     let account = given(|keys| &keys.name).or_else(|| variable("AZURE_STORAGE_ACCOUNT"));
     let account = account.or_else(|| variable("AZURE_STORAGE_ACCOUNT_NAME"));
     let key = given(|keys| &keys.secret)

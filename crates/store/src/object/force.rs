@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fencehold_contract::{Advanced, NamespaceClosed, RevokeRequest, RevokedLease, StoreError, Which};
 use fencehold_core::lease::{Command, How, Outcome, Record, Revoked};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
@@ -14,8 +15,6 @@ use super::change::{Before, Doubt, Next, Spot, Start, pause};
 use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::{Seen, over_after_ms};
-use crate::error::StoreError;
-use crate::lease::{Advanced, NamespaceClosed, RevokeRequest, RevokedLease, Which};
 
 /// How often another advance may come first.
 pub(super) const ROUNDS_MAX: u32 = 16;

@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencehold_contract::clock::Clock;
+use fencehold_contract::{Capabilities, ObjectOptions, StoreError};
 use fencehold_core::lease::Record;
 use fencehold_core::{Key, Namespace, Token};
 
 use super::body::{Body, Floor, KeptLimits};
 use super::cas::{Cas, Version};
-use super::name;
 use super::observe::{Observations, Seen, closed_in_ms};
-use super::{ObjectOptions, Seed};
-use crate::capability::Capabilities;
-use crate::clock::Clock;
-use crate::error::StoreError;
+use super::{Seed, name};
 
 /// How long one request may take where no ttl says so.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);

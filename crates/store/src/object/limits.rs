@@ -7,6 +7,8 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use fencehold_contract::quota::full_of_kept_keys;
+use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
 
 use super::body::KeptLimits;
@@ -15,8 +17,6 @@ use super::change::{Doubt, Spot, pause};
 use super::force::ROUNDS_MAX;
 use super::inner::{Inner, LIMIT};
 use super::name;
-use crate::error::StoreError;
-use crate::quota::{Limits, LimitsRequest, LimitsView, Used, full_of_kept_keys};
 
 /// How long a handle goes by what it has read.
 const READ_AGAIN_AFTER_MS: u64 = 60_000;

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use fencehold_core::lease::{Ending, Record, Term};
+use fencehold_contract::operation::{check_limit, check_prefix};
+use fencehold_contract::{
+    EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreError, StoreStatus,
+};
+use fencehold_core::lease::{Record, Term};
 use fencehold_core::{Key, Namespace};
 use tokio::task::JoinSet;
 
@@ -12,9 +16,6 @@ use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::Seen;
 use super::take::AT_ONCE;
-use crate::engine::{check_limit, check_prefix};
-use crate::error::StoreError;
-use crate::lease::{EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreStatus};
 
 impl Inner {
     pub(super) async fn get(
@@ -131,20 +132,8 @@ impl Inner {
             token: record.counter,
             holder,
             waiters: 0,
-            endings: record.endings().iter().map(view_ending).collect(),
+            endings: record.endings().iter().map(EndingView::of).collect(),
         }
-    }
-}
-
-fn view_ending(ending: &Ending) -> EndingView {
-    EndingView {
-        token: ending.token,
-        owner: ending.owner.clone(),
-        task: ending.task.clone(),
-        how: ending.how,
-        at_wall_ms: ending.at.wall_ms,
-        by: ending.by.clone(),
-        reason: ending.reason.clone(),
     }
 }
 

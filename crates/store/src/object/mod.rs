@@ -24,7 +24,6 @@ mod limits;
 mod look;
 mod name;
 mod observe;
-mod place;
 mod probe;
 mod storage;
 mod take;
@@ -45,19 +44,17 @@ pub use cloud::Cloud;
 pub use gate::{Fate, Gate, Request};
 use inner::Inner;
 pub use observe::over_after_ms;
-pub use place::{ObjectPlace, Scheme};
 pub use probe::{Check, ProbeReport, Verdict, probe};
 pub use storage::{Storage, probe_place};
 
-use crate::capability::Capabilities;
-use crate::clock::Clock;
-use crate::error::StoreError;
-use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldListener, HoldRef,
+    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, ObjectPlace, Renewed,
+    RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription,
 };
-use crate::quota::{LimitsRequest, LimitsView};
+
 use crate::runtime::Runtime;
 
 /// How long a call may go on after its caller's patience, to say what is known.
@@ -65,25 +62,6 @@ const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a grant that nobody heard of is looked for: after that, its ttl ends it.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
-
-/// How a store in object storage is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ObjectOptions {
-    /// The shortest ttl. Lower it only for tests and for storage of your own close by.
-    pub ttl_ms_min: u64,
-    /// How long an object is left alone after this handle has written it. Google Cloud Storage takes about one write a
-    /// second of one object.
-    pub write_gap_ms: u64,
-    /// Whether opening proves that the storage keeps its conditions.
-    pub probe: bool,
-}
-
-impl Default for ObjectOptions {
-    fn default() -> Self {
-        ObjectOptions { ttl_ms_min: 15_000, write_gap_ms: 1_000, probe: true }
-    }
-}
 
 /// 128 random bits that no other handle has: what makes its nonces its own.
 #[derive(Clone, Copy, Debug)]

@@ -85,9 +85,9 @@ pub(super) fn closed_in_ms(base_ms: u64, closed_ms: u64, now: Stamp) -> Option<u
 }
 
 /// The refusal for one who finds a key closed.
-pub(super) fn closed(ms: u64) -> crate::error::StoreError {
+pub(super) fn closed(ms: u64) -> fencehold_contract::StoreError {
     let why = format!("after `store advance` nobody is granted anything for another {ms} ms");
-    crate::error::StoreError::Unavailable { why }
+    fencehold_contract::StoreError::Unavailable { why }
 }
 
 /// The sooner of two refusals: the key that comes free first.

@@ -5,13 +5,12 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use fencehold_contract::{ObjectPlace, Scheme, StoreError};
 use serde::Serialize;
 
 use super::Seed;
 use super::cas::{Cas, CasError, Version, Written};
 use super::name::PROBES;
-use super::place::{ObjectPlace, Scheme};
-use crate::error::StoreError;
 
 /// How many write at once.
 const RACERS: usize = 8;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fencehold_contract::{ObjectPlace, StoreError};
 
 use super::Seed;
 use super::cas::{Cas, CasError, Object, Version, Written};
 use super::cloud::Cloud;
-use super::place::ObjectPlace;
 use super::probe::{ProbeReport, once, probe};
-use crate::error::StoreError;
 use crate::runtime::Runtime;
 
 /// One of the three clouds, to be used from any executor.

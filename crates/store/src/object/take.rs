@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use fencehold_contract::operation::{check_acquire, check_batch};
+use fencehold_contract::{AcquireRequest, Acquired, HoldRef, Renewed, StoreError};
 use fencehold_core::lease::{Acquire, Command, Outcome, Renewal};
 use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
 use tokio::task::JoinSet;
@@ -11,9 +13,6 @@ use tokio::task::JoinSet;
 use super::change::{Before, Changed, Doubt, Next, Spot, Start};
 use super::inner::{Inner, LIMIT};
 use super::observe::sooner;
-use crate::engine::{check_acquire, check_batch};
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, Acquired, HoldRef, Renewed};
 
 /// How many objects are read or written at once.
 pub(super) const AT_ONCE: usize = 16;

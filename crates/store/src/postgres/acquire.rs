@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fencehold_contract::{AcquireRequest, Acquired, StoreError};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -13,8 +14,6 @@ use tokio_postgres::types::Type;
 use super::errand::{Errand, pause};
 use super::fault::Fault;
 use super::{Core, Repeat, closed};
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, Acquired};
 
 /// How long an acquisition waits for the locks of others before it looks whether a fence is in its way.
 const LOCK_MS: i64 = 500;

@@ -4,20 +4,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
+use fencehold_contract::job::JobStore;
+use fencehold_contract::operation::{check_acquire, check_batch, check_limit, check_prefix};
+use fencehold_contract::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldListener, HoldRef,
+    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
+    RevokedLease, StoreError, StoreStatus, Subscription, Which,
+};
+use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{BadInput, HoldHash, Key, Namespace, Owner, Refusal, Token};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Order, PostgresStore, STORE, closed};
-use crate::capability::Capabilities;
-use crate::engine::{TTL_MS_MIN, check_acquire, check_batch, check_limit, check_prefix};
-use crate::error::StoreError;
-use crate::hold_changes::{HoldListener, Subscription};
-use crate::job::JobStore;
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus, Which,
-};
-use crate::quota::{LimitsRequest, LimitsView};
 
 #[async_trait]
 impl LeaseStore for PostgresStore {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+
 use super::Repeat;
 use super::fault::Fault;
 use super::pool::Lane;
-use crate::clock::Clock;
-use crate::error::StoreError;
 use crate::patience::Patience;
 
 /// The first rest between two tries, so that a server that is starting is not flooded.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use fencehold_contract::{EventPage, EventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event, Namespace};
 use tokio_postgres::types::Type;
@@ -13,8 +14,6 @@ use tokio_postgres::types::Type;
 use super::acquire::number;
 use super::errand::{Errand, pause};
 use super::{Core, Repeat};
-use crate::error::StoreError;
-use crate::lease::{EventPage, EventsRequest};
 
 /// How often one who watches looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -1,6 +1,7 @@
 //! Keys and jobs that a holder's open transaction has a fence on: nobody can be granted them, and nobody can end their hold,
 //! until that transaction ends. Whoever finds one in the way is told by whom it is held.
 
+use fencehold_contract::{StoreError, Which};
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio_postgres::Client;
@@ -9,8 +10,6 @@ use tokio_postgres::types::Type;
 use super::errand::Errand;
 use super::fault::Fault;
 use super::{Core, Repeat};
-use crate::error::StoreError;
-use crate::lease::Which;
 
 /// A fence on a key that somebody wants.
 #[derive(Debug)]

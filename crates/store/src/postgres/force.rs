@@ -1,6 +1,7 @@
 //! Force: ending holds of others, and `advance`. What may have been done is never sent again: it could strike somebody who
 //! came since.
 
+use fencehold_contract::{Advanced, RevokeRequest, RevokedLease, StoreError, Which};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Key, Namespace, Owner, Refusal};
 use tokio_postgres::types::Type;
@@ -9,8 +10,6 @@ use super::acquire::number;
 use super::errand::Errand;
 use super::fenced::Wanted;
 use super::{Core, Repeat};
-use crate::error::StoreError;
-use crate::lease::{Advanced, RevokeRequest, RevokedLease, Which};
 
 impl Core {
     pub(super) async fn revoke(

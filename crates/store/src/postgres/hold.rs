@@ -1,5 +1,6 @@
 //! Keeping holds and giving them back, many in one call.
 
+use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::lease::Renewal;
 use fencehold_core::{Key, Namespace, Refusal, Token};
 use tokio_postgres::Row;
@@ -10,8 +11,6 @@ use super::errand::Errand;
 use super::fenced::Wanted;
 use super::pool::Lane;
 use super::{Core, Repeat};
-use crate::error::StoreError;
-use crate::lease::HoldRef;
 
 impl Core {
     /// One statement for those that are live; a second for those that are not, which must be told why.

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
 use serde::Deserialize;
 use tokio_postgres::types::{ToSql, Type};
@@ -11,8 +12,6 @@ use tokio_postgres::types::{ToSql, Type};
 use super::acquire::number;
 use super::errand::{Errand, pause};
 use super::{Core, Repeat};
-use crate::error::StoreError;
-use crate::quota::{Limits, LimitsRequest, LimitsView, Used};
 
 /// How often it is asked whether a namespace has to be counted: the database says which, and when.
 const EVERY: Duration = Duration::from_secs(5);

@@ -11,6 +11,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_core::{Key, Namespace};
 use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
@@ -18,7 +19,6 @@ use tokio_postgres::AsyncMessage;
 use super::errand::pause;
 use super::fault::Fault;
 use super::pool::Pool;
-use crate::hold_changes::HoldChanges;
 
 /// Before a broken connection is made anew.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

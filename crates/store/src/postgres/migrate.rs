@@ -6,13 +6,14 @@
 
 use std::sync::OnceLock;
 
+use fencehold_contract::url::quoted;
+use fencehold_contract::{MigrateSchema, PostgresUrl};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
 use super::fault::Fault;
 use super::trust;
-use crate::postgres_url::{MigrateSchema, PostgresUrl, quoted};
 
 /// Every migration in order. What a release has carried is never changed again: what comes later is a migration of its own.
 const MIGRATIONS: &[(i32, &str, &str)] = &[

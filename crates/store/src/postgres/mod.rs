@@ -33,6 +33,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::url::quoted;
+use fencehold_contract::{Call, PostgresUrl, StoreError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
 
@@ -40,11 +44,6 @@ use self::errand::Errand;
 use self::fault::Fault;
 use self::listen::{Ear, Listener};
 use self::pool::{Lane, Lent, Pool};
-use crate::clock::Clock;
-use crate::error::StoreError;
-use crate::hold_changes::HoldChanges;
-use crate::lease::Call;
-use crate::postgres_url::{PostgresUrl, quoted};
 
 const STORE: &str = "postgres:";
 /// How long closing waits for those who are leaving their lines.

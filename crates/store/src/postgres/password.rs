@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::postgres_url::PostgresUrl;
+use fencehold_contract::PostgresUrl;
 
 /// The password for this user, if there is one anywhere.
 pub(super) fn find(url: &PostgresUrl, user: &str) -> Option<String> {

@@ -11,6 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::url::quoted;
+use fencehold_contract::{PostgresTls, PostgresUrl, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
@@ -18,8 +20,6 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use super::fault::Fault;
 use super::tls::{Encrypted, Tls};
 use super::{migrate, password};
-use crate::error::StoreError;
-use crate::postgres_url::{PostgresTls, PostgresUrl, quoted};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How soon a machine that has vanished is noticed, together with the kernel's own tries.

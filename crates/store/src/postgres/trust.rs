@@ -4,12 +4,12 @@
 //! Trusted are the user itself, superusers, the owner of the database (not by a superuser: it would get more rights than it has), and the role
 //! that the URL names (`owner=`). Objects that come later need the right CREATE on the schema, or TRIGGER on a table: no other role may have it.
 
+use fencehold_contract::url::quoted;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::migrate::Objects;
-use crate::postgres_url::quoted;
 
 /// All names are qualified, and all operators are found with exactly the types that they are for: nothing on the search path of the
 /// session can take their place.

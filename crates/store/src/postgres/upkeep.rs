@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use tokio_postgres::types::Type;
 
 use super::errand::{Errand, pause};
 use super::pool::Lane;
 use super::{Core, Repeat, migrate};
-use crate::error::StoreError;
 
 /// P4: what has run out is noted at most a second later.
 const EVERY: Duration = Duration::from_millis(900);

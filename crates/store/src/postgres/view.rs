@@ -1,13 +1,12 @@
 //! Looking around: keys, lists and how much there is.
 
+use fencehold_contract::{LeasePage, LeaseView, ListRequest, StoreError, StoreStatus};
 use fencehold_core::{Key, Namespace};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
 use super::errand::Errand;
 use super::{Core, Repeat};
-use crate::error::StoreError;
-use crate::lease::{LeasePage, LeaseView, ListRequest, StoreStatus};
 
 /// How many keys one page looks at, so that a filter that few pass does not read a million rows at once.
 const LOOK_AT_MAX: i32 = 10_000;

@@ -2,16 +2,15 @@
 
 use fencehold_api as api;
 use fencehold_api::{Kind, Nothing, op};
+use fencehold_contract::job::{BeginRequest, JobsRequest, NewJob};
+use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk, unfit};
+use fencehold_contract::wire::Across;
+use fencehold_contract::{Call, EventPage, StoreError};
 use fencehold_core::job::Refusal;
 use fencehold_core::{BadInput, Event};
 
 use super::errand::Fault;
 use super::wire::Wire;
-use crate::engine::{Answer, Ask, JobAnswer, JobAsk, unfit};
-use crate::error::StoreError;
-use crate::job::{BeginRequest, JobsRequest, NewJob};
-use crate::lease::{Call, EventPage};
-use crate::wire::Across;
 
 pub(super) async fn ask(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fault> {
     Ok(match ask {
@@ -178,7 +177,7 @@ async fn detail(
     wire: &Wire,
     call: &Call,
     request: api::job::JobRequest,
-) -> Result<Option<Box<crate::job::JobDetail>>, Fault> {
+) -> Result<Option<Box<fencehold_contract::job::JobDetail>>, Fault> {
     let found = wire.send::<op::GetJob>(call, &request).await;
     Ok(found_or(found, Kind::NoSuchJob)?.map(|detail| Box::new(detail.across())))
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_api::{Kind, Problem};
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+use fencehold_contract::wire::store_error;
 use fencehold_core::Key;
 
 use super::wire::Wire;
-use crate::clock::Clock;
-use crate::error::StoreError;
 use crate::patience::Patience;
-use crate::wire::store_error;
 
 /// The first rest between two tries, so that a server that has just gone is not flooded when it comes back.
 const REST: Duration = Duration::from_millis(10);

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fencehold_api::{HoldChange, Kind};
+use fencehold_contract::hold_changes::{HoldChanges, spread};
 use fencehold_core::Namespace;
 use tokio::sync::watch;
 
 use super::errand::Fault;
 use super::wire::{Lines, Wire};
-use crate::hold_changes::{HoldChanges, spread};
 use crate::runtime::Runtime;
 
 /// In how many namespaces a handle listens at most.

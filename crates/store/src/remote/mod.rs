@@ -18,26 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use async_trait::async_trait;
-use fencehold_api::{Nothing, Operation, op};
-use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
-use tokio::sync::oneshot;
-
-use crate::asking::{Route, asking_store};
-use crate::capability::Capabilities;
-use crate::clock::Clock;
-use crate::engine::{Answer, Ask, Claim};
-use crate::error::StoreError;
-use crate::hold_changes::HoldChanges;
-use crate::lease::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, HoldRef, LeasePage, LeaseStore,
-    LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
-};
-use crate::remote_url::RemoteUrl;
-use crate::runtime::Runtime;
 use errand::{Errand, Fault};
+use fencehold_api::{Nothing, Operation, op};
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::{Call, Capabilities, RemoteUrl, StoreError};
+use fencehold_core::Namespace;
 use holds::Holds;
+use tokio::sync::oneshot;
 use wire::Wire;
+
+use crate::runtime::Runtime;
 
 /// How long opening bears with a server that cannot be reached.
 const OPENING_MS: u64 = 5_000;
@@ -311,5 +303,3 @@ impl fmt::Debug for RemoteStore {
             .finish_non_exhaustive()
     }
 }
-
-asking_store!(RemoteStore);

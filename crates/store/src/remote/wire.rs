@@ -5,14 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencehold_api::{Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_contract::{Call, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
 
 use super::errand::Fault;
-use crate::error::StoreError;
-use crate::lease::Call;
-use crate::remote_url::RemoteUrl;
 
 /// How long a connection may take to come about.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);

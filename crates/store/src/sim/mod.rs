@@ -15,9 +15,10 @@ use fencehold_core::{Namespace, Stamp};
 
 pub use self::image::{Found, Image};
 pub use self::question::{Question, Reply};
-use crate::clock::Clock;
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+
 use crate::engine::{Archive, Changes, Engine, Granted, Keep as _, KeepError, KeepInMemory, Said};
-use crate::error::StoreError;
 use crate::file::Owned;
 
 /// An answer, when its batch is kept.

@@ -1,56 +1,55 @@
 //! What can be asked of a machine, and what it answers.
 
-use fencehold_core::job::{JobId, Queue, Refusal as JobRefusal, Reported, ScheduleName};
-use fencehold_core::{Key, Owner, Refusal, Token};
-
-use crate::engine::{Answer, Ask, Claim, JobAnswer, JobAsk};
-use crate::job::{
+use fencehold_contract::job::{
     ActRequest, Acted, AttemptRef, ClaimRequest, Claimed, Enqueued, JobDetail, LedgerAnswer, LedgerEntry,
     NewJob, QueueOrder, QueueView, RenewedJobs, Report, ScheduleSpec, ScheduleView,
 };
-use crate::lease::{
+use fencehold_contract::operation::{Answer, Ask, Claim, JobAnswer, JobAsk};
+use fencehold_contract::{
     AcquireRequest, Acquired, Advanced, Call, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
 };
+use fencehold_core::job::{JobId, Queue, Refusal as JobRefusal, Reported, ScheduleName};
+use fencehold_core::{Key, Owner, Refusal, Token};
 
 /// What can be asked of a machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Question {
-    /// See [`LeaseStore::acquire`](crate::LeaseStore::acquire).
+    /// See [`LeaseStore::acquire`](fencehold_contract::LeaseStore::acquire).
     Acquire(AcquireRequest),
-    /// See [`LeaseStore::renew`](crate::LeaseStore::renew).
+    /// See [`LeaseStore::renew`](fencehold_contract::LeaseStore::renew).
     Renew(Vec<HoldRef>),
-    /// See [`LeaseStore::release`](crate::LeaseStore::release).
+    /// See [`LeaseStore::release`](fencehold_contract::LeaseStore::release).
     Release(Vec<HoldRef>),
-    /// See [`LeaseStore::revoke`](crate::LeaseStore::revoke).
+    /// See [`LeaseStore::revoke`](fencehold_contract::LeaseStore::revoke).
     Revoke(RevokeRequest),
-    /// See [`LeaseStore::get`](crate::LeaseStore::get).
+    /// See [`LeaseStore::get`](fencehold_contract::LeaseStore::get).
     Get(Key),
-    /// See [`LeaseStore::advance`](crate::LeaseStore::advance).
+    /// See [`LeaseStore::advance`](fencehold_contract::LeaseStore::advance).
     Advance(Owner, u64),
-    /// See [`JobStore::enqueue`](crate::JobStore::enqueue).
+    /// See [`JobStore::enqueue`](fencehold_contract::JobStore::enqueue).
     Enqueue(Vec<NewJob>),
-    /// See [`JobStore::claim`](crate::JobStore::claim).
+    /// See [`JobStore::claim`](fencehold_contract::JobStore::claim).
     Claim(ClaimRequest),
-    /// See [`JobStore::renew_claims`](crate::JobStore::renew_claims).
+    /// See [`JobStore::renew_claims`](fencehold_contract::JobStore::renew_claims).
     RenewClaims(Vec<AttemptRef>),
-    /// See [`JobStore::report`](crate::JobStore::report).
+    /// See [`JobStore::report`](fencehold_contract::JobStore::report).
     Report(Vec<Report>),
-    /// See [`JobStore::ledger`](crate::JobStore::ledger).
+    /// See [`JobStore::ledger`](fencehold_contract::JobStore::ledger).
     Ledger(Vec<LedgerEntry>),
-    /// See [`JobStore::job`](crate::JobStore::job).
+    /// See [`JobStore::job`](fencehold_contract::JobStore::job).
     Job(JobId),
-    /// See [`JobStore::act`](crate::JobStore::act).
+    /// See [`JobStore::act`](fencehold_contract::JobStore::act).
     Act(ActRequest),
-    /// See [`JobStore::set_queue`](crate::JobStore::set_queue).
+    /// See [`JobStore::set_queue`](fencehold_contract::JobStore::set_queue).
     SetQueue(QueueOrder),
-    /// See [`JobStore::remove_queue`](crate::JobStore::remove_queue).
+    /// See [`JobStore::remove_queue`](fencehold_contract::JobStore::remove_queue).
     RemoveQueue(Queue, Owner),
-    /// See [`JobStore::set_schedule`](crate::JobStore::set_schedule).
+    /// See [`JobStore::set_schedule`](fencehold_contract::JobStore::set_schedule).
     SetSchedule(Box<ScheduleSpec>),
-    /// See [`JobStore::remove_schedule`](crate::JobStore::remove_schedule).
+    /// See [`JobStore::remove_schedule`](fencehold_contract::JobStore::remove_schedule).
     RemoveSchedule(ScheduleName, Owner),
-    /// See [`JobStore::schedules`](crate::JobStore::schedules).
+    /// See [`JobStore::schedules`](fencehold_contract::JobStore::schedules).
     Schedules,
 }
 

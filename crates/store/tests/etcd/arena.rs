@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fencehold_contract::{Call, LeaseStore};
 use fencehold_core::{Key, Namespace};
 use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::etcd::EtcdStore;
-use fencehold_store::{Call, LeaseStore};
 
 use crate::clock::MovedClock;
 use crate::cluster;

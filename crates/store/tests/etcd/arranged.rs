@@ -1,11 +1,11 @@
 //! Races, arranged: a chosen request of a chosen holder is held until somebody else has been answered.
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{AcquireRequest, LeaseStore, RevokeRequest, StoreError, Which};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
-use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
-use fencehold_store::{AcquireRequest, LeaseStore, RevokeRequest, StoreError, Which};
 
 use crate::cluster::call;
 use crate::people::{Held, Person, TTL_MS, key, people};
@@ -222,7 +222,7 @@ fn after_an_advance_no_token_comes_twice() {
     assert!(block_on(b.store.status(&call())).unwrap().closed_for_ms > 0, "and the status says so");
     block_on(b.store.reopen(&call(), TTL_MS)).unwrap();
     assert_eq!(closed_for_ms(), 0, "it grants again");
-    let elsewhere = fencehold_store::Call::new("elsewhere".parse().unwrap());
+    let elsewhere = fencehold_contract::Call::new("elsewhere".parse().unwrap());
     for (call, name) in [(call(), "known"), (call(), "unknown"), (elsewhere, "unknown")] {
         let token = block_on(b.store.acquire(&call, b.ask(name))).unwrap().grant.token;
         assert!(token.get() > 1_000, "{name}: token {token}");

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, EtcdUrl, LeaseStore, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::EtcdStore;
-use fencehold_store::{Call, EtcdUrl, LeaseStore, StoreUrl};
 
 pub const MEMBERS: usize = 3;
 

@@ -1,9 +1,11 @@
 //! Limits of a namespace while others act at the same moment, and what they cost; and how long `advance` closes a namespace.
 
+use fencehold_contract::{
+    AcquireRequest, Call, LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError,
+};
 use fencehold_core::Owner;
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
-use fencehold_store::{AcquireRequest, Call, LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
 
 use crate::cluster::call;
 use crate::people::{Person, TTL_MS, people};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore, LeaseView, StoreError};
 use fencehold_core::lease::Renewal;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::EtcdStore;
-use fencehold_store::{AcquireRequest, Acquired, HoldRef, LeaseStore, LeaseView, StoreError};
 
 use crate::clock::MovedClock;
 use crate::cluster::{call, fresh_prefix};

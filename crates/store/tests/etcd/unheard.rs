@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{AcquireRequest, Acquired, LeaseStore as _, StoreError};
 use fencehold_core::lease::How;
-use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
-use fencehold_store::{AcquireRequest, Acquired, LeaseStore as _, StoreError};
 
 use crate::cluster::call;
 use crate::people::{Held, Person, TTL_MS, people};

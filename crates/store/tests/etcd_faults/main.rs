@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use cluster::{Cluster, MEMBERS, call};
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key};
-use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::{EtcdStore, Request};
-use fencehold_store::{AcquireRequest, HoldRef, LeaseStore, StoreError};
 use gates::TestGate;
 use holders::{CONTENDERS, hold_on_and_off};
 use register::Register;

@@ -5,14 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use fencehold_contract::clock::{Clock, ManualClock};
+use fencehold_contract::{
+    AcquireRequest, Acquired, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which,
+};
 use fencehold_core::lease::{How, Renewal};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
-use fencehold_store::clock::{Clock, ManualClock};
+use fencehold_store::MemoryStore;
 use fencehold_store::conformance::block_on;
-use fencehold_store::{
-    AcquireRequest, Acquired, Call, HoldRef, LeaseStore, MemoryStore, RevokeRequest, StoreError, Which,
-};
 
 use crate::model::{Model, State};
 use crate::step::{Step, Terms};

@@ -1,14 +1,15 @@
 //! What storage answers instead of doing what was asked: each error says what happened, where, and what to do, after a
 //! few requests.
 
-use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-use fencehold_store::clock::{ManualClock, SystemClock};
-use fencehold_store::conformance::block_on;
-use fencehold_store::object::{Cloud, ObjectStore, Seed};
-use fencehold_store::{
+use std::sync::Arc;
+
+use fencehold_contract::clock::{ManualClock, SystemClock};
+use fencehold_contract::{
     AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, Limits, LimitsRequest, ListRequest, StoreError,
 };
-use std::sync::Arc;
+use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
+use fencehold_store::conformance::block_on;
+use fencehold_store::object::{Cloud, ObjectStore, Seed};
 
 use crate::servers::{CLOUDS, Server, on_every_cloud};
 use crate::stage::{Holder, Stage};

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::{Call, LeaseStore, ListRequest, ObjectPlace};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::clock::{Clock as _, ManualClock};
 use fencehold_store::conformance::{Arena, Power, block_on};
-use fencehold_store::object::{ObjectPlace, ObjectStore, Seed, over_after_ms};
-use fencehold_store::{Call, LeaseStore, ListRequest};
+use fencehold_store::object::{ObjectStore, Seed, over_after_ms};
 
 use crate::servers::Server;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::{Clock as _, ManualClock, SystemClock};
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cloud, ObjectStore, Seed, over_after_ms};
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError};
 
 use crate::servers::{CLOUDS, Server};
 use crate::{TTL_MS, ask};
@@ -19,7 +19,7 @@ struct Machine {
 
 impl Machine {
     /// Booted this long ago, with its wall clock off by this much.
-    fn new(place: &fencehold_store::object::ObjectPlace, booted_ms: u64, wall_off_ms: i64) -> Self {
+    fn new(place: &fencehold_contract::ObjectPlace, booted_ms: u64, wall_off_ms: i64) -> Self {
         let clock = ManualClock::new();
         clock.pass(booted_ms);
         clock.set_wall(1_800_000_000_000_u64.saturating_add_signed(wall_off_ms));
@@ -29,7 +29,7 @@ impl Machine {
         Machine { store, clock }
     }
 
-    fn acquire(&self, request: AcquireRequest) -> Result<fencehold_store::Acquired, StoreError> {
+    fn acquire(&self, request: AcquireRequest) -> Result<fencehold_contract::Acquired, StoreError> {
         block_on(self.store.acquire(&Call::new(Namespace::default()), request))
     }
 

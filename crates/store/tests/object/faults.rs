@@ -1,10 +1,10 @@
 //! A fault gate: the answer of a write that was carried out is turned into a 503, a silence or a reset, at every write
 //! in turn. No lease is lost, none is held twice, and the holder never waits for itself.
 
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 use fencehold_store::object::Fate;
-use fencehold_store::{AcquireRequest, HoldRef, LeaseStore as _, StoreError};
 
 use crate::servers::{CLOUDS, Server};
 use crate::stage::Stage;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::{LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
 use fencehold_core::Owner;
 use fencehold_store::conformance::block_on;
 use fencehold_store::object::Fate;
-use fencehold_store::{LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
 
 use crate::TTL_MS;
 use crate::servers::{CLOUDS, Server};

@@ -25,8 +25,8 @@ mod twins;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::ObjectArena;
+use fencehold_contract::AcquireRequest;
 use fencehold_core::{HoldId, Key, Owner};
-use fencehold_store::AcquireRequest;
 use servers::Server;
 
 /// The ttl that tests use: nothing runs out by itself.

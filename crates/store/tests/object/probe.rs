@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fencehold_store::clock::ManualClock;
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{LeaseStore as _, StoreError};
 use fencehold_store::object::{Check, Cloud, ObjectStore, ProbeReport, Seed, probe};
-use fencehold_store::{LeaseStore as _, StoreError};
 
 use crate::servers::{CLOUDS, Server};
 

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 
+use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::lease::How;
 use fencehold_core::{Owner, Refusal};
 use fencehold_store::conformance::block_on;
 use fencehold_store::object::Fate;
-use fencehold_store::{AcquireRequest, Acquired, HoldRef, LeaseStore as _, StoreError};
 
 use crate::TTL_MS;
 use crate::servers::{CLOUDS, on_every_cloud};

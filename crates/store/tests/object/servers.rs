@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use fencehold_store::object::{ObjectPlace, Scheme};
+use fencehold_contract::{ObjectPlace, Scheme};
 
 use crate::gcs;
 

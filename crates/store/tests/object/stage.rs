@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{
+    AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, LeaseView, ObjectPlace, RevokeRequest,
+    RevokedLease, StoreError, Which,
+};
 use fencehold_core::lease::Renewal;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
-use fencehold_store::clock::ManualClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::object::{Cloud, Fate, Gate, ObjectPlace, ObjectStore, Request, Seed, over_after_ms};
-use fencehold_store::{
-    AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, LeaseView, RevokeRequest, RevokedLease,
-    StoreError, Which,
-};
+use fencehold_store::object::{Cloud, Fate, Gate, ObjectStore, Request, Seed, over_after_ms};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::TTL_MS;

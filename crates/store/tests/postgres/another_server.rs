@@ -1,10 +1,10 @@
 //! Another server has taken over, and may have lost what the one before gave last. It is noticed by its timeline, in the calls
 //! themselves: behind a pooler nobody connects anew. And `store advance`, which does the same by hand.
 
+use fencehold_contract::job::{QueueMode, QueueOrder, Report, Word};
 use fencehold_core::Owner;
 use fencehold_core::job::Queue;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{QueueMode, QueueOrder, Report, Word};
 
 use crate::job_handles::{attempt, call};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};

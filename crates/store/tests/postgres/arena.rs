@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fencehold_contract::{LeaseStore, PostgresUrl};
 use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{LeaseStore, PostgresUrl};
 
 use crate::clock::MovedClock;
 use crate::cluster::Admin;

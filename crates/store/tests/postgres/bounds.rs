@@ -1,10 +1,10 @@
 //! Calls that carry too much: refused with their own words, and nothing of them is done.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::NewJob;
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
-use fencehold_store::StoreError;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::NewJob;
 
 use crate::arena::PostgresArena;
 use crate::job_handles::call;

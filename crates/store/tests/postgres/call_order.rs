@@ -1,10 +1,10 @@
 //! The jobs of one call stand in its order, although the fast statement makes those that are plainly new, and the rules decide
 //! about the others after it.
 
+use fencehold_contract::job::{NewJob, QueueMode, QueueOrder, Unique};
 use fencehold_core::Owner;
 use fencehold_core::job::{Kind, Queue, Refusal, UniqueKey};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{NewJob, QueueMode, QueueOrder, Unique};
 
 use crate::job_handles::call;
 use crate::job_races::{A, JOB, Stage, claim, run};

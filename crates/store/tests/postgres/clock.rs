@@ -3,8 +3,8 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_core::Stamp;
-use fencehold_store::clock::{Clock, SystemClock};
 
 #[derive(Debug, Default)]
 pub(crate) struct MovedClock {

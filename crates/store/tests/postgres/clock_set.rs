@@ -1,10 +1,10 @@
 //! The database's clock is wall time: what becomes of leases and claims when it is set.
 
+use fencehold_contract::job::{QueueMode, QueueOrder, Report, ScheduleSpec, Word};
+use fencehold_contract::{AcquireRequest, HoldRef};
 use fencehold_core::job::{Kind, Queue, ScheduleName, State, Terms};
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{QueueMode, QueueOrder, Report, ScheduleSpec, Word};
-use fencehold_store::{AcquireRequest, HoldRef};
 
 use crate::arena::PostgresArena;
 use crate::job_handles::{attempt, call};

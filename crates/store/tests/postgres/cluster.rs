@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 
-use fencehold_store::{PostgresUrl, StoreUrl};
+use fencehold_contract::{PostgresUrl, StoreUrl};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Who serves, where this process is root: PostgreSQL refuses to.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, WaitRequest, Word};
+use fencehold_contract::{Call, CompletedJobs, JobStore as _};
 use fencehold_core::job::{JobId, Kind, Queue, Refusal, Reported, State, UniqueKey};
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, WaitRequest, Word};
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, CompletedJobs, JobStore as _};
 
 use crate::cluster::fresh_schema;
 

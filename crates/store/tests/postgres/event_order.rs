@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fencehold_store::EventPage;
+use fencehold_contract::EventPage;
 use serde_json::Value;
 
 use crate::arena::PostgresArena;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::clock::{Clock as _, SystemClock};
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore as _};
 
 use crate::cluster::{Cluster, Durable};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 
 use crate::arena::PostgresArena;
 use crate::session::{Calls, Said, Session};
@@ -235,7 +235,7 @@ fn a_lease_that_has_run_out_under_a_fence_is_shown_as_held() {
     arena.pass(30_000);
     let shown = || block_on(store.get(&call(), key("k"))).unwrap().unwrap().holder;
     let listed = || {
-        block_on(store.list(&call(), fencehold_store::ListRequest { limit: 10, ..Default::default() }))
+        block_on(store.list(&call(), fencehold_contract::ListRequest { limit: 10, ..Default::default() }))
             .unwrap()
             .leases
             .len()

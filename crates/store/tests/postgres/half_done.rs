@@ -1,10 +1,10 @@
 //! Calls of several statements, the first of which was carried out: what the caller is told is true of all of them.
 
+use fencehold_contract::job::{ClaimRequest, NewJob};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::job::{JobId, Kind, Queue, Terms};
 use fencehold_core::{HoldId, Namespace, Owner};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{ClaimRequest, NewJob};
-use fencehold_store::{Call, StoreError};
 
 use crate::job_races::{A, JOB, Stage, claim, run};
 

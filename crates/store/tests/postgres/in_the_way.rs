@@ -1,11 +1,11 @@
 //! What a fence keeps others from doing, and what it does not: whoever would end by force what it is on waits, within its patience, without
 //! being in the way of the holder's renewals, and is then told whose fence it is.
 
+use fencehold_contract::job::{ActOn, ActRequest, Action};
+use fencehold_contract::{RevokeRequest, StoreError, Which};
 use fencehold_core::job::{Refusal, State};
 use fencehold_core::{Owner, Reason};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{ActOn, ActRequest, Action};
-use fencehold_store::{RevokeRequest, StoreError, Which};
 
 use crate::job_handles::{attempt, call, cancel, meanwhile};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, renew, run};

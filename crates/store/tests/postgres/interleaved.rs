@@ -1,9 +1,9 @@
 //! The races of leases as interleavings of real sessions: each step in a stated order, and where one must wait for
 //! another, that it does is seen.
 
+use fencehold_contract::{Call, EventPage, EventsRequest};
 use fencehold_core::Namespace;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::{Call, EventPage, EventsRequest};
 use serde_json::{Value, json};
 
 use crate::arena::PostgresArena;

@@ -1,7 +1,7 @@
 //! What locks and then looks must see what whoever it waited for has done: that is so under READ COMMITTED alone.
 
+use fencehold_contract::{LeaseStore as _, StoreError};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::{LeaseStore as _, StoreError};
 
 use crate::job_handles::{call, meanwhile, request};
 use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
@@ -40,7 +40,7 @@ fn a_database_that_is_not_read_committed_by_default_is_migrated_by_many_at_once(
         for _ in 0..4 {
             scope.spawn(|| {
                 let url = crate::cluster().url_in(&database, "fencehold");
-                let clock = std::sync::Arc::new(fencehold_store::clock::SystemClock);
+                let clock = std::sync::Arc::new(fencehold_contract::clock::SystemClock);
                 let store = fencehold_store::postgres::PostgresStore::open(&url, clock).unwrap();
                 block_on(store.status(&call())).unwrap();
                 block_on(store.close());

@@ -3,16 +3,16 @@
 
 use std::thread;
 
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, ClaimedJob, LedgerAct, LedgerAnswer, LedgerEntry,
+    Report, Word,
+};
+use fencehold_contract::{Call, LeaseStore};
 use fencehold_core::job::{EffectName, JobId, Queue, Refusal, Reported, State};
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, ClaimedJob, LedgerAct, LedgerAnswer, LedgerEntry,
-    Report, Word,
-};
-use fencehold_store::{Call, LeaseStore};
 
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
 use crate::session::Session;

@@ -1,9 +1,9 @@
 //! The line for jobs, as an interleaving of real sessions: whoever stands in it takes what those before it leave, without waiting
 //! for them to commit, and never what one of them could have had.
 
+use fencehold_contract::job::NewJob;
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::NewJob;
 
 use crate::job_handles::{call, request};
 use crate::job_races::{A, B, JOB, Stage, run};

@@ -65,7 +65,7 @@ impl Stage {
         fencehold_store::conformance::block_on(
             jobs.jobs()
                 .unwrap()
-                .queues(&fencehold_store::Call::new(fencehold_core::Namespace::default())),
+                .queues(&fencehold_contract::Call::new(fencehold_core::Namespace::default())),
         )
         .unwrap();
     }

@@ -5,15 +5,15 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fencehold_core::job::{JobId, Kind, Queue, State};
-use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
-use fencehold_store::clock::SystemClock;
-use fencehold_store::conformance::block_on;
-use fencehold_store::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
-use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
+use fencehold_contract::{
     AcquireRequest, Call, HoldRef, LeaseStore as _, PostgresUrl, RevokeRequest, StoreError, StoreUrl, Which,
 };
+use fencehold_core::job::{JobId, Kind, Queue, State};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
+use fencehold_store::conformance::block_on;
+use fencehold_store::postgres::PostgresStore;
 
 use crate::cluster::fresh_schema;
 

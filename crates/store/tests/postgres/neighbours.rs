@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, LeaseStore as _, PostgresUrl, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, LeaseStore as _, PostgresUrl, StoreError};
 
 use crate::cluster::{Admin, fresh_schema};
 

@@ -2,8 +2,8 @@
 
 use std::thread;
 
+use fencehold_contract::job::FindingsRequest;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::FindingsRequest;
 
 use crate::job_handles::call;
 use crate::job_races::{JOB, Stage, run};

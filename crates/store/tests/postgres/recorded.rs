@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::job::{AttemptRef, ClaimRequest, JobStore, NewJob, Report, Unique, Word};
+use fencehold_contract::{AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore};
 use fencehold_core::job::{JobId, Kind, Queue, State, UniqueKey};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
-use fencehold_store::job::{AttemptRef, ClaimRequest, JobStore, NewJob, Report, Unique, Word};
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore};
 
 use crate::cluster::{Admin, Cluster, Durable, fresh_schema};
 

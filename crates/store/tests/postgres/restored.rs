@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError, StoreUrl};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError, StoreUrl};
 
 use crate::cluster::fresh_schema;
 

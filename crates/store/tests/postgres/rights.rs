@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, StoreUrl};
 use tokio_postgres::error::SqlState;
 
 use crate::cluster::{Admin, Cluster, Durable};

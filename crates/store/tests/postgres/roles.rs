@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{AcquireRequest, Call, LeaseStore as _, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{AcquireRequest, Call, LeaseStore as _, StoreError};
 
 use crate::arena::PostgresArena;
 use crate::cluster::fresh_schema;
@@ -181,7 +181,7 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
     let text = crate::cluster()
         .url_text(&schema)
         .replacen("postgres@", &format!("reader_of_{schema}@"), 1);
-    let fencehold_store::StoreUrl::Postgres(url) = text.parse().unwrap() else { panic!("{text}") };
+    let fencehold_contract::StoreUrl::Postgres(url) = text.parse().unwrap() else { panic!("{text}") };
     let reader = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
     let id = admin
         .value(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}')"))
@@ -189,7 +189,7 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
         .unwrap();
     let jobs = reader.jobs().unwrap();
     assert!(block_on(jobs.job(&call(), id)).unwrap().is_some());
-    let wait = fencehold_store::job::WaitRequest { id, wait_ms: 1 };
+    let wait = fencehold_contract::job::WaitRequest { id, wait_ms: 1 };
     assert!(block_on(jobs.wait_for(&call(), wait)).unwrap().is_some(), "it is told that the job is not over");
     assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
     let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));

@@ -70,9 +70,9 @@ fn a_completion_after_the_claim_ran_out_takes_the_crash_back() {
     run(&stage.session(), &claim(A));
     stage.take_over();
     assert_eq!(standing(&stage).2, 1);
-    let report = fencehold_store::job::Report {
+    let report = fencehold_contract::job::Report {
         attempt: crate::job_handles::attempt(A, 1),
-        word: fencehold_store::job::Word::Complete { result: None },
+        word: fencehold_contract::job::Word::Complete { result: None },
     };
     let said = block_on(store.jobs().unwrap().report(&call(), vec![report]))
         .unwrap()

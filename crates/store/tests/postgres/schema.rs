@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-use fencehold_store::clock::SystemClock;
-use fencehold_store::conformance::block_on;
-use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{
     AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore as _, MigrateSchema, StoreError,
 };
+use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
+use fencehold_store::conformance::block_on;
+use fencehold_store::postgres::PostgresStore;
 use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -140,7 +140,7 @@ fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
 #[test]
 fn a_server_that_is_not_there_is_named_without_its_password() {
     let url = "postgres://me:secret@127.0.0.1:1/app".parse().unwrap();
-    let fencehold_store::StoreUrl::Postgres(url) = url else { panic!("{url}") };
+    let fencehold_contract::StoreUrl::Postgres(url) = url else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
     match block_on(store.migrate(&call().with_patience_ms(50))) {
         Err(StoreError::Unavailable { why }) => {

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, StoreError, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::clock::SystemClock;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, StoreError, StoreUrl};
 
 use crate::cluster::{Cluster, Durable, give_to_server};
 

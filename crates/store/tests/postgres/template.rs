@@ -6,10 +6,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
+use fencehold_contract::{Call, LeaseStore as _};
 use fencehold_core::Namespace;
 use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, LeaseStore as _};
 
 use crate::clock::MovedClock;
 use crate::cluster::fresh_schema;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use fencehold_contract::{HoldChange, Subscription};
 use fencehold_core::{Key, Namespace};
 use fencehold_store::conformance::Arena as _;
-use fencehold_store::{HoldChange, Subscription};
 
 use crate::arena::PostgresArena;
 use crate::fences::take;

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, LeaseView, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-use fencehold_store::clock::ManualClock;
 pub use fencehold_store::conformance::block_on;
 use fencehold_store::file::FileStore;
-use fencehold_store::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, LeaseView, StoreError};
 
 pub const TTL_MS: u64 = 5_000;
 

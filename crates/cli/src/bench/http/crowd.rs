@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::HoldRef;
+use fencehold_contract::clock::SystemClock;
 use fencehold_core::Key;
-use fencehold_store::HoldRef;
-use fencehold_store::clock::SystemClock;
 
 use super::raw;
 use super::served::Served;

@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_store::StoreError;
-use fencehold_store::clock::SystemClock;
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::SystemClock;
+use served::Served;
 
 use super::home::{Home, open_store};
 use super::load::{Measured, Subject, pairs, renewals};
 use super::{Failed, Line, life};
-use served::Served;
 
 /// How many connections the bars are about.
 const CLIENTS: usize = 64;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::Key;
-use fencehold_store::{HoldRef, StoreError};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
 use fencehold_core::job::{Ended, State, Undo};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Key};
-use fencehold_store::clock::{Clock as _, SystemClock};
-use fencehold_store::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
 use serde::Serialize;
 
 use super::JOB_KEY;

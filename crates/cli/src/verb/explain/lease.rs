@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use fencehold_contract::{EndingView, HolderView, LeaseView};
 use fencehold_core::lease::How;
 use fencehold_core::{Event, Key};
-use fencehold_store::{EndingView, HolderView, LeaseView};
 use serde::Serialize;
 
 use crate::context::{Context, Store};

@@ -1,9 +1,9 @@
 //! Acting on jobs: on some by name, or on all that match, page by page.
 
+use fencehold_contract::job::{ActOn, ActRequest, ActedItem, Action, JobFilter};
 use fencehold_core::Owner;
 use fencehold_core::job::JobId;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_store::job::{ActOn, ActRequest, ActedItem, Action, JobFilter};
 use serde::Serialize;
 
 use super::filter::{FilterArgs, at_most};

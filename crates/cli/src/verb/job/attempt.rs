@@ -1,7 +1,7 @@
 //! A script's word about its attempt at a job: which attempt, and what is answered.
 
+use fencehold_contract::job::{Report, Word};
 use fencehold_core::job::{JobId, Reported};
-use fencehold_store::job::{Report, Word};
 use serde::Serialize;
 
 use crate::context::{Context, Store};

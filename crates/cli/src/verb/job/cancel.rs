@@ -1,7 +1,7 @@
 //! `fencehold job cancel`: call jobs off.
 
+use fencehold_contract::job::Action;
 use fencehold_core::Reason;
-use fencehold_store::job::Action;
 
 use super::act::{Deed, MORE, Which};
 use crate::context::Context;

@@ -1,9 +1,9 @@
 //! `fencehold job claim`: one job for a script, which renews it itself and says what came of it.
 
+use fencehold_contract::job::{AttemptRef, ClaimRequest, ClaimedJob, Report, Weighted, Word};
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Owner, Token, ttl};
-use fencehold_store::job::{AttemptRef, ClaimRequest, ClaimedJob, Report, Weighted, Word};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -13,12 +13,11 @@ use crate::duration::{parse_ms, show_ms};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::hold::{self, HOLD_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE};
-use crate::identity;
 use crate::output::Format;
 use crate::process::boot_ms;
-use crate::shell;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
+use crate::{identity, shell};
 
 const EXAMPLES: &str = "\
 Examples:

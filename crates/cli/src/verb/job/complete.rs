@@ -1,6 +1,6 @@
 //! `fencehold job complete`: the work is done.
 
-use fencehold_store::job::Word;
+use fencehold_contract::job::Word;
 
 use super::attempt::{Attempt, MORE};
 use super::terms::Payload;

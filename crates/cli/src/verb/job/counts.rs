@@ -1,7 +1,7 @@
 //! `fencehold job counts`: how many jobs there are in which state.
 
+use fencehold_contract::job::Counts;
 use fencehold_core::job::{Queue, State};
-use fencehold_store::job::Counts;
 
 use crate::context::{Context, Store};
 use crate::show::facts;

@@ -1,6 +1,6 @@
 //! `fencehold job delete`: forget jobs.
 
-use fencehold_store::job::Action;
+use fencehold_contract::job::Action;
 
 use super::act::{Deed, MORE, Which};
 use crate::context::Context;

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, stdin};
 use std::path::PathBuf;
 
 use clap::ArgGroup;
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::job::{Enqueued, NewJob, Unique, When};
 use fencehold_core::job::{JobId, Kind, Queue, Terms, UniqueKey};
 use fencehold_core::limits::{PAYLOAD_BYTES_MAX, RUN_AT_WALL_MS_MAX};
-use fencehold_store::clock::{Clock as _, SystemClock};
-use fencehold_store::job::{Enqueued, NewJob, Unique, When};
 use serde::Serialize;
 
 use super::lines::{self, Line};

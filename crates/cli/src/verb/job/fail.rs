@@ -1,6 +1,6 @@
 //! `fencehold job fail`: the work went wrong.
 
-use fencehold_store::job::Word;
+use fencehold_contract::job::Word;
 
 use super::attempt::{Attempt, MORE};
 use crate::context::Context;

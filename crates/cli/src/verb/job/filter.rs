@@ -1,8 +1,8 @@
 //! Which jobs: filters, as the command line says them.
 
+use fencehold_contract::job::JobFilter;
 use fencehold_core::Owner;
 use fencehold_core::job::{Kind, Queue, State};
-use fencehold_store::job::JobFilter;
 
 use super::terms::{Label, parse_label};
 use crate::context::Store;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use fencehold_contract::job::{AttemptView, JobDetail, JobView};
 use fencehold_core::Token;
 use fencehold_core::job::{EffectName, JobId, Refusal};
 use fencehold_core::ledger::Effect;
-use fencehold_store::job::{AttemptView, JobDetail, JobView};
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -1,7 +1,7 @@
 //! `fencehold job ls`: which jobs there are.
 
+use fencehold_contract::job::{JobView, JobsRequest};
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_store::job::{JobView, JobsRequest};
 
 use super::filter::FilterArgs;
 use crate::context::{Context, Store};

@@ -1,6 +1,6 @@
 //! `fencehold job snooze`: put the job off.
 
-use fencehold_store::job::Word;
+use fencehold_contract::job::Word;
 
 use super::attempt::{Attempt, MORE};
 use crate::context::Context;

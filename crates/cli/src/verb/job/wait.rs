@@ -1,8 +1,8 @@
 //! `fencehold job wait`: until a job has come to its end.
 
+use fencehold_contract::job::{JobDetail, WaitRequest};
 use fencehold_core::job::{JobId, Refusal, State};
 use fencehold_core::limits::WAIT_MS_MAX;
-use fencehold_store::job::{JobDetail, WaitRequest};
 
 use super::get::Document;
 use crate::context::{Context, Store};

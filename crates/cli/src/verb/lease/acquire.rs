@@ -2,22 +2,21 @@
 
 use std::time::Duration;
 
+use fencehold_contract::{AcquireRequest, Acquired, HoldRef, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::retry::full_jitter_ms;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Task, ttl};
-use fencehold_store::{AcquireRequest, Acquired, HoldRef, StoreError};
 use serde::Serialize;
 
 use crate::context::{Context, Create, SENDINGS_MAX, Store};
 use crate::duration::{parse_ms, show_exact_ms, show_ms};
 use crate::failure::Failure;
 use crate::hold::{self, HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
-use crate::identity;
 use crate::output::Format;
 use crate::process::boot_ms;
-use crate::shell;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
+use crate::{identity, shell};
 
 /// How often a store that lets nobody stand in line is asked, on average.
 const POLL_MS: u64 = 1_000;

@@ -1,7 +1,7 @@
 //! `fencehold lease get`: one key, and its history.
 
+use fencehold_contract::LeaseView;
 use fencehold_core::Key;
-use fencehold_store::LeaseView;
 
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};

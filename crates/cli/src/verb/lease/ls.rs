@@ -1,8 +1,8 @@
 //! `fencehold lease ls`: who holds what.
 
+use fencehold_contract::{LeaseView, ListRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Owner, Task};
-use fencehold_store::{LeaseView, ListRequest};
 
 use crate::context::{Context, Store};
 use crate::duration::show_ms;

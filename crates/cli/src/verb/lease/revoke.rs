@@ -1,8 +1,8 @@
 //! `fencehold lease revoke`: end leases by force, and leave a trace.
 
 use clap::ArgGroup;
+use fencehold_contract::{RevokeRequest, RevokedLease, Which};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
-use fencehold_store::{RevokeRequest, RevokedLease, Which};
 
 use crate::context::{Context, Store};
 use crate::exit::Exit;

@@ -1,6 +1,6 @@
 //! `fencehold queue drain`: it takes no new jobs, and hands out what it has.
 
-use fencehold_store::job::QueueMode;
+use fencehold_contract::job::QueueMode;
 
 use super::order::Order;
 use crate::context::Context;

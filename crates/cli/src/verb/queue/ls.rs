@@ -1,6 +1,6 @@
 //! `fencehold queue ls`: what each queue does, and how many jobs it has.
 
-use fencehold_store::job::{QueueMode, QueueView};
+use fencehold_contract::job::{QueueMode, QueueView};
 
 use crate::context::Context;
 use crate::show::{Cell, Colour, Table};

@@ -1,8 +1,8 @@
 //! Telling a queue what to do.
 
+use fencehold_contract::job::{QueueMode, QueueOrder};
 use fencehold_core::Owner;
 use fencehold_core::job::Queue;
-use fencehold_store::job::{QueueMode, QueueOrder};
 
 use super::ls::table;
 use crate::context::{Context, Create};

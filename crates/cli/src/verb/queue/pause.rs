@@ -1,6 +1,6 @@
 //! `fencehold queue pause`: it hands out no more jobs, and takes new ones.
 
-use fencehold_store::job::QueueMode;
+use fencehold_contract::job::QueueMode;
 
 use super::order::Order;
 use crate::context::Context;

@@ -1,6 +1,6 @@
 //! `fencehold queue resume`: it takes jobs and hands them out.
 
-use fencehold_store::job::QueueMode;
+use fencehold_contract::job::QueueMode;
 
 use super::order::Order;
 use crate::context::Context;

@@ -38,7 +38,8 @@ impl Args {
         let store = context.open_to_look()?;
         let removed = store
             .closing(async |store| {
-                let remove = async |jobs: &dyn fencehold_store::JobStore, call: &fencehold_store::Call| {
+                let remove = async |jobs: &dyn fencehold_contract::JobStore,
+                                    call: &fencehold_contract::Call| {
                     jobs.remove_queue(call, queue.clone(), by.clone()).await
                 };
                 store.ask(remove).await

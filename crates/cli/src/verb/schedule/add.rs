@@ -1,9 +1,9 @@
 //! `fencehold schedule add`: make a schedule, or change it.
 
+use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::Owner;
 use fencehold_core::job::schedule::{Cron, Zone};
 use fencehold_core::job::{Kind, Queue, ScheduleName};
-use fencehold_store::job::ScheduleSpec;
 
 use super::ls::{Entry, table};
 use crate::context::{Context, Create};

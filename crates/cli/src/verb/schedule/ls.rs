@@ -1,7 +1,7 @@
 //! `fencehold schedule ls`: what is enqueued when.
 
+use fencehold_contract::job::ScheduleView;
 use fencehold_core::job::{Kind, Queue, ScheduleName, Terms};
-use fencehold_store::job::ScheduleView;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

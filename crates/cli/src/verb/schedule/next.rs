@@ -1,9 +1,9 @@
 //! `fencehold schedule next`: when a schedule, or a cron line, is due.
 
 use clap::ArgGroup;
+use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_core::job::ScheduleName;
 use fencehold_core::job::schedule::{Cron, Zone};
-use fencehold_store::clock::{Clock as _, SystemClock};
 use serde::Serialize;
 
 use crate::context::Context;

@@ -33,7 +33,8 @@ impl Args {
         let store = context.open_to_look()?;
         let removed = store
             .closing(async |store| {
-                let remove = async |jobs: &dyn fencehold_store::JobStore, call: &fencehold_store::Call| {
+                let remove = async |jobs: &dyn fencehold_contract::JobStore,
+                                    call: &fencehold_contract::Call| {
                     jobs.remove_schedule(call, name.clone(), by.clone()).await
                 };
                 store.ask(remove).await

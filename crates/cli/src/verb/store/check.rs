@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fencehold_store::FileUrl;
+use fencehold_contract::FileUrl;
 use serde::Serialize;
 
 use crate::context::Context;

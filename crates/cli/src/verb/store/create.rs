@@ -1,6 +1,6 @@
 //! `fencehold store create`: makes the store that was named.
 
-use fencehold_store::{StoreUrl, memory_file_system};
+use fencehold_contract::{StoreUrl, memory_file_system};
 
 use crate::context::Context;
 use crate::output::note;

@@ -1,7 +1,7 @@
 //! `fencehold store limits`: what a namespace may have, and has.
 
+use fencehold_contract::{Limits, LimitsRequest};
 use fencehold_core::Owner;
-use fencehold_store::{Limits, LimitsRequest};
 
 use crate::context::{Context, Create};
 use crate::duration::show_exact_ms;

@@ -16,7 +16,7 @@ mod restore;
 mod status;
 
 #[cfg(feature = "file")]
-use fencehold_store::{FileUrl, StoreUrl};
+use fencehold_contract::{FileUrl, StoreUrl};
 
 #[cfg(feature = "file")]
 use crate::context::Context;

@@ -1,8 +1,10 @@
 //! `fencehold store probe`: does the storage keep its conditions?
 
-use fencehold_store::StoreUrl;
 #[cfg(feature = "object")]
-use fencehold_store::object::{ObjectPlace, Verdict, probe_place};
+use fencehold_contract::ObjectPlace;
+use fencehold_contract::StoreUrl;
+#[cfg(feature = "object")]
+use fencehold_store::object::{Verdict, probe_place};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -77,11 +79,11 @@ fn probe_object(context: &Context, url: &StoreUrl, place: &ObjectPlace) -> Resul
 async fn probe_etcd(
     context: &Context,
     url: &StoreUrl,
-    cluster: &fencehold_store::EtcdUrl,
+    cluster: &fencehold_contract::EtcdUrl,
 ) -> Result<bool, Failure> {
     use fencehold_store::etcd::{EtcdStore, EtcdVerdict};
-    let clock = std::sync::Arc::new(fencehold_store::clock::SystemClock);
-    let call = fencehold_store::Call::new(fencehold_core::Namespace::default());
+    let clock = std::sync::Arc::new(fencehold_contract::clock::SystemClock);
+    let call = fencehold_contract::Call::new(fencehold_core::Namespace::default());
     let findings = match EtcdStore::open(cluster, clock) {
         Ok(store) => store.probe(&call).await,
         Err(error) => Err(error),

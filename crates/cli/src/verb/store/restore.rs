@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use fencehold_contract::StoreUrl;
 use fencehold_core::Owner;
 use fencehold_core::limits::ADVANCE_BY;
-use fencehold_store::{StoreUrl, file};
+use fencehold_store::file;
 
 use crate::context::Context;
 use crate::duration::show_exact_ms;

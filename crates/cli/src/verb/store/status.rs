@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fencehold_store::clock::SystemClock;
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, LeaseStore as _, StoreStatus, StoreUrl};
 use fencehold_store::postgres::PostgresStore;
-use fencehold_store::{Call, LeaseStore as _, StoreStatus, StoreUrl};
 use serde::Serialize;
 
 use crate::context::Context;

@@ -1,6 +1,6 @@
 //! `fencehold token ls`: who may use the server.
 
-use fencehold_store::clock::{Clock as _, SystemClock};
+use fencehold_contract::clock::{Clock as _, SystemClock};
 
 use crate::context::Context;
 use crate::show::{Cell, Colour, Table, or_dash, utc};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed, ClaimedJob, Word};
 use fencehold_core::HoldId;
 use fencehold_core::ttl::{Deadlines, Term};
-use fencehold_store::StoreError;
-use fencehold_store::job::{AttemptRef, ClaimRequest, Claimed, ClaimedJob, Word};
 use tokio::sync::watch;
 
 use super::{CLAIM_WAIT_MS, News, Shift, jobs};

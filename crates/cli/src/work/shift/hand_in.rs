@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{Report, Word};
 use fencehold_core::Token;
 use fencehold_core::job::{Refusal, Reported};
 use fencehold_core::limits::CALL_BYTES_MAX;
-use fencehold_store::StoreError;
-use fencehold_store::job::{Report, Word};
 
 use super::{News, Shift, jobs};
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::{HoldChange, LeaseStore, Subscription};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::{HoldChange, LeaseStore, Subscription};
 use tokio::sync::mpsc;
 
 use super::Shift;

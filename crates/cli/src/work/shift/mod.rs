@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencehold_contract::job::{Claimed, RenewedJobs};
+use fencehold_contract::{Call, JobStore, LeaseStore, StoreError};
 use fencehold_core::job::{Refusal, Reported};
 use fencehold_core::{HoldId, Token};
-use fencehold_store::job::{Claimed, RenewedJobs};
-use fencehold_store::{Call, JobStore, LeaseStore, StoreError};
 use rustix::process::Signal;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{AttemptRef, RenewedJobs};
 use fencehold_core::Token;
 use fencehold_core::ttl::Term;
-use fencehold_store::StoreError;
-use fencehold_store::job::{AttemptRef, RenewedJobs};
 
 use super::{News, Shift, jobs};
 use crate::process::{Tenure, boot_ms};

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fencehold_store::clock::{Clock, SystemClock};
-use fencehold_store::network_file_system;
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::network_file_system;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 

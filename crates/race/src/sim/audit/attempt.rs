@@ -1,8 +1,8 @@
 //! What attempts say of their jobs, and what they are answered.
 
+use fencehold_contract::job::{LedgerAct, LedgerAnswer, Word};
 use fencehold_core::job::{JobRenewal, Refusal, Reported, State};
 use fencehold_core::ledger::OnDoubt;
-use fencehold_store::job::{LedgerAct, LedgerAnswer, Word};
 
 use super::job::{Entry, Job, Said, Speaker};
 use super::{Audit, Span};

@@ -1,9 +1,9 @@
 //! Jobs as they come, are given out, and are decided about from outside.
 
+use fencehold_contract::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode, When};
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Refusal, State};
 use fencehold_core::limits::FINISHED_KEPT_MS;
-use fencehold_store::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode, When};
 use fencehold_store::sim::{Question, Reply};
 
 use super::job::{Job, Moment, Said};
@@ -238,7 +238,7 @@ impl Auditor {
                         made.moment = Some(Moment { wall_ms, came: false, since_ms: None });
                     }
                     When::After { delay_ms } => made.waits_until(now.store_ms + delay_ms),
-                    _ => made.waits_until(now.store_ms),
+                    When::Now => made.waits_until(now.store_ms),
                 }
                 made.moment_comes(now, self.awake_since_ms);
                 self.jobs.insert(*id, made);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_contract::job::{ClaimedJob, JobDetail};
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, State};
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
 use fencehold_core::limits::TRAIL_MAX;
-use fencehold_store::job::{ClaimedJob, JobDetail};
 use fencehold_store::sim::Found;
 
 use super::{Audit, Gap, HAPPENS_WITHIN_MS, Span};

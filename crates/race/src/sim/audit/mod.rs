@@ -11,9 +11,9 @@ mod lease;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Stamp};
-use fencehold_store::StoreError;
 use fencehold_store::sim::{Found, Question, Reply};
 
 pub(super) use self::desk::BEAT;

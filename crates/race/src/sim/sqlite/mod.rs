@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
 use fencehold_core::Stamp;
-use fencehold_store::StoreError;
-use fencehold_store::clock::Clock;
 use fencehold_store::sim::{Found, Machine};
 use tempfile::TempDir;
 

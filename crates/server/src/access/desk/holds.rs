@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_api::{HoldChange, Operation as _, Scope, op};
-use fencehold_store::{Call, StoreError};
+use fencehold_contract::{Call, StoreError};
 
 use super::{Act, Desk};
 use crate::Inner;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencehold_api::{Operation as _, Scope, op};
-use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
-use fencehold_core::{Owner, Token};
-use fencehold_store::job::{
+use fencehold_contract::job::{
     ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued,
     FindingPage, FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAct, LedgerAnswer, LedgerEntry,
     NewJob, QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView,
     WaitRequest, Word,
 };
-use fencehold_store::{Call, JobStore, StoreError};
+use fencehold_contract::{Call, JobStore, StoreError};
+use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+use fencehold_core::{Owner, Token};
 
 use super::{Act, Desk, Force, Telling, Took};
 use crate::audit::Outcome;
@@ -27,7 +27,6 @@ const LOOK: Act = Act::new("job look", Kind::Look, op::GetJob::SPEC);
 const CANCEL: Act = Act::new("job cancel", Kind::Force, op::Act::SPEC);
 const RETRY: Act = Act::new("job retry", Kind::Force, op::Act::SPEC);
 const DELETE: Act = Act::new("job delete", Kind::Force, op::Act::SPEC);
-const OTHER: Act = Act::new("job act", Kind::Force, op::Act::SPEC);
 const QUEUE: Act = Act::new("queue set", Kind::Force, op::SetQueue::SPEC);
 const UNQUEUE: Act = Act::new("queue remove", Kind::Force, op::RemoveQueue::SPEC);
 const SCHEDULE: Act = Act::new("schedule set", Kind::Force, op::SetSchedule::SPEC);
@@ -192,7 +191,6 @@ impl JobStore for Desk {
             Action::Cancel { reason, .. } => (CANCEL, reason.as_ref().map(ToString::to_string)),
             Action::Retry => (RETRY, None),
             Action::Delete { .. } => (DELETE, None),
-            _ => (OTHER, None),
         };
         let (target, count) = match &request.on {
             ActOn::Jobs(ids) => {
@@ -202,7 +200,6 @@ impl JobStore for Desk {
                 (format!("{}{more}", named.join(", ")), ids.len())
             }
             ActOn::Matching { filter, limit, .. } => (format!("jobs that match {filter:?}"), *limit),
-            other => (format!("{other:?}"), 1),
         };
         if request.dry_run {
             return self.pass(act.of(count), call, kept.act(call, request)).await;

@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use fencehold_api::{Operation as _, op};
-use fencehold_core::{Key, Owner, Refusal, Token};
-use fencehold_store::measure::Measures;
-use fencehold_store::{
+use fencehold_contract::measure::Measures;
+use fencehold_contract::{
     AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
     LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
     RevokedLease, StoreError, StoreStatus, Which,
 };
+use fencehold_core::{Key, Owner, Refusal, Token};
 
 use super::{Act, Desk, Force, Telling};
 use crate::audit::Outcome;
@@ -89,7 +89,6 @@ impl LeaseStore for Desk {
             Which::Task(task) => format!("task {task}"),
             Which::Owner(owner) => format!("owner {owner}"),
             Which::Prefix(prefix) => format!("keys that start with {prefix}"),
-            other => format!("{other:?}"),
         };
         let reason = Some(format!("{} (by {})", request.reason, request.by));
         let judge =

@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use fencehold_api::{Scope, Spec};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::{Call, StoreError};
 
 pub(crate) use self::holds::HeldChanges;
 use super::caller::Caller;

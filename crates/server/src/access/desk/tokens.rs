@@ -7,9 +7,9 @@ use fencehold_api::access::{
     RevokedToken, TOKEN_NAME_BYTES_MAX, TokenView, Tokens,
 };
 use fencehold_api::{Kind as ProblemKind, Moment, Operation as _, Problem, op};
+use fencehold_contract::wire::Across;
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::BadInput;
-use fencehold_store::wire::Across;
-use fencehold_store::{Call, StoreError};
 
 use super::{Act, Desk};
 use crate::access::{ApiToken, Book, BookError, Keeper, NewToken, SecretHash, TokenId};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_store::measure::Counter;
+use fencehold_contract::measure::Counter;
 use http::{Uri, header};
 use prost::Message as _;
 use reqwest::{Certificate, Client};

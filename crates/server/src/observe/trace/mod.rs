@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencehold_store::measure::Counter;
+use fencehold_contract::measure::Counter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 pub(crate) use context::Context;

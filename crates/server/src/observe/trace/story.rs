@@ -1,8 +1,8 @@
 //! The story of a job: its enqueuing, and every attempt at it, each linked to the one before.
 
+use fencehold_contract::job::{AttemptView, ClaimedJob, JobDetail, NewJob};
 use fencehold_core::job::{Ended, JobId, Kind, Queue};
 use fencehold_core::{Key, Namespace, Token};
-use fencehold_store::job::{AttemptView, ClaimedJob, JobDetail, NewJob};
 
 use super::{Attribute, Context, Span, SpanKind};
 

@@ -1,5 +1,6 @@
 //! Calling jobs off, having them start over, forgetting them.
 
+use fencehold_contract::job::{NewJob, When, Word};
 use fencehold_core::job::{Ended, JobId, Refusal, State};
 
 use super::ground::{RETRY_MS, assert_stale, failed};
@@ -7,7 +8,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
-use crate::job::{NewJob, When, Word};
 
 /// A job that nobody works on is cancelled at once, and stays it.
 pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Ground) -> Verdict {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{ClaimRequest, LedgerAct, LedgerAnswer, NewJob, Report, Word};
 use fencehold_core::Token;
 use fencehold_core::job::{JobId, State, Terms};
 use fencehold_core::ledger::UndoWith;
@@ -13,8 +15,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::Ground;
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, LedgerAct, LedgerAnswer, NewJob, Report, Word};
 
 fn ids(works: &[Work]) -> Vec<JobId> {
     works.iter().map(|work| work.job.id).collect()

@@ -1,6 +1,7 @@
 //! The wall clock is set forward and back: what waits for elapsed time does not notice, and what waits for a moment of the
 //! calendar has it once.
 
+use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView, When};
 use fencehold_core::job::{JobId, ScheduleName, State};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 
@@ -8,7 +9,6 @@ use super::ground::{fresh_id, jobs_of, kind, queue, terms, unique};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, owner, until};
-use crate::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView, When};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;

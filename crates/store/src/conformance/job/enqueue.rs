@@ -1,5 +1,6 @@
 //! Putting jobs into their queues: once each, whatever is sent twice.
 
+use fencehold_contract::job::{Enqueued, NewJob, When};
 use fencehold_core::job::{Refusal, State};
 
 use super::ground::{fresh_id, kind, label, queue, terms, unique};
@@ -7,7 +8,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
-use crate::job::{Enqueued, NewJob, When};
 
 /// How long a window of these cases is: not shorter than the step in which a store may forget them.
 const WINDOW_MS: u64 = 120_000;

@@ -1,5 +1,6 @@
 //! What happened to jobs, for people, metrics and audit.
 
+use fencehold_contract::job::{NewJob, QueueMode, Word};
 use fencehold_core::Fact;
 use fencehold_core::job::{Ended, State};
 
@@ -7,7 +8,6 @@ use super::ground::{RETRY_MS, kind, queue};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, owner};
-use crate::job::{NewJob, QueueMode, Word};
 
 /// A job's events tell its story in order: under the key `job/<id>`, with tokens and names.
 pub(super) fn events_tell_a_jobs_story_in_order(g: &Ground) -> Verdict {

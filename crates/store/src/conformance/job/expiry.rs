@@ -1,5 +1,6 @@
 //! Holders that die, and what they may still say: late is not stale. Crashes are not failures.
 
+use fencehold_contract::job::{ClaimRequest, JobFilter, NewJob, Word};
 use fencehold_core::job::{Ended, JobId, Refusal, State, Terms};
 use fencehold_core::limits::CRASH_SPREAD_MS;
 use fencehold_core::{Attempted, Fact};
@@ -9,7 +10,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
-use crate::job::{ClaimRequest, JobFilter, NewJob, Word};
 
 /// A crashed job comes back after at most five seconds, and then stands at its original place.
 pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Ground) -> Verdict {

@@ -2,6 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fencehold_contract::job::{
+    ActOn, ActRequest, Acted, Action, AttemptRef, ClaimRequest, Claimed, ClaimedJob, Enqueued, Finding,
+    FindingsRequest, JobDetail, JobFilter, JobStore, JobView, JobsRequest, LedgerAct, LedgerAnswer,
+    LedgerEntry, NewJob, QueueMode, QueueOrder, QueueView, Report, Unique, WaitRequest, Word,
+};
+use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::job::{
     EffectName, Ended, JobId, JobRenewal, Kind, Queue, Refusal, Reported, State, Terms, UniqueKey,
 };
@@ -12,13 +18,6 @@ use fencehold_core::{Fact, HoldId, Reason, Token};
 
 use crate::conformance::drive::Pending;
 use crate::conformance::ground::{Ground, fresh_hold, owner, until};
-use crate::error::StoreError;
-use crate::job::{
-    ActOn, ActRequest, Acted, Action, AttemptRef, ClaimRequest, Claimed, ClaimedJob, Enqueued, Finding,
-    FindingsRequest, JobDetail, JobFilter, JobStore, JobView, JobsRequest, LedgerAct, LedgerAnswer,
-    LedgerEntry, NewJob, QueueMode, QueueOrder, QueueView, Report, Unique, WaitRequest, Word,
-};
-use crate::lease::LeaseStore;
 
 /// The delay after every failure of a job on [`terms`].
 pub(super) const RETRY_MS: u64 = 10_000;

@@ -2,6 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, BeginRequest, ClaimRequest, JobsRequest, LedgerAct, NewJob, ResolveRequest,
+    ScheduleSpec, When, Word,
+};
 use fencehold_core::job::{Queue, Refusal, State, Terms};
 use fencehold_core::ledger::{OnDoubt, UndoWith};
 use fencehold_core::limits::{
@@ -13,11 +18,6 @@ use fencehold_core::limits::{
 use super::ground::{effect, fresh_id, jobs_of, kind, label, queue, unique};
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, owner};
-use crate::error::StoreError;
-use crate::job::{
-    ActOn, ActRequest, Action, BeginRequest, ClaimRequest, JobsRequest, LedgerAct, NewJob, ResolveRequest,
-    ScheduleSpec, When, Word,
-};
 
 fn json_of(bytes: usize) -> Box<str> {
     format!("\"{}\"", "x".repeat(bytes - 2)).into()
@@ -125,7 +125,8 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
     let work = g.new_work("q", "A");
     let too_many = JOBS_PER_CALL_MAX + 1;
     is_bad("jobs", g.enqueue_raw((0..too_many).map(|_| g.job_for("q")).collect()));
-    let reports = vec![crate::job::Report { attempt: work.attempt(), word: Word::HandBack }; too_many];
+    let reports =
+        vec![fencehold_contract::job::Report { attempt: work.attempt(), word: Word::HandBack }; too_many];
     is_bad("reports", g.report_raw(reports));
     let store = g.arena.store();
     is_bad("renewals", g.drive(jobs_of(&*store).renew_claims(&g.call, vec![work.attempt(); too_many])));

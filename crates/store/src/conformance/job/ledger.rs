@@ -1,5 +1,6 @@
 //! The ledger: effects at most once, and what is done when nobody knows whether one happened.
 
+use fencehold_contract::job::{FindingKind, LedgerAct, LedgerAnswer, LedgerEntry, ResolveRequest, Word};
 use fencehold_core::job::{Ended, Refusal, State};
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::limits::EFFECTS_PER_JOB_MAX;
@@ -9,7 +10,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, owner};
-use crate::job::{FindingKind, LedgerAct, LedgerAnswer, LedgerEntry, ResolveRequest, Word};
 
 fn value(answer: Result<LedgerAnswer, Refusal>) -> Option<String> {
     match answer {

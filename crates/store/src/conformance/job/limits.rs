@@ -1,14 +1,13 @@
 //! What one namespace may have of jobs and queues.
 
+use fencehold_contract::job::{ClaimRequest, NewJob, QueueMode, ScheduleSpec};
+use fencehold_contract::{Limits, StoreError};
 use fencehold_core::job::Refusal;
 
 use super::ground::queue;
 use super::schedule;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, until};
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, NewJob, QueueMode, ScheduleSpec};
-use crate::quota::Limits;
 
 fn refused(g: &Ground, job: NewJob, what: &str, most: u64) {
     match g.enqueue(job) {
@@ -52,7 +51,7 @@ pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
     refused(g, of_bytes(41), "bytes of payload", 100);
     g.put_with(NewJob { queue: queue("r"), ..of_bytes(10) });
     refused(g, NewJob { queue: queue("s"), ..of_bytes(10) }, "queues", 2);
-    let order = crate::job::QueueOrder {
+    let order = fencehold_contract::job::QueueOrder {
         queue: queue("s"),
         mode: QueueMode::Paused,
         by: crate::conformance::ground::owner("P"),

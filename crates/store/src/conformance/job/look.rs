@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{ActOn, ActRequest, Acted, Action, JobDetail, JobFilter, LedgerAnswer, NewJob};
 use fencehold_core::job::{JobId, State, Terms};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::limits::FINISHED_KEPT_MS;
@@ -11,8 +13,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::Pending;
 use crate::conformance::ground::{Ground, owner, until};
-use crate::error::StoreError;
-use crate::job::{ActOn, ActRequest, Acted, Action, JobDetail, JobFilter, LedgerAnswer, NewJob};
 
 fn ids(g: &Ground, filter: &JobFilter) -> Vec<JobId> {
     g.jobs_where(filter, 100).into_iter().map(|job| job.id).collect()

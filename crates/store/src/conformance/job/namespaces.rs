@@ -1,5 +1,7 @@
 //! Tenants do not meet: a job of another namespace is unknown, whatever is shown for it.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{AttemptRef, BeginRequest, JobFilter, NewJob, QueueMode};
 use fencehold_core::job::{Refusal, State};
 
 use super::ground::{completed, fresh_id, jobs_of, unique};
@@ -7,8 +9,6 @@ use super::operation;
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::Ground;
-use crate::error::StoreError;
-use crate::job::{AttemptRef, BeginRequest, JobFilter, NewJob, QueueMode};
 
 /// Queues of the same name in two namespaces are two queues.
 pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verdict {

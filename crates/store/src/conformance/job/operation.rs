@@ -1,5 +1,7 @@
 //! Operations of request handlers: begun once under their idempotency key, whoever asks again is told what became of them.
 
+use fencehold_contract::job::{BeginRequest, Begun, ClaimRequest, Word};
+use fencehold_contract::{Limits, StoreError};
 use fencehold_core::job::{Queue, State, UniqueKey};
 use fencehold_core::ledger::OnDoubt;
 
@@ -8,9 +10,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, fresh_hold, owner};
-use crate::error::StoreError;
-use crate::job::{BeginRequest, Begun, ClaimRequest, Word};
-use crate::quota::Limits;
 
 const WINDOW_MS: u64 = 3_600_000;
 

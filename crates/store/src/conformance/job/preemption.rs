@@ -1,12 +1,12 @@
 //! Making room: a job of higher priority may ask one that is worked on to yield.
 
+use fencehold_contract::job::{NewJob, Word};
 use fencehold_core::job::{Ended, State, Terms};
 
 use super::ground::{assert_over, terms};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, until};
-use crate::job::{NewJob, Word};
 
 /// A job that asks for room within this time.
 fn urgent(g: &Ground, priority: i16, yield_within_ms: u64) -> NewJob {

@@ -1,5 +1,7 @@
 //! Queues: pausing, resuming, draining, counting.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{ClaimRequest, Counts, NewJob, QueueMode, ScheduleSpec, When, Word};
 use fencehold_core::job::{Refusal, State};
 
 use super::ground::{queue, terms};
@@ -7,8 +9,6 @@ use super::schedule;
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, until};
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, Counts, NewJob, QueueMode, ScheduleSpec, When, Word};
 
 /// A paused queue takes jobs and hands none out, until it is resumed.
 pub(super) fn a_paused_queue_hands_nothing_out(g: &Ground) -> Verdict {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Word};
 use fencehold_core::job::{Ended, Refusal, State, Terms};
 
 use super::ground::{RETRY_MS, assert_over, assert_stale, fresh_id, terms};
@@ -9,7 +10,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, fresh_hold};
-use crate::job::{AttemptRef, ClaimRequest, NewJob, Word};
 
 /// P3: a renewal gives another ttl under the same token, and changes nothing else.
 pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {

@@ -1,5 +1,6 @@
 //! What a holder says of its job: the first word stands, and the same word again gets the same answer.
 
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
 use fencehold_core::job::{Ended, Refusal, Reported, State};
 use fencehold_core::limits::ERROR_BYTES_KEPT;
 use fencehold_core::{Fact, Token};
@@ -8,7 +9,6 @@ use super::ground::{RETRY_MS, Work, assert_over, assert_stale, completed, failed
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, fresh_hold};
-use crate::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
 
 /// A completed job is done, and keeps what it gave.
 pub(super) fn a_completed_job_keeps_its_result(g: &Ground) -> Verdict {

@@ -1,5 +1,8 @@
 //! Closing and opening again: what was acknowledged is there, and nothing is given early.
 
+use fencehold_contract::job::{
+    ClaimRequest, Enqueued, JobFilter, LedgerAnswer, NewJob, QueueMode, ScheduleSpec, When, Word,
+};
 use fencehold_core::job::{Ended, Refusal, ScheduleName, State, Undo};
 use fencehold_core::ledger::OnDoubt;
 
@@ -9,9 +12,6 @@ use super::ground::{
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::{Ground, owner, until};
-use crate::job::{
-    ClaimRequest, Enqueued, JobFilter, LedgerAnswer, NewJob, QueueMode, ScheduleSpec, When, Word,
-};
 
 /// R23: claims in flight survive: none is given early, and their holders go on.
 pub(super) fn a_live_claim_survives_a_restart(g: &Ground) -> Verdict {

@@ -1,12 +1,12 @@
 //! A store that was rewound: the alarm, and the cure.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::ClaimRequest;
 use fencehold_core::job::{Ended, Refusal, State};
 
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::Ground;
-use crate::error::StoreError;
-use crate::job::ClaimRequest;
 
 /// After an advance nothing from before speaks for a job: neither who held it nor who was late.
 pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) -> Verdict {

@@ -1,5 +1,7 @@
 //! Schedules: each firing makes one job, however many schedulers there are and however long they slept.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView};
 use fencehold_core::Fact;
 use fencehold_core::job::{JobId, Refusal, ScheduleName, State};
 
@@ -8,8 +10,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, owner, until};
-use crate::error::StoreError;
-use crate::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView};
 
 const MINUTE_MS: u64 = 60_000;
 

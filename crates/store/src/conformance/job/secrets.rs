@@ -1,12 +1,12 @@
 //! A hold id is a secret: it is in nothing that a store tells of a job.
 
+use fencehold_contract::job::{ClaimRequest, JobFilter, Word};
 use fencehold_core::HoldId;
 use fencehold_core::ledger::OnDoubt;
 
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::Ground;
-use crate::job::{ClaimRequest, JobFilter, Word};
 
 /// P5: neither a hold id nor its hash is in anything that can be printed.
 pub(super) fn no_hold_id_is_in_anything_that_is_told_of_a_job(g: &Ground) -> Verdict {

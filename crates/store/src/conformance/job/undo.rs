@@ -1,5 +1,6 @@
 //! Compensation: the effects of a job that failed or was called off are undone, last one first, each once.
 
+use fencehold_contract::job::{FindingKind, NewJob, UndoOf, Word};
 use fencehold_core::job::{Refusal, State, Undo};
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::{Fact, Token};
@@ -8,7 +9,6 @@ use super::ground::{Work, effect, terms};
 use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::ground::Ground;
-use crate::job::{FindingKind, NewJob, UndoOf, Word};
 
 /// A job with these effects, each recorded and to be undone, under way.
 fn saga(g: &Ground, names: &[&str]) -> Work {
@@ -200,7 +200,11 @@ pub(super) fn an_undo_job_stands_in_its_jobs_queue_unless_told_otherwise(g: &Gro
         queue: None,
         payload: "{}".into(),
     };
-    let act = crate::job::LedgerAct::Record { effect: effect("charge"), value: "1".into(), undo: Some(undo) };
+    let act = fencehold_contract::job::LedgerAct::Record {
+        effect: effect("charge"),
+        value: "1".into(),
+        undo: Some(undo),
+    };
     g.write_ledger(&work, act).expect("a live claim");
     g.fail_for_good(&work).expect("a live claim");
     let refund = g.work("q", "B");

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{ClaimRequest, NewJob};
 use fencehold_core::job::{Ended, State};
 
 use super::ground::{terms, works};
@@ -9,8 +11,6 @@ use crate::arena::Power;
 use crate::conformance::Verdict;
 use crate::conformance::drive::at_once;
 use crate::conformance::ground::{Ground, until};
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, NewJob};
 
 /// One who waits is given the first job that comes, at once and without asking again.
 pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Ground) -> Verdict {

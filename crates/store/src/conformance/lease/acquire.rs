@@ -1,12 +1,12 @@
 //! Taking a key: one holder, tokens that only grow, a lease that is live until its deadline and not longer.
 
+use fencehold_contract::AcquireRequest;
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_held_by, assert_lost, key, task};
 use crate::arena::Power;
-use crate::lease::AcquireRequest;
 
 /// P1.
 pub(super) fn a_key_has_one_holder(g: &Ground) -> Verdict {

@@ -1,12 +1,12 @@
 //! One of several keys: slots of a semaphore.
 
+use fencehold_contract::AcquireRequest;
 use fencehold_core::lease::How;
 use fencehold_core::{Refusal, Token};
 
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_ended, keys};
 use crate::arena::Power;
-use crate::lease::AcquireRequest;
 
 const SLOTS: [&str; 3] = ["slot/1", "slot/2", "slot/3"];
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use fencehold_contract::{AcquireRequest, EndingView, ListRequest};
 use fencehold_core::lease::How;
 
 use super::super::Verdict;
 use super::super::drive::at_once;
 use super::super::ground::{Ground, Held, assert_held_by, assert_lost, until};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, EndingView, ListRequest};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 /// More than one sweep takes.

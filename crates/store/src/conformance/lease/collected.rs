@@ -1,12 +1,12 @@
 //! Keys that nobody has held for long: their records go, their tokens do not come back.
 
+use fencehold_contract::AcquireRequest;
 use fencehold_core::lease::How;
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX};
 
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_ended, until};
 use crate::arena::Power;
-use crate::lease::AcquireRequest;
 
 /// Lets a free key grow old enough, and a little older: sweeps may be lazy.
 pub(super) fn until_collected(g: &Ground, name: &str) {

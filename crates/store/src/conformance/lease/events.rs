@@ -1,5 +1,6 @@
 //! What happened: in order, from a cursor, waited for, and kept for a bounded time.
 
+use fencehold_contract::{AcquireRequest, EventsRequest, StoreError};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
 use fencehold_core::{BadInput, Event, Fact, Token};
@@ -7,8 +8,6 @@ use fencehold_core::{BadInput, Event, Fact, Token};
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, owner, task, until};
 use crate::arena::Power;
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, EventsRequest};
 
 fn after(cursor: Option<u64>) -> EventsRequest {
     EventsRequest { after: cursor, limit: 100, ..EventsRequest::default() }

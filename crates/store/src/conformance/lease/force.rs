@@ -1,12 +1,12 @@
 //! Force leaves a trace: a name, a reason, and a consumed token.
 
+use fencehold_contract::{AcquireRequest, RevokeRequest, RevokedLease, Which};
 use fencehold_core::lease::How;
 use fencehold_core::{Fact, Reason, Refusal, Token};
 
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_held_by, assert_lost, key, owner, refusal, task};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, RevokeRequest, RevokedLease, Which};
 
 /// P9.
 pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Ground) -> Verdict {

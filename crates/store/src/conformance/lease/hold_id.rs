@@ -1,5 +1,6 @@
 //! Asking again with the same hold id: the same lease while it lasts, never a new one afterwards.
 
+use fencehold_contract::AcquireRequest;
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
@@ -7,7 +8,6 @@ use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lost, keys};
 use crate::arena::Power;
-use crate::lease::AcquireRequest;
 
 /// R13: the answer was lost; asking again gives the same lease, token and the time that remains.
 pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g: &Ground) -> Verdict {

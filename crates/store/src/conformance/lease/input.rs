@@ -1,5 +1,6 @@
 //! Bad input: refused with the field and the limit, and nothing is done.
 
+use fencehold_contract::{AcquireRequest, EventsRequest, ListRequest, StoreError};
 use fencehold_core::limits::{
     BATCH_MAX, HOLD_AGE_MS_MAX, KEYS_PER_ACQUIRE_MAX, MAX_AGE_MS_MAX, PAGE_MAX, TTL_MS_MAX, WAIT_MS_MAX,
     YIELD_MS_MAX,
@@ -9,8 +10,6 @@ use fencehold_core::{BadInput, Key};
 use super::super::Verdict;
 use super::super::ground::{Ground, key, keys};
 use crate::arena::Power;
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, EventsRequest, ListRequest};
 
 /// The answer must name the field, and the limit where there is one.
 #[track_caller]

@@ -1,11 +1,10 @@
 //! What one namespace may have: more is refused, with the limit and the namespace named, and no other namespace notices.
 
+use fencehold_contract::{AcquireRequest, Limits, StoreError};
+
 use super::super::Verdict;
 use super::super::ground::Ground;
 use crate::arena::Power;
-use crate::error::StoreError;
-use crate::lease::AcquireRequest;
-use crate::quota::Limits;
 
 /// A namespace has as many keys as it may; what it has goes on.
 pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Ground) -> Verdict {

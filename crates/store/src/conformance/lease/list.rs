@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use fencehold_contract::{AcquireRequest, ListRequest};
+
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, owner, task};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, ListRequest};
 
 /// More pages than any list here has.
 const PAGES_MAX: usize = 1_000;

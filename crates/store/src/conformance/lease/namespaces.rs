@@ -1,9 +1,10 @@
 //! Namespaces are separate worlds.
 
+use fencehold_contract::{AcquireRequest, ListRequest, Which};
+
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_held_by};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, ListRequest, Which};
 
 /// The same key in two namespaces is two keys.
 pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Ground) -> Verdict {

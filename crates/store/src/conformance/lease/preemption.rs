@@ -1,5 +1,6 @@
 //! Being asked to yield: the holder learns at its next renewal for whom and by when, and gets only the remainder.
 
+use fencehold_contract::AcquireRequest;
 use fencehold_core::Fact;
 use fencehold_core::lease::How;
 
@@ -7,7 +8,6 @@ use super::super::Verdict;
 use super::super::drive::Pending;
 use super::super::ground::{Ground, Held, assert_lost, keys, owner, task, until};
 use crate::arena::Power;
-use crate::lease::AcquireRequest;
 
 type Line = Pending<Result<Held, fencehold_core::Refusal>>;
 

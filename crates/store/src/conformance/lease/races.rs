@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fencehold_contract::{AcquireRequest, Which};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 
@@ -10,7 +11,6 @@ use super::super::Verdict;
 use super::super::drive::at_once;
 use super::super::ground::{Ground, Held, assert_held_by, assert_lost, key, keys, until};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, Which};
 
 const CONTENDERS: usize = 12;
 

@@ -1,12 +1,12 @@
 //! Renewal is only renewal: it keeps token and ttl, revives nothing, and says at once which it was.
 
+use fencehold_contract::AcquireRequest;
 use fencehold_core::lease::How;
 use fencehold_core::{Fact, Refusal};
 
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, assert_held_by, assert_lost};
 use crate::arena::Power;
-use crate::lease::AcquireRequest;
 
 /// P3.
 pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {

@@ -1,5 +1,6 @@
 //! Closing and opening again: what was acknowledged is there, and nothing is given early.
 
+use fencehold_contract::{AcquireRequest, EventsRequest, LeaseStore, StoreError};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
 use fencehold_core::{Fact, Refusal};
@@ -7,8 +8,6 @@ use fencehold_core::{Fact, Refusal};
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_ended, assert_held_by, assert_lost, task, until};
 use crate::arena::Power;
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, EventsRequest, LeaseStore};
 
 /// A handle that was closed says so.
 pub(super) fn a_closed_handle_says_that_it_is_closed(g: &Ground) -> Verdict {

@@ -1,5 +1,6 @@
 //! A store that was rewound: noticed by the tokens that people show, cured by `advance`.
 
+use fencehold_contract::{AcquireRequest, StoreError, Which};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
 use fencehold_core::{Fact, Refusal, Token};
@@ -7,8 +8,6 @@ use fencehold_core::{Fact, Refusal, Token};
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lost, key, refusal, until};
 use crate::arena::Power;
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, Which};
 
 fn assert_rewound<T: std::fmt::Debug>(answer: Result<T, Refusal>, shown_token: Token) {
     match answer {

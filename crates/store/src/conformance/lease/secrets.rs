@@ -1,11 +1,11 @@
 //! A hold id is a secret: it is in nothing that a store gives back or shows.
 
+use fencehold_contract::{AcquireRequest, EventsRequest, ListRequest, Which};
 use fencehold_core::HoldId;
 
 use super::super::Verdict;
 use super::super::ground::{Ground, key};
 use crate::arena::Power;
-use crate::lease::{AcquireRequest, EventsRequest, ListRequest, Which};
 
 /// P5: neither the hold id nor its hash is in anything that can be printed.
 pub(super) fn no_hold_id_is_in_anything_that_is_given_back(g: &Ground) -> Verdict {

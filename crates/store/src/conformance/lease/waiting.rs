@@ -1,5 +1,6 @@
 //! The line: first come, first served; nobody passes it; nobody is granted anything after their time.
 
+use fencehold_contract::{AcquireRequest, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 use fencehold_core::limits::HISTORY_MAX;
@@ -7,8 +8,6 @@ use fencehold_core::limits::HISTORY_MAX;
 use super::super::Verdict;
 use super::super::ground::{Ground, assert_ended, assert_held_by, keys, until};
 use crate::arena::Power;
-use crate::error::StoreError;
-use crate::lease::AcquireRequest;
 
 /// A key that is given back goes to one who waits, at once and without being asked again.
 pub(super) fn a_released_key_goes_to_one_who_waits(g: &Ground) -> Verdict {

@@ -1,16 +1,19 @@
 //! What operators do: call jobs off, have them start over, forget them; pause, resume and drain queues.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{
+    ActOn, ActRequest, Acted, ActedItem, Action, Contents, QueueMode, QueueOrder, QueueView,
+};
+use fencehold_contract::operation::JobAnswer;
+use fencehold_contract::quota::Limited;
 use fencehold_core::job::{Command, JobId, Outcome, Queue, Refusal, State};
 use fencehold_core::{Fact, Owner, Stamp};
 
+use super::Touch;
 use super::archive::{Archive, JobChange};
 use super::enqueue::unique_digest;
 use super::queues::QueueState;
-use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
-use crate::error::StoreError;
-use crate::job::{ActOn, ActRequest, Acted, ActedItem, Action, Contents, QueueMode, QueueOrder, QueueView};
-use crate::quota::Limited;
 
 impl Engine {
     pub(super) fn act(

@@ -13,8 +13,8 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "file")]
-use crate::error::StoreError;
-use crate::job::{Counts, QueueMode, ScheduleSpec, UndoOf};
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{Counts, QueueMode, ScheduleSpec, UndoOf};
 
 /// What never changes about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! JSON in one form: without white space, the members of objects by name, strings escaped in one way. Two payloads that say the
 //! same are the same request, however they were written. Numbers are compared as they are written.
 
-use super::check::is_too_deep;
+use fencehold_contract::operation::is_too_deep;
 
 /// Whether two texts are the same JSON.
 pub(super) fn same_json(one: &str, other: &str) -> bool {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{ClaimRequest, QueueMode};
 use fencehold_core::job::{By, Command, Outcome, Refusal};
 use fencehold_core::lease::Preempt;
 use fencehold_core::{HoldHash, Owner, Stamp, Task};
@@ -12,8 +14,6 @@ use super::look::{CLAIM_BYTES_MAX, Look, Picked};
 use super::past::Holder;
 use crate::engine::state::{Answered, Engine, Granted};
 use crate::engine::waiters::Ticket;
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, QueueMode};
 
 /// A claim that waits.
 #[derive(Debug)]

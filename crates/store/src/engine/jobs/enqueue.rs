@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{Enqueued, NewJob, QueueMode, UndoOf};
+use fencehold_contract::operation::{JobAnswer, check_job};
+use fencehold_contract::quota::Limited;
 use fencehold_core::job::{Due, JobId, Kind, Queue, Record, Refusal, State, UniqueKey};
 use fencehold_core::limits::JOBS_MAX;
 use fencehold_core::{Fact, Stamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
+use super::Touch;
 use super::archive::{About, Archive, Body, JobChange, KeptJob, KeptUnique};
 use super::canonical::{canonical, same_json};
-use super::check::check_job;
-use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
-use crate::error::StoreError;
-use crate::job::{Enqueued, NewJob, QueueMode, UndoOf};
-use crate::quota::Limited;
 
 /// How precisely the ends of windows are noted: a key may stay taken for so much longer.
 const WINDOW_STEP_MS: u64 = 60_000;

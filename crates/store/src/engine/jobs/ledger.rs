@@ -1,5 +1,7 @@
 //! The ledger of each job: announcing and recording effects, undoing them, and what a person says of those in doubt.
 
+use fencehold_contract::job::{LedgerAct, LedgerAnswer, LedgerEntry, NewJob, ResolveRequest, UndoOf};
+use fencehold_contract::operation::{JobAnswer, check_json};
 use fencehold_core::job::{Command, EffectName, JobId, Refusal, State, Terms, Undo, Written};
 use fencehold_core::ledger::{
     Begun, Effect, EffectState, Outcome, UndoWith, begin, next_to_undo, record, stands_undone, withdraws,
@@ -9,12 +11,10 @@ use fencehold_core::limits::{
 };
 use fencehold_core::{Fact, Stamp};
 
+use super::Touch;
 use super::archive::{Archive, JobChange};
-use super::check::check_json;
 use super::report::by;
-use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
-use crate::job::{LedgerAct, LedgerAnswer, LedgerEntry, NewJob, ResolveRequest, UndoOf};
 
 impl Engine {
     pub(super) fn write_ledger(

@@ -1,17 +1,17 @@
 //! Answers that are read from the archive once the changes of their batch have been kept.
 
+use fencehold_contract::job::{
+    AttemptView, Began, Begun, Claimed, ClaimedJob, Finding, FindingKind, FindingPage, FindingsRequest,
+    JobDetail, JobFilter, JobPage, JobView, JobsRequest, RunnerView,
+};
+use fencehold_contract::operation::JobAnswer;
 use fencehold_core::job::{Attempt, JobId, Notes, State, Terms};
 use fencehold_core::ledger::{Effect, EffectState};
 use fencehold_core::{Stamp, Token};
 
-use super::JobAnswer;
 use super::archive::{Archive, Body, Note, Read, Rows};
 use super::table::Slot;
 use crate::engine::state::Engine;
-use crate::job::{
-    AttemptView, Began, Begun, Claimed, ClaimedJob, Finding, FindingKind, FindingPage, FindingsRequest,
-    JobDetail, JobFilter, JobPage, JobView, JobsRequest, RunnerView,
-};
 
 /// How many rows one page looks at, so that listing a million jobs never holds up a renewal for long.
 const LOOK_AT_MAX: usize = 1_000;
@@ -442,12 +442,12 @@ fn is_about(body: &Body, filter: &JobFilter) -> bool {
 
 #[cfg(all(test, feature = "file"))]
 mod tests {
+    use fencehold_contract::job::UndoOf;
     use fencehold_core::job::{EffectName, Kind, Queue};
     use fencehold_core::ledger::UndoWith;
     use fencehold_core::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, TRACE_BYTES_MAX};
 
     use super::*;
-    use crate::job::UndoOf;
 
     fn text(bytes: usize) -> Box<str> {
         "x".repeat(bytes).into()

@@ -8,10 +8,8 @@
 
 mod act;
 mod archive;
-mod ask;
 mod batch;
 mod canonical;
-mod check;
 mod claim;
 mod enqueue;
 mod ledger;
@@ -45,16 +43,14 @@ pub(crate) use archive::{About, KeptJob, KeptSchedule, KeptUnique, Note};
 pub(crate) use archive::{Archive, Body, JobChange, MemoryArchive, Read};
 #[cfg(feature = "file")]
 pub(crate) use archive::{KeptJobs, KeptQueue, Row, Rows};
-pub(crate) use ask::{JobAnswer, JobAsk};
-#[cfg(feature = "remote")]
-pub(crate) use check::unfit;
-#[cfg(feature = "postgres")]
-pub(crate) use check::{check_job, check_word};
 #[cfg(feature = "postgres")]
 pub(crate) use enqueue::{digest, unique_digest};
 pub(crate) use look::Look;
 #[cfg(feature = "postgres")]
 pub(crate) use replay::{Brought, BroughtJob, Replay, Replayed};
+
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{JobAnswer, JobAsk};
 
 use self::batch::{JobBatch, Touch};
 use self::claim::Claimers;
@@ -68,7 +64,6 @@ use self::wait::Waits;
 use super::state::Engine;
 use super::waiters::Ticket;
 use super::wheel::Wheel;
-use crate::error::StoreError;
 
 /// How many tokens are set aside at a time, so that giving one writes nothing of its own.
 const TOKENS_AHEAD: u64 = 4_096;
@@ -144,7 +139,7 @@ impl Engine {
             JobAsk::RemoveSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
             JobAsk::Resolve(request) => Ok(JobAnswer::Resolved(self.resolve(now, space, &request, archive))),
         };
-        self.answer(ticket, result.map(super::Answer::Job));
+        self.answer(ticket, result.map(fencehold_contract::operation::Answer::Job));
     }
 
     /// Decides one command on one job and carries it out.

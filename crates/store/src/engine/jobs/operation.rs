@@ -1,17 +1,16 @@
 //! Operations of request handlers: a job that nobody but its own request works on, found by its idempotency key.
 
+use fencehold_contract::job::{Began, BeginRequest, Begun, NewJob, Unique};
+use fencehold_contract::operation::{Answer, JobAnswer};
 use fencehold_core::job::{By, Command, Due, EffectName, Kind, Queue, Refusal, State};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::{BadInput, Stamp};
 
-use super::JobAnswer;
 use super::archive::Archive;
 use super::enqueue::{Taken, identity, unique_digest, window_clock_ms};
 use super::look::Look;
-use crate::engine::Answer;
 use crate::engine::state::{Answered, Engine, Granted};
 use crate::engine::waiters::Ticket;
-use crate::job::{Began, BeginRequest, Begun, NewJob, Unique};
 
 impl Engine {
     pub(super) fn begin(
@@ -67,7 +66,7 @@ impl Engine {
         if let Err(Refusal::Full { what, limit }) =
             self.check_room_for_job(space, &Queue::operations(), request.payload.len())
         {
-            return self.answer(ticket, Err(crate::error::StoreError::Full { what, limit }));
+            return self.answer(ticket, Err(fencehold_contract::StoreError::Full { what, limit }));
         }
         let Ok(kind) = Kind::new("operation") else { return };
         let until_ms = window_clock_ms(now).saturating_add(request.window_ms);
@@ -182,7 +181,7 @@ impl Engine {
         } else {
             let what = Refusal::TokensExhausted.to_string();
             let limit = fencehold_core::limits::TOKEN_MAX;
-            self.answer(ticket, Err(crate::error::StoreError::Full { what, limit }));
+            self.answer(ticket, Err(fencehold_contract::StoreError::Full { what, limit }));
         }
     }
 

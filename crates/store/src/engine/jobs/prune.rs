@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use fencehold_contract::KeepFinished;
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Undo};
 use hashbrown::HashMap;
@@ -17,7 +18,6 @@ use super::batch::Touch;
 use super::enqueue::{unique_digest, window_clock_ms};
 use crate::engine::keep::Change;
 use crate::engine::state::Engine;
-use crate::retention::KeepFinished;
 
 /// How many finished jobs one step looks at.
 const STEP: usize = 256;

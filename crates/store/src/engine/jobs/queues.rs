@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fencehold_contract::job::{Counts, QueueMode, QueueView};
 use fencehold_core::Namespace;
 use fencehold_core::job::{Queue, Ready, State};
 use hashbrown::HashMap;
@@ -9,7 +10,6 @@ use hashbrown::HashMap;
 use super::archive::KeptQueue;
 use crate::engine::table::NOWHERE;
 use crate::engine::waiters::Ticket;
-use crate::job::{Counts, QueueMode, QueueView};
 
 #[derive(Debug)]
 pub(super) struct QueueState {

@@ -10,22 +10,20 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
+use fencehold_contract::job::{JobFilter, JobView, QueueMode};
+use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
+use fencehold_contract::{Limits, StoreError, Used};
 use fencehold_core::job::{By, Command, JobId};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{Event, Namespace, Stamp, Token};
 
+use super::JobBatch;
 use super::archive::{
     Archive, Body, JobChange, KeptJob, KeptSchedule, KeptUnique, MemoryArchive, Note, Read, Row, Rows,
 };
 use super::look::{stands, view};
-use super::{JobAnswer, JobAsk, JobBatch};
-use crate::engine::Answer;
-use crate::engine::ask::Ask;
 use crate::engine::state::{Engine, Reply};
-use crate::error::StoreError;
-use crate::job::{JobFilter, JobView, QueueMode};
-use crate::quota::{Limits, Used};
 
 /// The places of jobs that a decision makes: the first, the second, and so on.
 const NEW_FROM: u64 = 1 << 62;
@@ -159,7 +157,7 @@ impl Replay {
                 let read = self.engine.read(self.now, look, &mut self.archive);
                 read.map(|(answer, _)| answer).map_err(|why| StoreError::Unavailable { why })
             }
-            Some(Reply::Said(Ok(_))) | None => Err(crate::asking::misfit()),
+            Some(Reply::Said(Ok(_))) | None => Err(fencehold_contract::operation::misfit()),
         }
     }
 

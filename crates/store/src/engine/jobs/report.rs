@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::job::{AttemptRef, RenewedJobs, Report, Word};
+use fencehold_contract::operation::{JobAnswer, check_word};
 use fencehold_core::Stamp;
 use fencehold_core::job::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
 
+use super::Touch;
 use super::archive::{Archive, JobChange, Note};
 use super::canonical::same_json;
-use super::check::check_word;
-use super::{JobAnswer, Touch};
 use crate::engine::state::Engine;
-use crate::job::{AttemptRef, RenewedJobs, Report, Word};
 
 impl Engine {
     pub(super) fn renew_claims(

@@ -1,12 +1,12 @@
 //! Going on from what was kept.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::Counts;
 use fencehold_core::Stamp;
 
 use super::archive::{Archive, KeptJobs};
 use super::batch::JobBatch;
 use crate::engine::state::Engine;
-use crate::error::StoreError;
-use crate::job::Counts;
 
 /// How long an owner serves leases before it reads the jobs that nothing has needed. One that ends before leaves them, with
 /// their schedules and their retention, to the next, as if nothing had served in between.

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{NewJob, ScheduleSpec, ScheduleView};
+use fencehold_contract::operation::JobAnswer;
+use fencehold_contract::quota::Limited;
 use fencehold_core::job::schedule::{Cron, Zone};
 use fencehold_core::job::{JobId, Queue, ScheduleName};
 use fencehold_core::{BadInput, Fact, Stamp};
 use hashbrown::HashMap;
 
-use super::JobAnswer;
 use super::archive::{Archive, JobChange, KeptSchedule};
 use crate::engine::state::Engine;
-use crate::error::StoreError;
-use crate::job::{NewJob, ScheduleSpec, ScheduleView};
-use crate::quota::Limited;
 
 /// How many schedules fire in one step.
 const FIRE_MAX: usize = 64;

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use fencehold_contract::job::WaitRequest;
+use fencehold_contract::operation::{Answer, JobAnswer};
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::WAIT_MS_MAX;
 use hashbrown::HashMap;
 
+use super::Look;
 use super::archive::Archive;
-use super::{JobAnswer, Look};
-use crate::engine::Answer;
 use crate::engine::state::Engine;
 use crate::engine::waiters::Ticket;
-use crate::job::WaitRequest;
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {

@@ -1,7 +1,8 @@
 //! When a holder last gave a sign of life, also where its term was cut short.
 
+use fencehold_contract::AcquireRequest;
+
 use super::{Rig, TTL_MS, request};
-use crate::lease::AcquireRequest;
 
 fn beat_ms_ago(rig: &mut Rig) -> Option<u64> {
     rig.view("k").unwrap().holder.unwrap().renewed_ms_ago

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use fencehold_contract::operation::Ask;
+use fencehold_contract::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_core::{Event, Namespace, Owner, Reason, Stamp, Token};
 use proptest::prelude::*;
@@ -9,8 +11,7 @@ use proptest::prelude::*;
 use super::super::jobs::KeptJobs;
 use super::super::keep::{Change, Changes, Kept, KeptEvents, KeptLease, KeptNamespace};
 use super::super::state::{Engine, Reply};
-use super::{Ask, Rig, TTL_MS, key, request};
-use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
+use super::{Rig, TTL_MS, key, request};
 
 /// What a disk would hold.
 #[derive(Default)]
@@ -111,7 +112,9 @@ fn play(steps: &[Step]) {
                 let hold = request.hold;
                 let (changes, answers) = rig.ask(Ask::Acquire(request));
                 disk.keep(changes);
-                if let Reply::Said(Ok(super::Answer::Acquired(acquired))) = &answers[0].result {
+                if let Reply::Said(Ok(fencehold_contract::operation::Answer::Acquired(acquired))) =
+                    &answers[0].result
+                {
                     holds.push(HoldRef { key: acquired.key.clone(), hold, token: acquired.grant.token });
                 }
             }

@@ -1,10 +1,11 @@
 //! R14: a grant that found nobody there.
 
+use fencehold_contract::HoldRef;
+use fencehold_contract::operation::{Answer, Ask};
 use fencehold_core::lease::How;
 
 use super::super::state::{Granted, Reply};
-use super::{Answer, Answered, Ask, Rig, request};
-use crate::lease::HoldRef;
+use super::{Answered, Rig, request};
 
 fn in_line(rig: &mut Rig, nth: u64) -> super::Ticket {
     let mut waiter = request("k", nth);

@@ -12,15 +12,14 @@ mod unnoticed;
 mod watchers;
 mod writer;
 
+use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseView, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Stamp, Token};
 
 use super::jobs::MemoryArchive;
 use super::keep::Changes;
 use super::state::{Answered, Engine};
 use super::waiters::Ticket;
-use super::{Answer, Ask};
-use crate::error::StoreError;
-use crate::lease::{AcquireRequest, HoldRef, LeaseView};
 
 /// An engine and the hands of a clock.
 struct Rig {

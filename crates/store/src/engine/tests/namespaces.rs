@@ -1,15 +1,15 @@
 //! Looking leaves no trace: only what is taken in a namespace makes one.
 
-use fencehold_core::job::{JobId, Kind, Queue};
-use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
-
-use super::{Answer, Ask, Rig, key, request};
-use crate::engine::{JobAnswer, JobAsk};
-use crate::job::{
+use fencehold_contract::job::{
     ActOn, ActRequest, Action, AttemptRef, ClaimRequest, FindingsRequest, JobFilter, JobsRequest, NewJob,
     Report, WaitRequest, Word,
 };
-use crate::lease::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
+use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
+use fencehold_contract::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
+use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
+
+use super::{Rig, key, request};
 
 #[test]
 fn whoever_only_looks_makes_no_namespace() {

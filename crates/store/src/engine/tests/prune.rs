@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::KeepFinished;
+use fencehold_contract::job::{ActOn, ActRequest, Action, ClaimRequest, NewJob};
+use fencehold_contract::operation::{Ask, JobAsk};
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{HoldId, Owner};
 
 use super::Rig;
-use crate::engine::Ask;
-use crate::engine::jobs::{Archive, Body, JobAsk, JobChange, KeptJob, MemoryArchive, Note, Read, Row, Rows};
+use crate::engine::jobs::{Archive, Body, JobChange, KeptJob, MemoryArchive, Note, Read, Row, Rows};
 use crate::engine::state::Granted;
-use crate::job::{ActOn, ActRequest, Action, ClaimRequest, NewJob};
-use crate::retention::KeepFinished;
 
 const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;

@@ -74,13 +74,13 @@ fn the_engine_asks_to_be_woken_for_deadlines_waiters_and_watchers() {
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + TTL_MS));
     let mut waiter = request("k", 2);
     waiter.wait_ms = 50;
-    rig.send(super::Ask::Acquire(waiter));
+    rig.send(fencehold_contract::operation::Ask::Acquire(waiter));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 50));
-    rig.send(super::Ask::Events(crate::lease::EventsRequest {
+    rig.send(fencehold_contract::operation::Ask::Events(fencehold_contract::EventsRequest {
         after: Some(1),
         limit: 1,
         wait_ms: 20,
-        ..crate::lease::EventsRequest::default()
+        ..fencehold_contract::EventsRequest::default()
     }));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 20));
 }

@@ -1,11 +1,12 @@
 //! What has run out, but has not been noticed yet: requests that come before the sweep must be decided as if it had.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{Answer, Ask};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 
 use super::super::state::Reply;
-use super::{Answer, Answered, Ask, Rig, TTL_MS, Ticket, request};
-use crate::error::StoreError;
+use super::{Answered, Rig, TTL_MS, Ticket, request};
 
 fn in_line(rig: &mut Rig, nth: u64, wait_ms: u64) -> Ticket {
     let mut waiter = request("k", nth);

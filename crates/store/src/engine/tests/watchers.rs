@@ -1,8 +1,9 @@
 //! Those who watch: told of what concerns them, once, and of nothing else.
 
+use fencehold_contract::EventsRequest;
+use fencehold_contract::operation::{Answer, Ask};
+
 use super::{Rig, Ticket, request};
-use crate::engine::{Answer, Ask};
-use crate::lease::EventsRequest;
 
 fn watch(rig: &mut Rig, prefix: Option<&str>, after: u64) -> Ticket {
     let prefix = prefix.map(str::to_owned);

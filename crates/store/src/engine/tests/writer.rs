@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::job::{Began, BeginRequest, Begun};
+use fencehold_contract::operation::{Answer, Ask, Claim, JobAnswer, JobAsk};
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseView, StoreError};
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, State, UniqueKey};
 use fencehold_core::lease::How;
 use fencehold_core::ledger::OnDoubt;
 
-use super::super::jobs::{Archive, JobAnswer, JobAsk, MemoryArchive};
+use super::super::jobs::{Archive, MemoryArchive};
 use super::super::keep::{Changes, Keep, KeepError, KeepInMemory};
 use super::super::writer::BATCH_REQUESTS_MAX;
-use super::super::{Claim, Handle, Writer};
-use super::{Answer, Ask, Engine, key, request};
-use crate::clock::ManualClock;
-use crate::error::StoreError;
-use crate::job::{Began, BeginRequest, Begun};
-use crate::lease::{AcquireRequest, HoldRef, LeaseView};
+use super::super::{Handle, Writer};
+use super::{Engine, key, request};
 
 type Result<T> = std::result::Result<T, StoreError>;
 

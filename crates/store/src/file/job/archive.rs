@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
 use fencehold_core::Stamp;
 use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
@@ -11,7 +12,6 @@ use super::bodies::{AHEAD, AHEAD_BYTES};
 use super::codec::{decode, decode_finished};
 use super::write::tag_of;
 use crate::engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
-use crate::error::StoreError;
 use crate::file::sqlite::{SqliteKeep, from_sql, to_sql};
 
 /// Not a join: SQLite would look at the value of `?1` to plan it, and plan it anew for every other value.

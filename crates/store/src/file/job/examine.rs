@@ -1,5 +1,6 @@
 //! Looking for damage among the jobs: every row can be read, every job is in one place, and the books add up.
 
+use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue, Record, State};
 use rusqlite::Connection;
@@ -8,7 +9,6 @@ use super::codec::{decode, decode_finished};
 use crate::engine::Body;
 use crate::file::sqlite::from_sql;
 use crate::file::tools::CheckReport;
-use crate::job::ScheduleSpec;
 
 pub(in crate::file) fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(from_sql);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fencehold_contract::job::{Counts, QueueMode};
 use fencehold_core::job::{Due, JobId, Queue};
 use fencehold_core::{Namespace, Stamp, Token};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -10,7 +11,6 @@ use super::codec::{decode, decode_job};
 use crate::engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
 use crate::file::load::{Trust, began_ms};
 use crate::file::sqlite::from_sql;
-use crate::job::{Counts, QueueMode};
 
 /// Reads everything, inside the transaction that raised the epoch, or in one of the same owner. How many rows were set aside comes with it.
 pub(in crate::file) fn load(

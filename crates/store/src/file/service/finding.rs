@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::{KeepFinished, StoreError};
 use tokio::sync::oneshot;
 
 use super::{Service, Shared, beat};
-use crate::clock::{Clock, SystemClock};
-use crate::error::StoreError;
 use crate::file::link::{BEAT, Link, Reached, wait};
 use crate::file::owner::Door;
 use crate::file::place::{Place, unusable};
 use crate::file::takeover::{self, Attempt, Ownership};
-use crate::retention::KeepFinished;
 
 /// How long an owner that lives may be out of reach.
 const SILENCE_MS: u64 = 2_000;

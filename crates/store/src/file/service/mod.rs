@@ -10,6 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::Unclaimed;
+use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::Namespace;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -19,13 +24,7 @@ use self::questions::Pending;
 use super::FileOptions;
 use super::link::BEAT;
 use super::place::Place;
-use crate::clock::Clock;
 use crate::engine::Handle;
-use crate::engine::Unclaimed;
-use crate::error::StoreError;
-use crate::hold_changes::HoldChanges;
-use crate::measure::Measures;
-use crate::retention::KeepFinished;
 
 pub(super) use self::questions::{Question, Told, or_unknown};
 

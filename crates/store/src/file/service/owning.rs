@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
+use fencehold_contract::clock::{Ahead, Clock};
+use fencehold_contract::{KeepFinished, StoreError};
 use tokio::sync::oneshot;
 
 use super::questions::Told;
 use super::{Next, Service, beat};
-use crate::clock::{Ahead, Clock};
 use crate::engine::{Ended, Engine, Writer};
-use crate::error::StoreError;
 use crate::file::link::{BEAT, wait};
 use crate::file::owner::{Door, Offer};
 use crate::file::sqlite::{Failure, Unnoted};
 use crate::file::takeover::Ownership;
-use crate::retention::KeepFinished;
 
 /// How the engine's thread came to its end.
 struct Stopped {

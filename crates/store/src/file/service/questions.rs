@@ -1,13 +1,12 @@
 //! Questions that wait for an answer, and what they are told when nobody can give one.
 
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::operation::{Answer, Ask, Claim, Unclaimed};
 use fencehold_core::Namespace;
 use tokio::sync::oneshot;
 
 use super::Service;
-use crate::clock::{Clock, SystemClock};
-use crate::engine::Unclaimed;
-use crate::engine::{Answer, Ask, Claim};
-use crate::error::StoreError;
 
 /// A question on its way to whoever owns the directory.
 pub(in crate::file) struct Question {

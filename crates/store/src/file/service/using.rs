@@ -1,15 +1,14 @@
 //! Asking the owner: sending what is pending, handing over its answers, and noticing when it goes.
 
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::{BadInput, Namespace};
 
 use super::questions::{Pending, Question, Told, or_unknown};
 use super::{Next, Service, Taken, beat};
-use crate::clock::{Clock, SystemClock};
-use crate::engine::{Answer, Ask};
-use crate::error::StoreError;
 use crate::file::frame::{FromOwner, ToOwner};
 use crate::file::link::{Link, SILENCE};
-use crate::retention::KeepFinished;
 
 /// The number of the one question that is the thread's own. Those of its handle start at 1.
 const KEEP_FINISHED: u64 = 0;

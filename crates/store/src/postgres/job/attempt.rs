@@ -2,21 +2,19 @@
 
 use std::collections::HashMap;
 
+use fencehold_contract::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};
+use fencehold_contract::operation::{JobAnswer, JobAsk, check_word};
+use fencehold_contract::{Call, CompletedJobs, StoreError};
 use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
 use fencehold_core::{HoldId, Token};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, within};
 use super::value::{Bits, from_sql, to_sql};
-use crate::engine::{JobAnswer, JobAsk, check_word};
-use crate::error::StoreError;
-use crate::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};
-use crate::lease::Call;
 use crate::postgres::errand::Errand;
 use crate::postgres::fenced::Wanted;
 use crate::postgres::pool::Lane;
 use crate::postgres::{Core, Repeat};
-use crate::postgres_url::CompletedJobs;
 
 impl Core {
     pub(super) async fn renew_claims(
@@ -73,7 +71,7 @@ impl Core {
             let JobAnswer::Renewed(decided) =
                 self.by_the_rules(errand, call, &about, JobAsk::Renew(rest)).await?
             else {
-                return Err(crate::asking::misfit());
+                return Err(fencehold_contract::operation::misfit());
             };
             for (nth, answer) in left.into_iter().zip(decided.answers) {
                 answers[nth] = Some(answer);
@@ -126,7 +124,7 @@ impl Core {
             let JobAnswer::Reported(decided) =
                 self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
             else {
-                return Err(crate::asking::misfit());
+                return Err(fencehold_contract::operation::misfit());
             };
             for (nth, mut answer) in left.into_iter().zip(decided) {
                 if let Err(Refusal::OtherJob { token, job: job @ None }) = &mut answer {
@@ -209,7 +207,7 @@ impl Core {
         let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job).collect());
         match self.by_the_rules(errand, call, &about, JobAsk::Ledger(entries)).await? {
             JobAnswer::Ledger(answers) => Ok(answers),
-            _ => Err(crate::asking::misfit()),
+            _ => Err(fencehold_contract::operation::misfit()),
         }
     }
 

@@ -5,18 +5,16 @@
 
 use std::time::Duration;
 
+use fencehold_contract::job::{ClaimRequest, Claimed};
+use fencehold_contract::{Call, Limits, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::handed::Handed;
 use super::take::{Became, Taken, Way};
 use super::value::{Bits, from_sql, to_sql};
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, Claimed};
-use crate::lease::Call;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Order, Repeat, closed};
-use crate::quota::Limits;
 
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
@@ -196,6 +194,6 @@ fn ttl_too_long(call: &Call, request: &ClaimRequest, longest_ms: u64) -> StoreEr
     let limits = Limits { ttl_ms: Some(longest_ms), ..Limits::default() };
     match limits.check_ttl(&call.namespace, request.ttl_ms) {
         Err(bad) => bad.into(),
-        Ok(()) => crate::asking::misfit(),
+        Ok(()) => fencehold_contract::operation::misfit(),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use fencehold_contract::StoreError;
 use fencehold_core::job::{JobId, Queue};
 use fencehold_core::{Namespace, Token};
 use serde::de::DeserializeOwned;
@@ -15,7 +16,6 @@ use super::keep::{Loaded, changes_to_keep};
 use super::loaded::{Head, JobRow};
 use super::value::{Bits, Json, from_sql, stamp};
 use crate::engine::{Brought, Replay, Replayed};
-use crate::error::StoreError;
 use crate::postgres::errand::Errand;
 use crate::postgres::fenced::Wanted;
 use crate::postgres::{Core, Repeat};

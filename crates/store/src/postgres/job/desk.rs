@@ -2,6 +2,13 @@
 
 use std::collections::VecDeque;
 
+use fencehold_contract::job::{
+    ActOn, ActRequest, Acted, Action, Began, BeginRequest, Contents, Counts, QueueOrder, QueueView,
+    ResolveRequest, ScheduleSpec, ScheduleView,
+};
+use fencehold_contract::operation::{JobAnswer, JobAsk};
+use fencehold_contract::quota::{Limited, full};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Queue, Refusal, ScheduleName, State};
 use tokio_postgres::types::Type;
@@ -9,16 +16,9 @@ use tokio_postgres::types::Type;
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
 use super::value::from_sql;
-use crate::engine::{JobAnswer, JobAsk, Replay, unique_digest};
-use crate::error::StoreError;
-use crate::job::{
-    ActOn, ActRequest, Acted, Action, Began, BeginRequest, Contents, Counts, QueueOrder, QueueView,
-    ResolveRequest, ScheduleSpec, ScheduleView,
-};
-use crate::lease::Call;
+use crate::engine::{Replay, unique_digest};
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Repeat};
-use crate::quota::{Limited, full};
 
 impl Core {
     pub(super) async fn act(
@@ -45,7 +45,7 @@ impl Core {
             let ask = JobAsk::Act(ActRequest { on: ActOn::Jobs(vec![id]), ..request.clone() });
             match replay.ask(&call.namespace, ask)? {
                 JobAnswer::Acted(acted) => Ok(acted.items),
-                _ => Err(crate::asking::misfit()),
+                _ => Err(fencehold_contract::operation::misfit()),
             }
         };
         let items: Result<Vec<_>, StoreError> = self
@@ -148,9 +148,9 @@ impl Core {
         match decided {
             Decided::Kept(answer) => match answer? {
                 JobAnswer::Schedule(view) => Ok(*view),
-                _ => Err(crate::asking::misfit()),
+                _ => Err(fencehold_contract::operation::misfit()),
             },
-            Decided::Again => Err(crate::asking::misfit()),
+            Decided::Again => Err(fencehold_contract::operation::misfit()),
             Decided::Damaged(why) => Err(StoreError::Unusable { place: self.place.clone(), why }),
         }
     }
@@ -217,7 +217,7 @@ impl Core {
         };
         match self.by_the_rules(errand, call, &about, JobAsk::Begin(request)).await? {
             JobAnswer::Began(began) => Ok(began),
-            _ => Err(crate::asking::misfit()),
+            _ => Err(fencehold_contract::operation::misfit()),
         }
     }
 
@@ -232,7 +232,7 @@ impl Core {
         let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
         match self.decide(errand, Repeat::Never, &about, act).await?? {
             JobAnswer::Resolved(answer) => Ok(answer),
-            _ => Err(crate::asking::misfit()),
+            _ => Err(fencehold_contract::operation::misfit()),
         }
     }
 }

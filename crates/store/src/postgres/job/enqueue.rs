@@ -1,5 +1,8 @@
 //! Putting jobs into their queues: the new ones in one statement; what was there already, by the rules.
 
+use fencehold_contract::job::{Enqueued, NewJob, When};
+use fencehold_contract::operation::{JobAnswer, JobAsk, check_job};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::Stamp;
 use fencehold_core::job::Refusal;
 use tokio_postgres::error::SqlState;
@@ -8,10 +11,7 @@ use tokio_postgres::types::Type;
 use super::decide::{About, within};
 use super::form::{Extra, kept_terms};
 use super::value::{Bits, Json, to_sql};
-use crate::engine::{JobAnswer, JobAsk, check_job, digest, unique_digest};
-use crate::error::StoreError;
-use crate::job::{Enqueued, NewJob, When};
-use crate::lease::Call;
+use crate::engine::{digest, unique_digest};
 use crate::postgres::errand::Errand;
 use crate::postgres::fault::Fault;
 use crate::postgres::{Core, Repeat};
@@ -152,7 +152,7 @@ impl Core {
             .await??;
         match answer {
             JobAnswer::Enqueued(answers) => Ok(answers),
-            _ => Err(crate::asking::misfit()),
+            _ => Err(fencehold_contract::operation::misfit()),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The forms in which parts of a job are kept: one place for the way in and the way out.
 
+use fencehold_contract::job::{QueueMode, UndoOf};
 use fencehold_core::job::{Cancel, State, Terms, Undo, UniqueKey};
 use fencehold_core::lease::Notice;
 use serde::{Deserialize, Serialize};
 
 use super::value::Json;
-use crate::job::{QueueMode, UndoOf};
 
 /// What a job has beyond the usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

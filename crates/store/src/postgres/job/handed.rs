@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use fencehold_contract::job::Claimed;
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::HoldHash;
 use fencehold_core::job::{By, JobId};
 use tokio::sync::mpsc;
@@ -10,9 +12,6 @@ use tokio_postgres::types::Type;
 use super::decide::{About, Decided, decide_in};
 use super::value::{Bits, to_sql};
 use crate::engine::Replay;
-use crate::error::StoreError;
-use crate::job::Claimed;
-use crate::lease::Call;
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Order, Repeat};
 

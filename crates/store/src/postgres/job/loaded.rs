@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use fencehold_contract::job::ScheduleSpec;
+use fencehold_contract::{Limits, Used};
 use fencehold_core::job::{Attempt, Claim, Due, Ended, JobId, Kind, Notes, Queue, Record, Terms, Trail};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TRAIL_MAX;
@@ -12,8 +14,6 @@ use serde::Deserialize;
 use super::form::{Asked, Extra, state_of, terms_of, undo_of};
 use super::value::{bytes_of, stamp};
 use crate::engine::{About, Body, BroughtJob, KeptJob, KeptSchedule, KeptUnique, Note};
-use crate::job::ScheduleSpec;
-use crate::quota::{Limits, Used};
 
 /// The row that comes before the jobs.
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,10 @@
 //! Looking at jobs, at many of them, and waiting for the end of one.
 
+use fencehold_contract::job::{
+    Counts, FindingPage, FindingsRequest, JobDetail, JobFilter, JobPage, JobsRequest, QueueView, WaitRequest,
+};
+use fencehold_contract::operation::{JobAnswer, JobAsk};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Kind, Queue};
 use tokio_postgres::types::Type;
@@ -7,12 +12,6 @@ use tokio_postgres::types::Type;
 use super::decide::{About, json};
 use super::form::mode_of;
 use super::value::{Bits, from_sql, to_sql};
-use crate::engine::{JobAnswer, JobAsk};
-use crate::error::StoreError;
-use crate::job::{
-    Counts, FindingPage, FindingsRequest, JobDetail, JobFilter, JobPage, JobsRequest, QueueView, WaitRequest,
-};
-use crate::lease::Call;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Repeat};
 
@@ -43,7 +42,7 @@ impl Core {
             .await?;
         match answer? {
             JobAnswer::Job(detail) => Ok((detail.map(|detail| *detail), now_ms)),
-            _ => Err(crate::asking::misfit()),
+            _ => Err(fencehold_contract::operation::misfit()),
         }
     }
 
@@ -200,7 +199,7 @@ impl Core {
             .await??
         {
             JobAnswer::Findings(page) => Ok(FindingPage { next, ..page }),
-            _ => Err(crate::asking::misfit()),
+            _ => Err(fencehold_contract::operation::misfit()),
         }
     }
 

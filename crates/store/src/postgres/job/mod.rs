@@ -28,22 +28,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use async_trait::async_trait;
+use fencehold_contract::job::{
+    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
+    FindingsRequest, JobDetail, JobPage, JobStore, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
+    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+};
+use fencehold_contract::operation::{JobAsk, misfit};
+use fencehold_contract::{Call, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 use tokio::sync::oneshot;
 
 use super::{Core, Errand, PostgresStore, closed};
-use crate::asking::misfit;
-use crate::engine::JobAsk;
-use crate::error::StoreError;
-use crate::job::{
-    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
-    FindingsRequest, JobDetail, JobPage, JobStore, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
-    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
-};
-use crate::lease::Call;
-use crate::postgres_url::{CompletedJobs, PostgresUrl};
-use crate::retention::KeepFinished;
 
 /// What a handle has of its own about jobs. Everything else is in the database.
 #[derive(Debug, Default)]

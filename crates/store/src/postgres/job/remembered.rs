@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use fencehold_contract::job::Weighted;
 use fencehold_core::job::Queue;
 
 use super::value::to_sql;
-use crate::job::Weighted;
 
 /// For how long a lane is searched only from where jobs were last found: what was committed out of order, or given back by
 /// a claim that broke off, lies below, and is found after this time.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Weak;
 use std::time::Duration;
 
+use fencehold_contract::StoreError;
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue};
 use futures_util::future::select;
@@ -16,7 +17,6 @@ use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
 use super::value::{Bits, to_sql};
 use crate::engine::Replay;
-use crate::error::StoreError;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Repeat};
 

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use fencehold_contract::job::{ClaimRequest, ClaimedJob};
+use fencehold_contract::{Call, StoreError};
 use fencehold_core::Token;
 use fencehold_core::job::{JobId, Kind, Terms};
 use fencehold_core::ledger::Effect;
@@ -11,9 +13,6 @@ use tokio_postgres::types::{ToSql, Type};
 use super::decide::{About, read};
 use super::form::{Extra, terms_of};
 use super::value::{Bits, Json, from_sql, to_sql};
-use crate::error::StoreError;
-use crate::job::{ClaimRequest, ClaimedJob};
-use crate::lease::Call;
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Repeat};
 

@@ -1,10 +1,10 @@
 //! The commands, drawn by chance, and given to both stores.
 
+use fencehold_contract::clock::Clock as _;
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore as _, RevokeRequest, Which};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
-use fencehold_store::clock::Clock as _;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::{AcquireRequest, HoldRef, LeaseStore as _, RevokeRequest, Which};
 
 use super::{LOOKS_MAX, Pair, Used, ahead_ms, call};
 

@@ -13,14 +13,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::{
+    AcquireRequest, Acquired, Call, EventsRequest, LeaseStore, LeaseView, ListRequest, StoreError,
+};
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Fact, Key, Namespace, Token};
-use fencehold_store::clock::{Clock as _, ManualClock};
+use fencehold_store::MemoryStore;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::{
-    AcquireRequest, Acquired, Call, EventsRequest, LeaseStore, LeaseView, ListRequest, MemoryStore,
-    StoreError,
-};
 
 use crate::arena::PostgresArena;
 use crate::template::START_MS;

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, State, Terms, UniqueKey};
-use fencehold_core::ledger::{OnDoubt, UndoWith};
-use fencehold_core::retry::{Backoff, Retry};
-use fencehold_core::{HoldId, Owner, Reason, Token};
-use fencehold_store::job::{
+use fencehold_contract::job::{
     ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, Begun, ClaimRequest, Claimed,
     Enqueued, JobFilter, JobStore, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, QueueMode, QueueOrder,
     RenewedJobs, Report, ResolveRequest, Unique, When, Word,
 };
-use fencehold_store::{Call, StoreError};
+use fencehold_contract::{Call, StoreError};
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, State, Terms, UniqueKey};
+use fencehold_core::ledger::{OnDoubt, UndoWith};
+use fencehold_core::retry::{Backoff, Retry};
+use fencehold_core::{HoldId, Owner, Reason, Token};
 
 type Refused<T> = Result<T, fencehold_core::job::Refusal>;
 

@@ -14,12 +14,13 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::thread;
 
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::job::{FindingsRequest, JobFilter, JobStore, JobView, JobsRequest};
+use fencehold_contract::{Call, EventsRequest, LeaseStore};
 use fencehold_core::job::JobId;
 use fencehold_core::{Fact, Namespace};
-use fencehold_store::clock::ManualClock;
+use fencehold_store::MemoryStore;
 use fencehold_store::conformance::{Arena as _, block_on};
-use fencehold_store::job::{FindingsRequest, JobFilter, JobStore, JobView, JobsRequest};
-use fencehold_store::{Call, EventsRequest, LeaseStore, MemoryStore};
 
 use self::command::{Chance, Command, Known};
 use crate::arena::PostgresArena;
@@ -159,7 +160,7 @@ async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<JobView> {
     jobs
 }
 
-async fn all_findings(store: &dyn JobStore, call: &Call) -> Vec<fencehold_store::job::Finding> {
+async fn all_findings(store: &dyn JobStore, call: &Call) -> Vec<fencehold_contract::job::Finding> {
     let mut request = FindingsRequest { cursor: None, limit: 1_000 };
     let mut findings = Vec::new();
     loop {

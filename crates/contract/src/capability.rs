@@ -1,0 +1,21 @@
+//! What a store can do, spoken aloud.
+
+/// What a store can do. A caller that asks for more gets `Unsupported`, naming the store and the part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, answered yes or no")]
+pub struct Capabilities {
+    /// The store's name, as in its URL.
+    pub store: &'static str,
+    /// Waiters are served first come, first served.
+    pub fair: bool,
+    /// Waiting costs no polling.
+    pub waits: bool,
+    /// Contenders of higher priority can ask a holder to yield.
+    pub preempts: bool,
+    /// Jobs live here too.
+    pub jobs: bool,
+    /// What is acknowledged survives the process.
+    pub durable: bool,
+    /// The shortest ttl.
+    pub ttl_ms_min: u64,
+}

@@ -1,0 +1,99 @@
+//! What a store can answer instead of doing what was asked. Rich; the library folds it into what to do next.
+
+use fencehold_core::job::Queue;
+use fencehold_core::{BadInput, Key, Refusal};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A store's refusal, or its inability.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The request can never succeed as it stands.
+    #[error(transparent)]
+    BadInput(#[from] BadInput),
+    /// The rules refuse it.
+    #[error("{key}: {refusal}")]
+    Refused {
+        /// Which key.
+        key: Key,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A bound of the store is reached. Trying again later may work.
+    #[error("{what}: the limit of {limit} is reached")]
+    Full {
+        /// What there is too much of.
+        what: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// The queue still has jobs or schedules.
+    #[error(
+        "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first; finished jobs are \
+         forgotten after their time, and an empty queue vanishes by itself"
+    )]
+    NotEmpty {
+        /// Which queue.
+        queue: Queue,
+        /// What is in it.
+        holds: String,
+    },
+    /// This store cannot do that.
+    #[error("the store {store} cannot {what}")]
+    Unsupported {
+        /// Which store.
+        store: String,
+        /// What it cannot do.
+        what: String,
+    },
+    /// Events between the cursor and the oldest one kept are gone.
+    #[error(
+        "the cursor {cursor} is too old: the oldest event kept is {oldest}; list what is held and start from there"
+    )]
+    CursorTooOld {
+        /// The cursor that was given.
+        cursor: u64,
+        /// The oldest event that is still kept.
+        oldest: u64,
+    },
+    /// The store could not be reached in time, and nothing was done.
+    #[error("the store is unavailable: {why}")]
+    Unavailable {
+        /// What stands in the way.
+        why: String,
+    },
+    /// The request was sent and no answer came: it may have been carried out. Sending it again is safe.
+    #[error("the outcome is unknown: {why}; the same request can safely be sent again")]
+    Unknown {
+        /// What happened to the answer.
+        why: String,
+    },
+    /// What is there cannot be used as a store, and was left untouched.
+    #[error("{place} cannot be used as a store: {why}")]
+    Unusable {
+        /// Where.
+        place: String,
+        /// Why not.
+        why: String,
+    },
+    /// Whoever asks may not do this, or is not known. Asking again in the same way will not help.
+    #[error("not allowed: {why}")]
+    Denied {
+        /// What is missing, and how to get it.
+        why: String,
+    },
+    /// There is no store at this place, and none was to be created.
+    #[error("there is no store in {place}; create one with `create=true` in its URL, if the path is right")]
+    NoStore {
+        /// Where.
+        place: String,
+    },
+}
+
+impl StoreError {
+    /// A key that was refused, and why.
+    pub fn refused(key: &Key, refusal: Refusal) -> Self {
+        StoreError::Refused { key: key.clone(), refusal }
+    }
+}

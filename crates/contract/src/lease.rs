@@ -1,0 +1,431 @@
+//! The contract of a store of leases.
+//!
+//! It is about meaning (acquire, renew, revoke), not about keys and values: each store keeps the promises with
+//! the strongest primitive that it has. Every answer that grants time says how long that request stood in line,
+//! so that the holder can count from before it asked.
+
+use async_trait::async_trait;
+use fencehold_core::lease::{Ending, Grant, How, Notice, Renewal, Revoked};
+use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
+use serde::{Deserialize, Serialize};
+
+use crate::job::JobStore;
+use crate::measure::Measures;
+use crate::{Capabilities, HoldListener, LimitsRequest, LimitsView, StoreError, Subscription};
+
+/// A place where leases live.
+///
+/// Dropping the future of a waiting call leaves the line. Sending the same request again is always safe.
+#[async_trait]
+pub trait LeaseStore: Send + Sync + std::fmt::Debug {
+    /// What this store can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The jobs of this store, if they live here too.
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        None
+    }
+
+    /// How many requests this handle has sent over a network so far, where the store can tell: what things cost.
+    fn requests_sent(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes one of the keys, waiting in line for up to `wait_ms`.
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError>;
+
+    /// Renews many holds in one call; one answer for each, in order.
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError>;
+
+    /// Gives many holds back in one call; one answer for each, in order.
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError>;
+
+    /// Ends holds by force.
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError>;
+
+    /// How one key stands. `None`: nothing is kept of it.
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError>;
+
+    /// Keys and how they stand, a page at a time, in no particular order.
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError>;
+
+    /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
+    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError>;
+
+    /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
+    /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError>;
+
+    /// Looks at the limits of the caller's namespace, or sets them.
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        let _ = (call, request);
+        Err(StoreError::Unsupported {
+            store: self.capabilities().store.to_owned(),
+            what: "limit what a namespace has".to_owned(),
+        })
+    }
+
+    /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
+    /// be two until its ttl is over: only what checks tokens keeps the old one out.
+    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+        let _ = (call, by);
+        Err(StoreError::Unsupported {
+            store: self.capabilities().store.to_owned(),
+            what: "be opened before its time: each client counts that by itself".to_owned(),
+        })
+    }
+
+    /// Who serves, and how much there is.
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError>;
+
+    /// For how long nothing is granted after `advance`; 0: the store grants. It is asked often, so it counts nothing.
+    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+        Ok(self.status(call).await?.closed_for_ms)
+    }
+
+    /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
+    async fn answers(&self, _call: &Call) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Has a listener called with each key on whose hold another caller acted: ended it, asked it to yield, called its job off. Every
+    /// store says what was revoked through this handle; of other handles, holders learn by their next renewal where the store cannot
+    /// tell. A hint without a promise: a holder renews to learn what is true. `None`: this store says nothing.
+    fn on_hold_change(&self, _listener: HoldListener) -> Option<Subscription> {
+        None
+    }
+
+    /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.
+    async fn close(&self);
+
+    /// What the engine behind this handle has measured. `None`: there is none in this process.
+    fn measures(&self) -> Option<&Measures> {
+        None
+    }
+}
+
+/// What every call carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Whose world.
+    pub namespace: Namespace,
+    /// How long the caller bears with a store that cannot be reached, on top of any waiting in line.
+    pub patience_ms: u64,
+    /// Whether the request came from another process, which may have sent it before and been answered.
+    pub relayed: bool,
+}
+
+impl Call {
+    /// A call in a namespace, with ten seconds' patience.
+    pub fn new(namespace: Namespace) -> Self {
+        Call { namespace, patience_ms: 10_000, relayed: false }
+    }
+
+    /// The same call, on behalf of another process.
+    pub fn relayed(self) -> Self {
+        Call { relayed: true, ..self }
+    }
+
+    /// The same call with another patience.
+    pub fn with_patience_ms(self, patience_ms: u64) -> Self {
+        Call { patience_ms, ..self }
+    }
+}
+
+/// The terms on which keys are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcquireRequest {
+    /// Any one of these; the first that is free.
+    pub keys: Vec<Key>,
+    /// The hold id of this acquisition.
+    pub hold: HoldId,
+    /// How long ago it was made. 0: just now, and it was never sent before; a repeat carries at least 1.
+    pub hold_age_ms: u64,
+    /// Who asks.
+    pub owner: Owner,
+    /// What for.
+    pub task: Option<Task>,
+    /// How long a grant or a renewal lasts.
+    pub ttl_ms: u64,
+    /// How long it may be held in all.
+    pub max_age_ms: Option<u64>,
+    /// How long to stand in line; 0: not at all.
+    pub wait_ms: u64,
+    /// How long this request has stood in line already, at a store that has since gone.
+    pub waited_before_ms: u64,
+    /// Its rank: higher stands further ahead.
+    pub priority: i16,
+    /// Ask holders of lower priority to yield within this time.
+    pub yield_within_ms: Option<u64>,
+    /// The largest token that the asker has ever seen for the first key.
+    pub seen_token: Option<Token>,
+}
+
+impl AcquireRequest {
+    /// An acquisition of one key that does not wait, by a hold id that was made just now.
+    pub fn new(key: Key, hold: HoldId, owner: Owner, ttl_ms: u64) -> Self {
+        AcquireRequest {
+            keys: vec![key],
+            hold,
+            hold_age_ms: 0,
+            owner,
+            task: None,
+            ttl_ms,
+            max_age_ms: None,
+            wait_ms: 0,
+            waited_before_ms: 0,
+            priority: 0,
+            yield_within_ms: None,
+            seen_token: None,
+        }
+    }
+}
+
+/// A granted lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acquired {
+    /// Which of the keys.
+    pub key: Key,
+    /// The grant.
+    pub grant: Grant,
+    /// How long the request stood in line before the moment that decided.
+    pub waited_ms: u64,
+}
+
+/// A hold, as its holder names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldRef {
+    /// The key.
+    pub key: Key,
+    /// The proof.
+    pub hold: HoldId,
+    /// The token that was granted.
+    pub token: Token,
+}
+
+/// The answers to many renewals, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewed {
+    /// One for each.
+    pub answers: Vec<Result<Renewal, Refusal>>,
+    /// How long the request stood in line before the moment that decided.
+    pub waited_ms: u64,
+}
+
+/// Whose holds to end by force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeRequest {
+    /// Which ones.
+    pub which: Which,
+    /// Who uses force.
+    pub by: Owner,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A choice of holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Which {
+    /// The hold on one key, if a token is given only that one.
+    Key {
+        /// The key.
+        key: Key,
+        /// Only if this is its token.
+        only_token: Option<Token>,
+    },
+    /// All that serve a task.
+    Task(Task),
+    /// All of an owner.
+    Owner(Owner),
+    /// All whose key starts with this text.
+    Prefix(String),
+}
+
+/// A hold that was ended by force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokedLease {
+    /// The key.
+    pub key: Key,
+    /// The hold.
+    pub revoked: Revoked,
+}
+
+/// How a key stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// The key.
+    pub key: Key,
+    /// Its newest token.
+    pub token: Token,
+    /// Who holds it.
+    pub holder: Option<HolderView>,
+    /// How many stand in line.
+    pub waiters: u64,
+    /// How the last holds ended, oldest first.
+    pub endings: Vec<EndingView>,
+}
+
+/// A live hold, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderView {
+    /// Who.
+    pub owner: Owner,
+    /// What for.
+    pub task: Option<Task>,
+    /// The ttl it chose.
+    pub ttl_ms: u64,
+    /// How long it may be held in all.
+    pub max_age_ms: Option<u64>,
+    /// Its rank.
+    pub priority: i16,
+    /// For how long it has been held.
+    pub age_ms: u64,
+    /// Since when, in wall time.
+    pub since_wall_ms: u64,
+    /// How long it has left unless it renews.
+    pub remaining_ms: u64,
+    /// How long ago it was granted or last renewed; `None` where the store cannot tell.
+    pub renewed_ms_ago: Option<u64>,
+    /// Who asks it to yield.
+    pub notice: Option<Notice>,
+    /// In how many milliseconds it should be gone, where somebody asks.
+    pub yield_in_ms: Option<u64>,
+}
+
+/// How a hold ended, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndingView {
+    /// Its token.
+    pub token: Token,
+    /// Who had it.
+    pub owner: Owner,
+    /// What for.
+    pub task: Option<Task>,
+    /// How it ended.
+    pub how: How,
+    /// When, in wall time.
+    pub at_wall_ms: u64,
+    /// Who ended it, where somebody did.
+    pub by: Option<Owner>,
+    /// Why, where somebody did.
+    pub reason: Option<Reason>,
+}
+
+impl EndingView {
+    /// What people may see of an ending.
+    pub fn of(ending: &Ending) -> Self {
+        EndingView {
+            token: ending.token,
+            owner: ending.owner.clone(),
+            task: ending.task.clone(),
+            how: ending.how,
+            at_wall_ms: ending.at.wall_ms,
+            by: ending.by.clone(),
+            reason: ending.reason.clone(),
+        }
+    }
+}
+
+/// Which keys to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRequest {
+    /// Only keys that start with this text.
+    pub prefix: Option<String>,
+    /// Only holds of this owner.
+    pub owner: Option<Owner>,
+    /// Only holds that serve this task.
+    pub task: Option<Task>,
+    /// Free keys too.
+    pub include_free: bool,
+    /// Where the page before ended.
+    pub cursor: Option<u64>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// One page of a list. It may be short, or even empty, and still not be the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasePage {
+    /// The keys.
+    pub leases: Vec<LeaseView>,
+    /// Where the next page starts; `None`: this was the last.
+    pub next: Option<u64>,
+}
+
+/// Which events to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventsRequest {
+    /// Those after this one; `None`: from the oldest that is kept.
+    pub after: Option<u64>,
+    /// Only of keys that start with this text.
+    pub prefix: Option<String>,
+    /// At most this many.
+    pub limit: usize,
+    /// How long to wait for the first one.
+    pub wait_ms: u64,
+}
+
+/// One page of events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPage {
+    /// The events, oldest first.
+    pub events: Vec<Event>,
+    /// The cursor to go on from.
+    pub next: u64,
+}
+
+/// What `advance` did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advanced {
+    /// How many keys were lifted.
+    pub keys: u64,
+    /// How many leases were ended.
+    pub ended: u64,
+    /// For how long nobody is granted anything: in a namespace that is not among those below.
+    pub closed_for_ms: u64,
+    /// Namespaces that open by themselves, each after the longest ttl that was ever granted in it; the longest first, and at most a
+    /// page of them. Empty where a store closes all of them together.
+    pub namespaces: Vec<NamespaceClosed>,
+}
+
+/// For how long a namespace is closed after an advance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceClosed {
+    /// Which.
+    pub namespace: Namespace,
+    /// For how long nothing is granted in it.
+    pub closed_for_ms: u64,
+}
+
+/// Who serves, and how much there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// The store's name.
+    pub store: String,
+    /// The process that owns the store, where one does.
+    pub owner_pid: Option<u32>,
+    /// The owner's epoch, where there is one.
+    pub epoch: Option<u64>,
+    /// How many keys are kept.
+    pub keys: u64,
+    /// How many of them are held.
+    pub held: u64,
+    /// How many requests stand in line.
+    pub waiters: u64,
+    /// How many jobs have not come to their end.
+    pub jobs: u64,
+    /// The newest event.
+    pub last_event: u64,
+    /// Rows that could not be read and were set aside.
+    pub set_aside: u64,
+    /// Parts of the maintenance that fail at present, and why.
+    pub maintenance: Vec<String>,
+    /// For how long nobody is granted anything, after an advance. Known where an engine serves the store.
+    pub closed_for_ms: u64,
+    /// The counts are of all namespaces together, and this caller may not see them.
+    pub counts_hidden: bool,
+}

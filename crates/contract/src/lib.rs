@@ -1,0 +1,47 @@
+//! What a store of leases and jobs is, whatever it is kept in.
+//!
+//! [`LeaseStore`] and [`JobStore`] are the contracts that every store implements, with the requests that they take and the
+//! answers that they give. [`operation`] has each call as data, for stores that carry it elsewhere, and the checks of what
+//! a caller sends. [`StoreUrl`] says which store, and where. `wire` (a feature) turns all of it into what goes over HTTP.
+//!
+//! Deliberately absent: any store, and anything that a caller would build on top of one.
+
+#[macro_use(seeded)]
+extern crate fencehold_core;
+
+mod alone;
+mod capability;
+pub mod clock;
+pub mod closed;
+mod error;
+pub mod hold_changes;
+pub mod job;
+mod lease;
+mod locality;
+pub mod measure;
+pub mod operation;
+mod prefixes;
+pub mod quota;
+mod retention;
+pub mod url;
+#[cfg(feature = "wire")]
+pub mod wire;
+
+pub use alone::alone;
+pub use capability::Capabilities;
+pub use error::StoreError;
+pub use hold_changes::{HoldChange, HoldListener, Subscription};
+pub use job::JobStore;
+pub use lease::{
+    AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
+    LeasePage, LeaseStore, LeaseView, ListRequest, NamespaceClosed, Renewed, RevokeRequest, RevokedLease,
+    StoreStatus, Which,
+};
+pub use locality::{memory_file_system, network_file_system};
+pub use prefixes::Prefixes;
+pub use quota::{Limits, LimitsRequest, LimitsView, Used};
+pub use retention::KeepFinished;
+pub use url::{
+    CompletedJobs, EtcdTls, EtcdUrl, FileUrl, MigrateSchema, ObjectOptions, ObjectPlace, PostgresTls,
+    PostgresUrl, RemoteUrl, Scheme, StoreUrl,
+};

@@ -1,0 +1,85 @@
+//! What becomes of a grant that finds its asker gone.
+//!
+//! A *fresh* grant has one holder at most, its asker: it is given back at once. A *resumed* one was given to an earlier
+//! sending of the same hold id, and what is right depends on who sent that:
+//!
+//! - If this call sent the hold id first, and sent it more than once (the owner or the connection went in between), every
+//!   earlier sending was its own, and no answer to any of them arrived. No holder knows of the grant, so it is given back.
+//! - In every other case an earlier sender may have been answered, and may work under the grant. A repetition that is
+//!   dropped must not end it. It is left alone; if it has no holder after all, it runs out.
+//!
+//! A hold id that is being asked for again by then belongs to its new asker: that is for the place where questions meet
+//! (the thread behind a handle, the engine's batch) to see.
+
+use fencehold_core::HoldId;
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Ask, JobAnswer, JobAsk};
+use crate::job::{AttemptRef, Begun, ClaimedJob, Report, Word};
+use crate::{Call, HoldRef, StoreError};
+
+/// A call's claim on what it asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// The hold id that the call sent.
+    pub hold: HoldId,
+    /// Whether every earlier sending of this hold id was this call's own.
+    pub own: bool,
+}
+
+impl Claim {
+    /// The claim of a call, from its question as it was when the call began. What a server passes on may have been sent
+    /// before, whatever the request says.
+    pub fn of(call: &Call, ask: &Ask) -> Option<Claim> {
+        let (hold, first) = match ask {
+            Ask::Acquire(request) => (request.hold, request.hold_age_ms == 0),
+            Ask::Job(JobAsk::Claim(request)) => (request.hold, true),
+            Ask::Job(JobAsk::Begin(request)) => (request.hold, true),
+            _ => return None,
+        };
+        Some(Claim { hold, own: first && !call.relayed })
+    }
+
+    /// The same claim, by a call that has sent its question before, or has not.
+    pub fn after_sending(self, sent_before: bool) -> Claim {
+        Claim { own: self.own && sent_before, ..self }
+    }
+
+    /// What to give back, now that no caller is there to take this answer.
+    pub fn unclaimed(self, answer: Result<Answer, StoreError>) -> Option<Unclaimed> {
+        let hold = self.hold;
+        let (resumed, ask) = match answer {
+            Ok(Answer::Acquired(acquired)) => {
+                let lease = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+                (acquired.grant.resumed, Ask::Release(vec![lease]))
+            }
+            Ok(Answer::Job(JobAnswer::Claimed(claimed))) if !claimed.jobs.is_empty() => {
+                (claimed.resumed, hand_back(hold, &claimed.jobs))
+            }
+            Ok(Answer::Job(JobAnswer::Began(began))) => match began.what {
+                Begun::New(job) => (began.resumed, hand_back(hold, std::slice::from_ref(&job))),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let resumed = resumed && (matches!(ask, Ask::Release(_)) || !seeded!(RepetitionHandsBack));
+        (self.own || !resumed).then_some(Unclaimed { hold, ask, fresh: !resumed })
+    }
+}
+
+/// What was granted and not taken: to whom, and the question that gives it back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Unclaimed {
+    /// The hold id that it was granted to.
+    pub hold: HoldId,
+    /// What gives it back.
+    pub ask: Ask,
+    /// Whether it was this sending's grant: another one that was answered since has taken it up.
+    pub fresh: bool,
+}
+
+fn hand_back(hold: HoldId, jobs: &[ClaimedJob]) -> Ask {
+    let attempt = |job: &ClaimedJob| AttemptRef { job: job.id, hold, token: job.token };
+    let report = |job| Report { attempt: attempt(job), word: Word::HandBack };
+    Ask::Job(JobAsk::Report(jobs.iter().map(report).collect()))
+}

@@ -1,0 +1,159 @@
+//! Stores that carry every call as one question to an engine, wherever that runs.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fencehold_core::{Key, Owner, Refusal, Token};
+
+use super::{Answer, Ask};
+use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
+use crate::measure::Measures;
+use crate::{
+    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
+    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
+    RevokedLease, StoreError, StoreStatus,
+};
+
+/// A way to an engine.
+pub trait Route: Send + Sync {
+    /// Takes a question there and the answer back.
+    fn route(&self, call: &Call, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+    /// What the store at the other end can do.
+    fn can(&self) -> Capabilities;
+    /// What the engine has measured, where it runs in this process.
+    fn measured(&self) -> Option<&Measures> {
+        None
+    }
+    /// Proves that the engine answers.
+    fn proven(&self, _call: &Call) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+    /// Those who listen for what others do to their holds, where they can be told.
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        None
+    }
+    /// Ends this side's part.
+    fn shut(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// An answer that does not fit its question: only a peer of another make could send it.
+pub fn misfit() -> StoreError {
+    StoreError::Unknown { why: "the answer does not fit the question".to_owned() }
+}
+
+/// Ends holds page by page, so that no page holds up anybody else, and every answer fits into one frame.
+async fn revoke_all(
+    route: &impl Route,
+    call: &Call,
+    request: RevokeRequest,
+) -> Result<Vec<RevokedLease>, StoreError> {
+    let mut all = Vec::new();
+    let mut from = 0;
+    loop {
+        match route.route(call, Ask::Revoke { request: request.clone(), from }).await {
+            Ok(Answer::Revoked { ended, next }) => {
+                all.extend(ended);
+                match next {
+                    Some(next) => from = next,
+                    None => return Ok(all),
+                }
+            }
+            Ok(_) => return Err(misfit()),
+            // 'Nothing was done' is true of this page alone.
+            Err(error) if !all.is_empty() => {
+                let why = format!("{} leases were ended, then: {error}", all.len());
+                return Err(StoreError::Unknown { why });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+macro_rules! answer {
+    ($route:expr, $call:expr, $ask:expr, $answer:ident) => {
+        match $route.route($call, $ask).await? {
+            Answer::$answer(answer) => Ok(answer),
+            _ => Err(misfit()),
+        }
+    };
+}
+
+#[async_trait]
+impl<R: Route + std::fmt::Debug> LeaseStore for R {
+    fn capabilities(&self) -> Capabilities {
+        self.can()
+    }
+
+    fn jobs(&self) -> Option<&dyn JobStore> {
+        let jobs: &dyn JobStore = self;
+        self.can().jobs.then_some(jobs)
+    }
+
+    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        answer!(self, call, Ask::Acquire(request), Acquired)
+    }
+
+    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+        answer!(self, call, Ask::Renew(holds), Renewed)
+    }
+
+    async fn release(
+        &self,
+        call: &Call,
+        holds: Vec<HoldRef>,
+    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+        answer!(self, call, Ask::Release(holds), Released)
+    }
+
+    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+        revoke_all(self, call, request).await
+    }
+
+    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+        answer!(self, call, Ask::Get(key), Lease)
+    }
+
+    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+        answer!(self, call, Ask::List(request), Leases)
+    }
+
+    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+        answer!(self, call, Ask::Events(request), Events)
+    }
+
+    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+        answer!(self, call, Ask::Advance { by, lift }, Advanced)
+    }
+
+    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+        answer!(self, call, Ask::Limits(request), Limits)
+    }
+
+    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+        match Route::route(self, call, Ask::OpenNow { by }).await? {
+            Answer::Opened => Ok(()),
+            _ => Err(misfit()),
+        }
+    }
+
+    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+        let status: Result<StoreStatus, StoreError> = answer!(self, call, Ask::Status, Status);
+        status.map(|status| StoreStatus { store: self.can().store.to_owned(), ..status })
+    }
+
+    async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+        self.proven(call).await
+    }
+
+    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
+        self.hold_changes().map(|changes| changes.subscribe(listener))
+    }
+
+    async fn close(&self) {
+        self.shut().await;
+    }
+
+    fn measures(&self) -> Option<&Measures> {
+        self.measured()
+    }
+}

@@ -1,0 +1,114 @@
+//! The jobs of stores that carry every call as one question to an engine.
+
+use async_trait::async_trait;
+use fencehold_core::Owner;
+use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+
+use crate::job::{
+    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
+    FindingsRequest, JobDetail, JobPage, JobStore, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
+    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+};
+use crate::operation::{Answer, Ask, JobAnswer, JobAsk, Route, misfit};
+use crate::{Call, StoreError};
+
+macro_rules! job_answer {
+    ($route:expr, $call:expr, $ask:expr, $answer:ident) => {
+        match $route.route($call, Ask::Job($ask)).await? {
+            Answer::Job(JobAnswer::$answer(answer)) => Ok(answer),
+            _ => Err(misfit()),
+        }
+    };
+}
+
+#[async_trait]
+impl<R: Route + std::fmt::Debug> JobStore for R {
+    async fn enqueue(
+        &self,
+        call: &Call,
+        jobs: Vec<NewJob>,
+    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+        job_answer!(self, call, JobAsk::Enqueue(jobs), Enqueued)
+    }
+
+    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+        job_answer!(self, call, JobAsk::Claim(request), Claimed)
+    }
+
+    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+        job_answer!(self, call, JobAsk::Renew(attempts), Renewed)
+    }
+
+    async fn report(
+        &self,
+        call: &Call,
+        reports: Vec<Report>,
+    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        job_answer!(self, call, JobAsk::Report(reports), Reported)
+    }
+
+    async fn ledger(
+        &self,
+        call: &Call,
+        entries: Vec<LedgerEntry>,
+    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        job_answer!(self, call, JobAsk::Ledger(entries), Ledger)
+    }
+
+    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+        job_answer!(self, call, JobAsk::List(request), Jobs)
+    }
+
+    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+        job_answer!(self, call, JobAsk::Act(request), Acted)
+    }
+
+    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+        job_answer!(self, call, JobAsk::Queues, Queues)
+    }
+
+    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+        job_answer!(self, call, JobAsk::SetQueue(order), Queue)
+    }
+
+    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+        job_answer!(self, call, JobAsk::Schedules, Schedules)
+    }
+
+    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+        job_answer!(self, call, JobAsk::RemoveQueue { queue, by }, Removed)
+    }
+
+    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+        job_answer!(self, call, JobAsk::RemoveSchedule { name, by }, Removed)
+    }
+
+    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+        job_answer!(self, call, JobAsk::Begin(request), Began)
+    }
+
+    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+        job_answer!(self, call, JobAsk::Findings(request), Findings)
+    }
+
+    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+        job_answer!(self, call, JobAsk::Resolve(request), Resolved)
+    }
+
+    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+        let found: Result<Option<Box<JobDetail>>, StoreError> = job_answer!(self, call, JobAsk::Get(id), Job);
+        found.map(|job| job.map(|job| *job))
+    }
+
+    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+        let found: Result<Option<Box<JobDetail>>, StoreError> =
+            job_answer!(self, call, JobAsk::WaitFor(request), Job);
+        found.map(|job| job.map(|job| *job))
+    }
+
+    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+        let made: Result<Box<ScheduleView>, StoreError> =
+            job_answer!(self, call, JobAsk::SetSchedule(Box::new(spec)), Schedule);
+        made.map(|made| *made)
+    }
+}

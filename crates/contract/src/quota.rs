@@ -1,0 +1,191 @@
+//! What one namespace may have at most: so that no tenant of a store uses up what is there for all.
+
+use std::fmt;
+
+use fencehold_core::limits::{
+    BYTES_PER_NAMESPACE, JOBS_PER_NAMESPACE, KEYS_PER_NAMESPACE, QUEUES_PER_NAMESPACE,
+    SCHEDULES_PER_NAMESPACE, TTL_MS_MAX, TTL_MS_MIN,
+};
+use fencehold_core::{BadInput, Namespace, Owner};
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+
+/// What one namespace may have at most. `None`: as the next wider setting has it; a namespace's own goes before that for every
+/// namespace, and that before the usual one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How many queues.
+    pub queues: Option<u64>,
+    /// How many lease keys: held ones, and free ones until they are collected.
+    pub keys: Option<u64>,
+    /// How many jobs that have not come to their end.
+    pub jobs: Option<u64>,
+    /// How many bytes the payloads of those jobs have together.
+    pub bytes: Option<u64>,
+    /// How many schedules.
+    pub schedules: Option<u64>,
+    /// The longest ttl of a lease or a claim.
+    pub ttl_ms: Option<u64>,
+}
+
+impl Limits {
+    /// Those that count where nothing was set.
+    pub const USUAL: Limits = Limits {
+        queues: Some(QUEUES_PER_NAMESPACE),
+        keys: Some(KEYS_PER_NAMESPACE),
+        jobs: Some(JOBS_PER_NAMESPACE),
+        bytes: Some(BYTES_PER_NAMESPACE),
+        schedules: Some(SCHEDULES_PER_NAMESPACE),
+        ttl_ms: Some(TTL_MS_MAX),
+    };
+
+    /// These, and the others' where these say nothing.
+    #[must_use]
+    pub fn or(self, others: Limits) -> Limits {
+        Limits {
+            queues: self.queues.or(others.queues),
+            keys: self.keys.or(others.keys),
+            jobs: self.jobs.or(others.jobs),
+            bytes: self.bytes.or(others.bytes),
+            schedules: self.schedules.or(others.schedules),
+            ttl_ms: self.ttl_ms.or(others.ttl_ms),
+        }
+    }
+
+    /// Whether they can be set.
+    pub fn check(&self) -> Result<(), BadInput> {
+        match self.ttl_ms {
+            Some(ms) if !(TTL_MS_MIN..=TTL_MS_MAX).contains(&ms) => {
+                let problem = format!("is {ms} ms; it takes {TTL_MS_MIN} to {TTL_MS_MAX} ms");
+                Err(BadInput::new("longest ttl", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a store that has only leases can keep these.
+    pub fn check_of_leases(&self, store: &str, ttl_ms_min: u64) -> Result<(), StoreError> {
+        self.check()?;
+        let of_jobs = [self.queues, self.jobs, self.bytes, self.schedules];
+        if of_jobs.iter().any(Option::is_some) {
+            let what =
+                "limit queues, jobs, bytes or schedules: it has only leases, so set --max-keys and --max-ttl";
+            return Err(StoreError::Unsupported { store: store.to_owned(), what: what.to_owned() });
+        }
+        match self.ttl_ms {
+            Some(ms) if ms < ttl_ms_min => {
+                let problem = format!("is {ms} ms; the shortest ttl of {store} is {ttl_ms_min} ms");
+                Err(BadInput::new("longest ttl", problem).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a lease or a claim in a namespace may have this ttl.
+    pub fn check_ttl(&self, namespace: &Namespace, ttl_ms: u64) -> Result<(), BadInput> {
+        match self.ttl_ms {
+            Some(most_ms) if ttl_ms > most_ms => {
+                let problem = format!(
+                    "is {ttl_ms} ms; the longest in namespace {namespace} is {most_ms} ms: renew a shorter one, or ask an \
+                     operator (`fencehold store limits`)"
+                );
+                Err(BadInput::new("ttl", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a namespace has of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// How many queues.
+    pub queues: u64,
+    /// How many lease keys.
+    pub keys: u64,
+    /// How many jobs that have not come to their end.
+    pub jobs: u64,
+    /// How many bytes their payloads have.
+    pub bytes: u64,
+    /// How many schedules.
+    pub schedules: u64,
+}
+
+/// What is limited, as errors call it.
+#[derive(Clone, Copy, Debug)]
+pub enum Limited {
+    /// Its queues.
+    Queues,
+    /// Its keys.
+    Keys,
+    /// Its jobs that are not done.
+    Jobs,
+    /// The payloads of those.
+    Bytes,
+    /// Its schedules.
+    Schedules,
+}
+
+impl Limited {
+    /// What is said where the limit is reached.
+    pub fn of(self, namespace: &Namespace) -> String {
+        let (next, option) = match self {
+            Limited::Queues => ("remove queues", "max-queues"),
+            Limited::Keys => ("use fewer, or wait until free ones are collected", "max-keys"),
+            Limited::Jobs => ("have jobs worked on, or delete some", "max-jobs"),
+            Limited::Bytes => ("have jobs worked on, or delete some", "max-bytes"),
+            Limited::Schedules => ("remove schedules", "max-schedules"),
+        };
+        self.of_with(namespace, next, option)
+    }
+
+    fn of_with(self, namespace: &Namespace, next: &str, option: &str) -> String {
+        format!(
+            "{self} of namespace {namespace} ({next}; an operator can set --{option} by `fencehold store limits`)"
+        )
+    }
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limited::Queues => "queues",
+            Limited::Keys => "lease keys",
+            Limited::Jobs => "jobs that are not done",
+            Limited::Bytes => "bytes of payload",
+            Limited::Schedules => "schedules",
+        })
+    }
+}
+
+/// Looks at the limits of the caller's namespace, or sets them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsRequest {
+    /// What to set; what is `None` in it stays as it is. `None`: only look.
+    pub set: Option<Limits>,
+    /// Set them for every namespace that has none of its own.
+    pub every_namespace: bool,
+    /// Who.
+    pub by: Owner,
+}
+
+/// The limits of a namespace that are in force, and what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsView {
+    /// Each is there.
+    pub limits: Limits,
+    /// What it has.
+    pub used: Used,
+}
+
+/// The same for lease keys, in a store that keeps each key for good.
+pub fn full_of_kept_keys(namespace: &Namespace, limit: u64) -> StoreError {
+    let next = "use the same keys again: each key that was ever held counts";
+    StoreError::Full { what: Limited::Keys.of_with(namespace, next, "max-keys"), limit }
+}
+
+/// The error of a namespace that has as much as it may.
+pub fn full(limited: Limited, namespace: &Namespace, limit: u64) -> StoreError {
+    StoreError::Full { what: limited.of(namespace), limit }
+}

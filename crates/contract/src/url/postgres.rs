@@ -1,0 +1,385 @@
+//! The URL of a PostgreSQL database: hosts, database, user, schema and TLS.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use fencehold_core::BadInput;
+
+use crate::KeepFinished;
+use crate::url::{escaped, unescaped};
+
+/// PostgreSQL's own port.
+const PORT: u16 = 5432;
+/// Where everything lives unless the URL says otherwise.
+const SCHEMA: &str = "fencehold";
+/// Longest name of a schema: names of channels are made from it, and PostgreSQL cuts off what is longer than 63 bytes.
+const SCHEMA_BYTES_MAX: usize = 48;
+/// How many connections one handle opens at most unless the URL says otherwise.
+const CONNECTIONS: usize = 10;
+const CONNECTIONS_MAX: usize = 1_000;
+const OPTIONS: &str =
+    "schema, owner, migrate, connections, completed, keep_finished, host, sslmode and sslrootcert";
+const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stands for verify-ca too";
+
+/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&owner=ROLE&migrate=…&connections=N&completed=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
+///
+/// Prints without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl {
+    /// The servers, the first that can be written to is used. A name that starts with `/` is the directory of a socket.
+    pub hosts: Vec<(String, u16)>,
+    /// The database.
+    pub database: String,
+    /// Who asks; `None`: the user that this process runs as.
+    pub user: Option<String>,
+    /// Their password. Never printed.
+    pub password: Option<String>,
+    /// The schema that everything lives in. Two schemas are two stores.
+    pub schema: String,
+    /// The role that owns the schema, where that is not the user, a superuser or the owner of the database.
+    pub owner: Option<String>,
+    /// When a schema that is older than this program is brought up to date.
+    pub migrate: MigrateSchema,
+    /// How many connections a handle opens at most, beside one to listen on.
+    pub connections: usize,
+    /// What becomes of jobs that this handle completes.
+    pub completed: CompletedJobs,
+    /// For how long this handle's sweep keeps finished jobs.
+    pub keep_finished: KeepFinished,
+    /// What is asked of the connection's secrecy.
+    pub tls: PostgresTls,
+    /// The authority that signed the server's certificate, in PEM; `None`: those that the system trusts.
+    pub ca: Option<PathBuf>,
+}
+
+/// When a schema that is older than the program is brought up to date. One that is not there is always made on first use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MigrateSchema {
+    /// `asked`, the default: by `fencehold store migrate`.
+    #[default]
+    Asked,
+    /// `auto`: by the first program that connects.
+    Auto,
+}
+
+/// What becomes of jobs that were completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompletedJobs {
+    /// `kept`, the default: for people to see, and for whoever asks for the result, until they are pruned.
+    #[default]
+    Kept,
+    /// `dropped`: forgotten in the step that completes them, with their results, unless there is more to be told of them.
+    Dropped,
+}
+
+/// What is asked of a connection's secrecy: `sslmode`, as PostgreSQL's own programs understand it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostgresTls {
+    /// `disable`: in plain text.
+    Disable,
+    /// `prefer`, the default: encrypted if the server can, and its certificate is not looked at.
+    Prefer,
+    /// `require`: encrypted. The certificate is looked at only where `sslrootcert` names its authority.
+    Require,
+    /// `verify-full`: encrypted, with a certificate of a trusted authority for this very host.
+    VerifyFull,
+}
+
+impl PostgresUrl {
+    /// Reads what follows `postgres:`. Errors repeat nothing of it that could be a password.
+    pub fn parse(place: &str, options: Option<&str>) -> Result<Self, BadInput> {
+        let bad = |problem: &str| BadInput::new("store URL", problem);
+        let Some(place) = place.strip_prefix("//") else {
+            return Err(bad("names no server; it looks like postgres://USER@HOST:5432/DATABASE"));
+        };
+        let (authority, database) = place.split_once('/').unwrap_or((place, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        let broken = || bad("has a user, a password or a database with a broken %-escape");
+        let (user, password) = match user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
+            None => (None, None),
+            Some(("", _)) => return Err(bad("has no user before the '@'; it looks like USER:PASSWORD@HOST")),
+            Some((user, password)) => {
+                let password = unescaped(password).ok_or_else(broken)?;
+                (Some(unescaped(user).ok_or_else(broken)?), Some(password).filter(|text| !text.is_empty()))
+            }
+        };
+        // A slash too many, and user and password would be the name of a database, which is shown to people.
+        if database.contains(['@', '/']) {
+            return Err(bad(
+                "has a '/' or an '@' in the name of its database (%2F and %40 stand for them); it looks like postgres://USER@HOST:5432/DATABASE",
+            ));
+        }
+        let database = unescaped(database).ok_or_else(broken)?;
+        if database.is_empty() {
+            return Err(bad("names no database; it looks like postgres://USER@HOST:5432/DATABASE"));
+        }
+        let mut url = PostgresUrl {
+            hosts: Vec::new(),
+            database,
+            user,
+            password,
+            schema: SCHEMA.to_owned(),
+            owner: None,
+            migrate: MigrateSchema::default(),
+            connections: CONNECTIONS,
+            completed: CompletedJobs::default(),
+            keep_finished: KeepFinished::default(),
+            tls: PostgresTls::Prefer,
+            ca: None,
+        };
+        let directory = url.read_options(options.unwrap_or(""))?;
+        url.hosts =
+            match (directory, hosts) {
+                (Some(directory), "") => vec![(directory, PORT)],
+                (Some(directory), port) if port.starts_with(':') => {
+                    vec![(directory, port[1..].parse().map_err(|_| bad("has a port that is not a number"))?)]
+                }
+                (Some(_), _) => {
+                    return Err(bad("names a host twice: before the database and as the option host"));
+                }
+                (None, "") => vec![("localhost".to_owned(), PORT)],
+                (None, hosts) => hosts.split(',').map(server).collect::<Option<_>>().ok_or_else(|| {
+                    bad("names a server that is not HOST or HOST:PORT, separated by commas")
+                })?,
+            };
+        Ok(url)
+    }
+
+    /// Whether a text can name a schema: one that needs no quoting anywhere, so that users can write it in their SQL as it
+    /// is.
+    pub fn is_schema(text: &str) -> bool {
+        let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        text.len() <= SCHEMA_BYTES_MAX
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.chars().all(fine)
+            && !text.starts_with("pg_")
+    }
+
+    /// Gives the directory of a socket, if one is named.
+    fn read_options(&mut self, options: &str) -> Result<Option<String>, BadInput> {
+        let bad = |problem: String| Err(BadInput::new("store URL", problem));
+        let mut directory = None;
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                "schema" if PostgresUrl::is_schema(value) => value.clone_into(&mut self.schema),
+                "schema" => {
+                    return bad(format!(
+                        "has a schema that is not 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and '_', a letter first"
+                    ));
+                }
+                "owner" => match unescaped(value).filter(|name| !name.is_empty() && name.len() <= 63) {
+                    Some(name) => self.owner = Some(name),
+                    None => return bad("has an option owner that is not the name of a role".to_owned()),
+                },
+                "migrate" => {
+                    self.migrate = match value {
+                        "asked" => MigrateSchema::Asked,
+                        "auto" => MigrateSchema::Auto,
+                        _ => return bad("has an option migrate that is not asked or auto".to_owned()),
+                    }
+                }
+                "connections" => match value.parse() {
+                    Ok(connections) if (1..=CONNECTIONS_MAX).contains(&connections) => {
+                        self.connections = connections;
+                    }
+                    _ => return bad(format!("has connections that are not 1 to {CONNECTIONS_MAX}")),
+                },
+                "completed" => {
+                    self.completed = match value {
+                        "kept" => CompletedJobs::Kept,
+                        "dropped" => CompletedJobs::Dropped,
+                        _ => return bad("has an option completed that is not kept or dropped".to_owned()),
+                    }
+                }
+                KeepFinished::OPTION => self.keep_finished = KeepFinished::parse(value)?,
+                "host" => match unescaped(value).filter(|path| path.starts_with('/')) {
+                    Some(path) => directory = Some(path),
+                    None => {
+                        return bad("has an option host that is not the directory of a socket".to_owned());
+                    }
+                },
+                "sslmode" => {
+                    self.tls = match value {
+                        "disable" => PostgresTls::Disable,
+                        "prefer" => PostgresTls::Prefer,
+                        "require" => PostgresTls::Require,
+                        "verify-full" => PostgresTls::VerifyFull,
+                        _ => {
+                            return bad(format!("has an sslmode that is not one of {SSL_MODES}"));
+                        }
+                    }
+                }
+                "sslrootcert" if !value.is_empty() => self.ca = Some(value.into()),
+                "sslrootcert" => return bad("has an option sslrootcert without a file".to_owned()),
+                // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
+                // But not repeated where it may be the rest of a password with a '?' in it.
+                _ if !name.chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
+                    return bad(format!("has an option that is not understood; postgres: takes {OPTIONS}"));
+                }
+                _ => return bad(format!("has an option {name:?}; postgres: takes {OPTIONS}")),
+            }
+        }
+        Ok(directory)
+    }
+}
+
+/// A name as it stands in SQL, also where it is a word of the language.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn server(text: &str) -> Option<(String, u16)> {
+    let after_brackets = text.rsplit_once(']').map_or(text, |(_, rest)| rest);
+    let (host, port) = match after_brackets.rsplit_once(':') {
+        Some((_, port)) => (&text[..text.len() - port.len() - 1], port.parse().ok()?),
+        None => (text, PORT),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    (!host.is_empty() && host.chars().all(fine)).then(|| (host.to_owned(), port))
+}
+
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://")?;
+        if let Some(user) = &self.user {
+            write!(f, "{}@", escaped(user))?;
+        }
+        let mut directory = None;
+        for (nth, (host, port)) in self.hosts.iter().enumerate() {
+            let comma = if nth > 0 { "," } else { "" };
+            match host {
+                socket if socket.starts_with('/') => {
+                    directory = Some(socket.replace('%', "%25").replace('&', "%26"));
+                    write!(f, ":{port}")?;
+                }
+                six if six.contains(':') => write!(f, "{comma}[{six}]:{port}")?,
+                host => write!(f, "{comma}{host}:{port}")?,
+            }
+        }
+        write!(f, "/{}", escaped(&self.database))?;
+        let schema = (self.schema != SCHEMA).then(|| format!("schema={}", self.schema));
+        let directory = directory.map(|directory| format!("host={directory}"));
+        let options: Vec<String> = schema.into_iter().chain(directory).collect();
+        if options.is_empty() { Ok(()) } else { write!(f, "?{}", options.join("&")) }
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreUrl;
+
+    fn parsed(text: &str) -> PostgresUrl {
+        match text.parse() {
+            Ok(StoreUrl::Postgres(url)) => *url,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(text: &str) -> String {
+        text.parse::<StoreUrl>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn completed_jobs_are_kept_unless_they_are_said_to_be_dropped() {
+        assert_eq!(parsed("postgres://h/app").completed, CompletedJobs::Kept);
+        assert_eq!(parsed("postgres://h/app?completed=kept").completed, CompletedJobs::Kept);
+        assert_eq!(parsed("postgres://h/app?completed=dropped").completed, CompletedJobs::Dropped);
+        assert!(error("postgres://h/app?completed=never").contains("kept or dropped"));
+    }
+
+    #[test]
+    fn a_schema_is_migrated_when_asked_unless_the_url_says_auto() {
+        assert_eq!(parsed("postgres://h/app").migrate, MigrateSchema::Asked);
+        let url = parsed("postgres://h/app?migrate=auto&owner=app%40home");
+        assert_eq!((url.migrate, url.owner.as_deref()), (MigrateSchema::Auto, Some("app@home")));
+        assert!(error("postgres://h/app?migrate=never").contains("asked or auto"));
+        assert!(error("postgres://h/app?owner=").contains("not the name of a role"));
+    }
+
+    #[test]
+    fn finished_jobs_are_kept_for_the_time_that_is_named() {
+        assert_eq!(parsed("postgres://h/app").keep_finished.named_ms(), None);
+        let month = parsed("postgres://h/app?keep_finished=30d");
+        assert_eq!(month.keep_finished.named_ms(), Some(30 * 24 * 3_600_000));
+        assert!(
+            error("postgres://h/app?keep_finished=1s")
+                .contains("keep_finished is 1s; it must be 1h to 3650d")
+        );
+    }
+
+    #[test]
+    fn a_database_has_servers_a_user_a_schema_and_tls() {
+        let url = parsed(
+            "postgres://me:p%40ss:w@a,b:1,[::1]:7/app?schema=leases&connections=3&sslmode=verify-full&sslrootcert=/ca.pem",
+        );
+        assert_eq!(url.hosts, [("a".to_owned(), 5432), ("b".to_owned(), 1), ("::1".to_owned(), 7)]);
+        assert_eq!((url.database.as_str(), url.schema.as_str(), url.connections), ("app", "leases", 3));
+        assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("me"), Some("p@ss:w")));
+        assert_eq!((url.tls, url.ca), (PostgresTls::VerifyFull, Some("/ca.pem".into())));
+        let plain = parsed("postgresql://me@h/app");
+        assert_eq!(
+            (plain.schema.as_str(), plain.tls, plain.password),
+            ("fencehold", PostgresTls::Prefer, None)
+        );
+        assert_eq!(parsed("postgres:///app").hosts, [("localhost".to_owned(), 5432)]);
+        assert_eq!(parsed("postgres://me@:7/app?host=/run/pg").hosts, [("/run/pg".to_owned(), 7)]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_named() {
+        assert!(error("postgres:h/db").contains("names no server"));
+        assert!(error("postgres://h").contains("names no database"));
+        assert!(!error("postgres:///ada:secret@h/app").contains("secret"));
+        assert!(error("postgres://h:x/db").contains("names a server that is not HOST"));
+        assert!(error("postgres://h/db?sync=off").contains("option \"sync\"; postgres: takes schema"));
+        assert!(error("postgres://h/db?schema=No").contains("schema that is not"));
+        assert!(error("postgres://h/db?schema=pg_x").contains("schema that is not"));
+        assert!(error("postgres://h/db?connections=0").contains("not 1 to 1000"));
+        for mode in ["off", "verify-ca"] {
+            let said = error(&format!("postgres://h/db?sslmode={mode}"));
+            assert!(said.contains("not one of disable, prefer, require, verify-full"), "{said}");
+            assert!(said.contains("verify-full stands for verify-ca"), "{said}");
+        }
+        assert!(error("postgres://h/db?host=/run").contains("names a host twice"));
+    }
+
+    #[test]
+    fn what_is_printed_is_read_as_the_same_place() {
+        for (text, shown) in [
+            ("postgres://me@:7/app?host=/run/pg", "postgres://me@:7/app?host=/run/pg"),
+            ("postgres:///app?host=/r%26n&schema=x", "postgres://:5432/app?schema=x&host=/r%26n"),
+            ("postgres://a%40b%3Ac@h/d%2Fb%3f", "postgres://a%40b%3Ac@h:5432/d%2Fb%3F"),
+        ] {
+            let url = parsed(text);
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(parsed(shown), url, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let url = "postgres://me:secret@h/db?schema=x".parse::<StoreUrl>().unwrap();
+        assert_eq!(url.to_string(), "postgres://me@h:5432/db?schema=x");
+        assert!(!format!("{url:?}").contains("secret"));
+        for broken in [
+            "postgres://me:secret@h:x/db",
+            "postgres://me:secret%4@h/db",
+            "postgres://me:1?secret@h/db",
+            "postgres://me:secret@h",
+        ] {
+            assert!(!error(broken).contains("secret"), "{broken}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use fencehold_core::{Key, Owner};
-use fencehold_store::arena::Caller;
+use fencehold_test_store::Caller;
 
 use crate::gate::{Fate, Held};
 use crate::protocol::{Act, Lease, Told, Wish};

@@ -9,7 +9,7 @@ use fencehold_contract::{
 };
 use fencehold_core::limits::ADVANCE_BY;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
-use fencehold_store::arena::Arena;
+use fencehold_test_store::Arena;
 
 use crate::gate::Gate;
 use crate::protocol::{Lease, Protocol, Told, Wish};

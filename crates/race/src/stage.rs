@@ -8,7 +8,7 @@ use fencehold_contract::Call;
 use fencehold_contract::clock::ManualClock;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Namespace};
-use fencehold_store::arena::{Arena, Power};
+use fencehold_test_store::{Arena, Power};
 
 use crate::actor::Actor;
 use crate::gate::Gate;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencehold_contract::{StoreError, StoreUrl};
 use fencehold_core::BadInput;
 use fencehold_store::MemoryStore;
-use fencehold_store::arena::{Arena, ClockArena};
+use fencehold_test_store::{Arena, ClockArena};
 
 use crate::real::RealArena;
 

@@ -12,11 +12,11 @@ fn a_server_whose_clock_is_moved_by_hand() {
 }
 
 mod on_memory {
-    fencehold_store::lease_conformance!(|| super::ServerArena::on(None));
-    fencehold_store::job_conformance!(conformance_factory());
+    fencehold_conformance::lease_conformance!(|| super::ServerArena::on(None));
+    fencehold_conformance::job_conformance!(conformance_factory());
 }
 
 mod on_file {
-    fencehold_store::lease_conformance!(|| super::ServerArena::on(Some(tempfile::tempdir().unwrap())));
-    fencehold_store::job_conformance!(conformance_factory());
+    fencehold_conformance::lease_conformance!(|| super::ServerArena::on(Some(tempfile::tempdir().unwrap())));
+    fencehold_conformance::job_conformance!(conformance_factory());
 }

@@ -10,10 +10,6 @@
 #[macro_use(seeded)]
 extern crate fencehold_core;
 
-#[cfg(feature = "arena")]
-pub mod arena;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod engine;
 #[cfg(feature = "etcd")]
 pub mod etcd;

@@ -215,7 +215,7 @@ mod tests {
         let orphaned = move |answer: u8| async move {
             let _ = sender.send(answer);
         };
-        assert_eq!(crate::conformance::block_on(runtime.run(async { 7 }, orphaned)), Some(7));
+        assert_eq!(fencehold_test_store::block_on(runtime.run(async { 7 }, orphaned)), Some(7));
         runtime.run_blocking(async { Ok(()) }).unwrap();
         assert!(orphans.try_recv().is_err());
     }

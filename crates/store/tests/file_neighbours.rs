@@ -17,8 +17,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::block_on;
 use fencehold_store::file::{Knocked, knock, questions};
+use fencehold_test_store::block_on;
 
 /// What a process that this test starts is to do: `serve URL`, or `knock SOCKET`.
 const ROLE: &str = "FENCEHOLD_TEST_NEIGHBOUR";

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use fencehold_contract::{Call, LeaseStore};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::{ClockArena, block_on};
 use fencehold_store::file::FileStore;
+use fencehold_test_store::{ClockArena, block_on};
 
-fencehold_store::lease_conformance!(|| {
+fencehold_conformance::lease_conformance!(|| {
     let directory = Arc::new(tempfile::tempdir().expect("a temporary directory"));
     let owner = Arc::new(OnceLock::new());
     let join = move |clock: Arc<dyn fencehold_contract::clock::Clock>| {
@@ -20,4 +20,4 @@ fencehold_store::lease_conformance!(|| {
     };
     ClockArena::new(join.clone()).and_other(join)
 });
-fencehold_store::job_conformance!(conformance_factory());
+fencehold_conformance::job_conformance!(conformance_factory());

@@ -1,10 +1,11 @@
 //! `memory:` keeps the contract.
 
+use fencehold_conformance::{exercise, exercise_jobs};
 use fencehold_store::MemoryStore;
-use fencehold_store::conformance::{ClockArena, exercise, exercise_jobs};
+use fencehold_test_store::ClockArena;
 
-fencehold_store::lease_conformance!(|| ClockArena::new(MemoryStore::open));
-fencehold_store::job_conformance!(conformance_factory());
+fencehold_conformance::lease_conformance!(|| ClockArena::new(MemoryStore::open));
+fencehold_conformance::job_conformance!(conformance_factory());
 
 /// Nothing but what needs a restart is beyond a store that keeps nothing.
 #[test]

@@ -12,8 +12,8 @@ use fencehold_contract::{Call, JobStore, LeaseStore};
 use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::open;
+use fencehold_test_store::block_on;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;

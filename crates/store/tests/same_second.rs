@@ -15,8 +15,8 @@ use fencehold_contract::{Call, JobStore};
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::file::FileStore;
+use fencehold_test_store::block_on;
 
 /// How many. `cargo xtask long` has a million.
 fn many() -> u64 {

@@ -9,10 +9,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fencehold-core", &[]),
     ("fencehold-api", &["fencehold-core"]),
     ("fencehold-contract", &["fencehold-api", "fencehold-core"]),
+    ("fencehold-test-store", &["fencehold-contract", "fencehold-core"]),
+    ("fencehold-conformance", &["fencehold-contract", "fencehold-core", "fencehold-test-store"]),
     ("fencehold-store", &["fencehold-api", "fencehold-contract", "fencehold-core"]),
     ("fencehold", &["fencehold-contract", "fencehold-core", "fencehold-store"]),
     ("fencehold-server", &["fencehold-api", "fencehold-contract", "fencehold-core"]),
-    ("fencehold-race", &["fencehold-contract", "fencehold-core", "fencehold-store"]),
+    (
+        "fencehold-race",
+        &[
+            "fencehold-conformance",
+            "fencehold-contract",
+            "fencehold-core",
+            "fencehold-store",
+            "fencehold-test-store",
+        ],
+    ),
     (
         "fencehold-cli",
         &[

@@ -8,7 +8,7 @@ use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeReques
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
 use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
 use fencehold_race::history::{Ask, Tell, What};
-use fencehold_store::conformance::block_on;
+use fencehold_test_store::block_on;
 
 use crate::participant::Participant;
 

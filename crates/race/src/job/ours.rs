@@ -12,7 +12,7 @@ use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, Refusal, Report
 use fencehold_core::ledger::{EffectState, UndoWith, idempotency_key};
 use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Owner, Token};
-use fencehold_store::arena::Arena;
+use fencehold_test_store::Arena;
 
 use super::{GrantedClaim, JobAct, JobProtocol, JobTold, Seen, Work};
 use crate::gate::Gate;

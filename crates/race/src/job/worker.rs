@@ -6,7 +6,7 @@ use fencehold_core::Owner;
 use fencehold_core::job::{State, Terms};
 use fencehold_core::ledger::OnDoubt;
 use fencehold_core::limits::CRASH_SPREAD_MS;
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::record::record;
 use super::{ClaimWish, JobAct, JobTold, Seen, Work};

@@ -1,6 +1,6 @@
 //! R14, grant for nobody: A waits in line and looks away; the holder releases, and the grant to A commits; A goes.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::protocol::{Told, Wish};

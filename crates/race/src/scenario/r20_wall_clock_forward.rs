@@ -1,6 +1,6 @@
 //! R20, wall clock + 1 h: The wall clock is set forward by an hour.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::protocol::Told;

@@ -1,6 +1,6 @@
 //! R21, wall clock − 1 h: The wall clock is set back by an hour; the ttl passes.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::stage::{Played, Stage};

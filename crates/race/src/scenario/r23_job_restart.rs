@@ -1,7 +1,7 @@
 //! R23-job, restart with claims in flight: A works on the job; the store restarts; B asks; A's claim expires; B asks
 //! again.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::job::JobTold;

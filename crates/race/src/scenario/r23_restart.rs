@@ -1,6 +1,6 @@
 //! R23, restart with leases in flight: A holds the key; the store restarts; B asks; the ttl passes; B asks again.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::protocol::Told;

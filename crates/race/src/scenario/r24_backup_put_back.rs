@@ -1,7 +1,7 @@
 //! R24, backup put back: A shows a token that the store has lost with all it did since its backup; the operator
 //! advances; A shows it again; B takes the key.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::protocol::{Lease, Told};

@@ -1,7 +1,7 @@
 //! R29, mass expiry: More leases end in one moment than one sweep looks at; A renews its own; B takes one of theirs.
 
 use fencehold_core::lease::How;
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::protocol::{Told, Wish};

@@ -1,7 +1,7 @@
 //! R36, collected key: A key is released and stays free for so long that its record is removed; B takes it.
 
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::protocol::Act;

@@ -5,7 +5,7 @@ use fencehold_contract::Call;
 use fencehold_contract::job::{ClaimRequest, NewJob, When};
 use fencehold_core::job::{JobId, Kind, Queue, State};
 use fencehold_core::{Namespace, Owner};
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::stage::{Played, Stage, Stop};

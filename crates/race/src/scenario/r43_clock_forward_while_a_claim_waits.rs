@@ -1,7 +1,7 @@
 //! R43, clock forward while a claim waits: A stands in line; the store's clock steps forward; A gets a job, and never
 //! renews.
 
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::job::{JobTold, Work};

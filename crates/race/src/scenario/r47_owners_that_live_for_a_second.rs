@@ -5,7 +5,7 @@ use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, 
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
-use fencehold_store::arena::Power;
+use fencehold_test_store::Power;
 
 use super::Race;
 use crate::stage::{Played, Stage, Stop};

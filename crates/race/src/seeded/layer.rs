@@ -4,11 +4,12 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
+use fencehold_conformance::{check, exercise, exercise_jobs};
 use fencehold_contract::StoreUrl;
 use fencehold_core::bugs::{Bug, VARIABLE};
 use fencehold_store::MemoryStore;
-use fencehold_store::conformance::{ClockArena, check, exercise, exercise_jobs};
 use fencehold_store::file::FileStore;
+use fencehold_test_store::ClockArena;
 
 use crate::model::{job, lease, takeover};
 use crate::sim::Under;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_race::{RACES, Race, Side, Verdict, World, play};
-use fencehold_store::conformance::Arena;
+use fencehold_test_store::Arena;
 
 /// Plays every race, and gives those that the store or its arena cannot show.
 pub(crate) fn not_applicable(arena: impl Fn() -> Arc<dyn Arena>) -> Vec<&'static str> {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::{Clock, ManualClock, SystemClock};
 use fencehold_contract::{LeaseStore, StoreUrl};
-use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::remote::RemoteStore;
+use fencehold_test_store::{Arena, Power, block_on};
 
 use super::Clocked;
 

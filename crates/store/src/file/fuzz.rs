@@ -7,10 +7,10 @@ use edited::{Edit, edited};
 use fencehold_contract::operation::Ask;
 use fencehold_core::lease::{Hold, Notice, Record};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Stamp, Token};
+use fencehold_test_store::block_on;
 
 use super::codec;
 use super::frame::{Frames, FromOwner, ToOwner, bytes_of};
-use crate::conformance::block_on;
 
 /// Records as they are kept: of a free key, and of one that is held.
 fn records() -> [Vec<u8>; 2] {

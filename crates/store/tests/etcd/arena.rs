@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fencehold_contract::{Call, LeaseStore};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::etcd::EtcdStore;
+use fencehold_test_store::{Arena, Power, block_on};
 
 use crate::clock::MovedClock;
 use crate::cluster;

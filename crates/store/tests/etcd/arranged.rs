@@ -4,8 +4,8 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireRequest, LeaseStore, RevokeRequest, StoreError, Which};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
+use fencehold_test_store::block_on;
 
 use crate::cluster::call;
 use crate::people::{Held, Person, TTL_MS, key, people};

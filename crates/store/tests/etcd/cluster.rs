@@ -12,8 +12,8 @@ use std::thread;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, EtcdUrl, LeaseStore, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::EtcdStore;
+use fencehold_test_store::block_on;
 
 pub const MEMBERS: usize = 3;
 

@@ -4,8 +4,8 @@ use fencehold_contract::{
     AcquireRequest, Call, LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError,
 };
 use fencehold_core::Owner;
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
+use fencehold_test_store::block_on;
 
 use crate::cluster::call;
 use crate::people::{Person, TTL_MS, people};

@@ -22,4 +22,4 @@ fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(Cluster::start)
 }
 
-fencehold_store::lease_conformance!(arena::EtcdArena::new);
+fencehold_conformance::lease_conformance!(arena::EtcdArena::new);

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore, LeaseView, StoreError};
 use fencehold_core::lease::Renewal;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::EtcdStore;
+use fencehold_test_store::block_on;
 
 use crate::clock::MovedClock;
 use crate::cluster::{call, fresh_prefix};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireRequest, Acquired, LeaseStore, StoreError, StoreUrl};
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
+use fencehold_test_store::block_on;
 
 use crate::cluster::{Lone, MEMBERS, call, certificate};
 use crate::people::people;

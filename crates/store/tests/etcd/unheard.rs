@@ -7,8 +7,8 @@ use std::task::{Context, Wake, Waker};
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireRequest, Acquired, LeaseStore as _, StoreError};
 use fencehold_core::lease::How;
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::Request;
+use fencehold_test_store::block_on;
 
 use crate::cluster::call;
 use crate::people::{Held, Person, TTL_MS, people};

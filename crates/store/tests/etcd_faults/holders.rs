@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireRequest, EtcdUrl, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key, Token};
-use fencehold_store::conformance::block_on;
 use fencehold_store::etcd::EtcdStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::call;
 use crate::register::Register;

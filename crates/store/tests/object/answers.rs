@@ -8,8 +8,8 @@ use fencehold_contract::{
     AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, Limits, LimitsRequest, ListRequest, StoreError,
 };
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cloud, ObjectStore, Seed};
+use fencehold_test_store::block_on;
 
 use crate::servers::{CLOUDS, Server, on_every_cloud};
 use crate::stage::{Holder, Stage};

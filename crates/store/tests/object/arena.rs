@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use fencehold_contract::clock::{Clock as _, ManualClock};
 use fencehold_contract::{Call, LeaseStore, ListRequest, ObjectPlace};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::object::{ObjectStore, Seed, over_after_ms};
+use fencehold_test_store::{Arena, Power, block_on};
 
 use crate::servers::Server;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cloud, ObjectStore, Seed, over_after_ms};
+use fencehold_test_store::block_on;
 
 use crate::servers::{CLOUDS, Server};
 use crate::{TTL_MS, ask};

@@ -97,7 +97,7 @@ fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {
     let held = vec![a.take("j"), a.take("k")];
     let gate = a.gate.hold_write();
     let call = a.call.clone().with_patience_ms(1_000);
-    let answer = fencehold_store::conformance::block_on(a.store.release(&call, held));
+    let answer = fencehold_test_store::block_on(a.store.release(&call, held));
     assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
     gate.arrived();
     let holders = ["j", "k"].map(|key| a.look(key).expect("a key").holder.is_some());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fencehold_contract::{LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
 use fencehold_core::Owner;
-use fencehold_store::conformance::block_on;
 use fencehold_store::object::Fate;
+use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
 use crate::servers::{CLOUDS, Server};

@@ -43,15 +43,15 @@ pub fn ask(key: &str, owner: &str) -> AcquireRequest {
 
 mod s3 {
     use super::{ObjectArena, Server};
-    fencehold_store::lease_conformance!(|| ObjectArena::on(Server::Moto));
+    fencehold_conformance::lease_conformance!(|| ObjectArena::on(Server::Moto));
 }
 
 mod gs {
     use super::{ObjectArena, Server};
-    fencehold_store::lease_conformance!(|| ObjectArena::on(Server::Gcs));
+    fencehold_conformance::lease_conformance!(|| ObjectArena::on(Server::Gcs));
 }
 
 mod az {
     use super::{ObjectArena, Server};
-    fencehold_store::lease_conformance!(|| ObjectArena::on(Server::Azurite));
+    fencehold_conformance::lease_conformance!(|| ObjectArena::on(Server::Azurite));
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fencehold_contract::{AcquireRequest, LeaseStore as _, StoreError};
 use fencehold_core::lease::How;
 use fencehold_core::{Owner, Refusal};
-use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cas as _, Cloud, over_after_ms};
+use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
 use crate::servers::CLOUDS;

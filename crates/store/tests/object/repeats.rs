@@ -8,8 +8,8 @@ use std::task::{Context, Wake, Waker};
 use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::lease::How;
 use fencehold_core::{Owner, Refusal};
-use fencehold_store::conformance::block_on;
 use fencehold_store::object::Fate;
+use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
 use crate::servers::{CLOUDS, on_every_cloud};

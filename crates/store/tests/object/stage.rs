@@ -11,8 +11,8 @@ use fencehold_contract::{
 };
 use fencehold_core::lease::Renewal;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
-use fencehold_store::conformance::block_on;
 use fencehold_store::object::{Cloud, Fate, Gate, ObjectStore, Request, Seed, over_after_ms};
+use fencehold_test_store::block_on;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::TTL_MS;

@@ -4,7 +4,7 @@
 use fencehold_contract::job::{QueueMode, QueueOrder, Report, Word};
 use fencehold_core::Owner;
 use fencehold_core::job::Queue;
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{attempt, call};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};

@@ -6,7 +6,7 @@ use std::thread;
 use fencehold_contract::job::ClaimRequest;
 use fencehold_contract::{AcquireRequest, HoldRef};
 use fencehold_core::{HoldId, Key, Owner};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{attempt, call, request};
 use crate::job_races::{A, B, Stage, run};

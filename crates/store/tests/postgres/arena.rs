@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fencehold_contract::{LeaseStore, PostgresUrl};
-use fencehold_store::conformance::{Arena, Power, block_on};
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::{Arena, Power, block_on};
 
 use crate::clock::MovedClock;
 use crate::cluster::Admin;

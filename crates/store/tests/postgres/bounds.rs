@@ -4,7 +4,7 @@ use fencehold_contract::StoreError;
 use fencehold_contract::job::NewJob;
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::arena::PostgresArena;
 use crate::job_handles::call;

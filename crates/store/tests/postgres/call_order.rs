@@ -4,7 +4,7 @@
 use fencehold_contract::job::{NewJob, QueueMode, QueueOrder, Unique};
 use fencehold_core::Owner;
 use fencehold_core::job::{Kind, Queue, Refusal, UniqueKey};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
 use crate::job_races::{A, JOB, Stage, claim, run};

@@ -4,7 +4,7 @@ use fencehold_contract::job::{QueueMode, QueueOrder, Report, ScheduleSpec, Word}
 use fencehold_contract::{AcquireRequest, HoldRef};
 use fencehold_core::job::{Kind, Queue, ScheduleName, State, Terms};
 use fencehold_core::{HoldId, Key, Owner};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::arena::PostgresArena;
 use crate::job_handles::{attempt, call};

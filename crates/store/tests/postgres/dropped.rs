@@ -7,8 +7,8 @@ use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, 
 use fencehold_contract::{Call, CompletedJobs, JobStore as _};
 use fencehold_core::job::{JobId, Kind, Queue, Refusal, Reported, State, UniqueKey};
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
 

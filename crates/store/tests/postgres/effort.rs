@@ -1,6 +1,6 @@
 //! What a call costs does not grow with all that is kept: counted in rows and calls, not in time.
 
-use fencehold_store::conformance::Arena as _;
+use fencehold_test_store::Arena as _;
 
 use crate::arena::PostgresArena;
 use crate::session::{Calls, Session};

@@ -8,8 +8,8 @@ use std::thread;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::{Cluster, Durable};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::arena::PostgresArena;
 use crate::session::{Calls, Said, Session};

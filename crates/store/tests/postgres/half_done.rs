@@ -4,7 +4,7 @@ use fencehold_contract::job::{ClaimRequest, NewJob};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::job::{JobId, Kind, Queue, Terms};
 use fencehold_core::{HoldId, Namespace, Owner};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_races::{A, JOB, Stage, claim, run};
 

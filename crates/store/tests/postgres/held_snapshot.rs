@@ -1,7 +1,7 @@
 //! While a session holds a snapshot, what is deleted stays in the indexes. No call begins to read where it lies: counted in index entries.
 
 use fencehold_core::limits::EVENTS_KEPT;
-use fencehold_store::conformance::Arena as _;
+use fencehold_test_store::Arena as _;
 
 use crate::arena::PostgresArena;
 use crate::session::Session;

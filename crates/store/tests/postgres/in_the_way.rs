@@ -5,7 +5,7 @@ use fencehold_contract::job::{ActOn, ActRequest, Action};
 use fencehold_contract::{RevokeRequest, StoreError, Which};
 use fencehold_core::job::{Refusal, State};
 use fencehold_core::{Owner, Reason};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{attempt, call, cancel, meanwhile};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, renew, run};

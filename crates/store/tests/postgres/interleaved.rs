@@ -3,7 +3,7 @@
 
 use fencehold_contract::{Call, EventPage, EventsRequest};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 use serde_json::{Value, json};
 
 use crate::arena::PostgresArena;

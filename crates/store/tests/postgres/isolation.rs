@@ -1,7 +1,7 @@
 //! What locks and then looks must see what whoever it waited for has done: that is so under READ COMMITTED alone.
 
 use fencehold_contract::{LeaseStore as _, StoreError};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{call, meanwhile, request};
 use crate::job_races::{A, JOB, Stage, claim, complete, first, run};

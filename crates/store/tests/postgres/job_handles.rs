@@ -12,7 +12,7 @@ use fencehold_core::job::{EffectName, JobId, Queue, Refusal, Reported, State};
 use fencehold_core::ledger::{EffectState, OnDoubt};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
 use crate::session::Session;

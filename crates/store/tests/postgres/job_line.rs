@@ -3,7 +3,7 @@
 
 use fencehold_contract::job::NewJob;
 use fencehold_core::job::{JobId, Kind, Queue};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{call, request};
 use crate::job_races::{A, B, JOB, Stage, run};

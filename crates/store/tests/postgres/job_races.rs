@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use fencehold_store::conformance::Arena as _;
+use fencehold_test_store::Arena as _;
 
 use crate::arena::PostgresArena;
 use crate::cluster::Admin;
@@ -62,7 +62,7 @@ impl Stage {
     /// What sweeping this claim comes to, by a handle as every process has one.
     pub(crate) fn sweep(&self) {
         let jobs = self.arena.store();
-        fencehold_store::conformance::block_on(
+        fencehold_test_store::block_on(
             jobs.jobs()
                 .unwrap()
                 .queues(&fencehold_contract::Call::new(fencehold_core::Namespace::default())),

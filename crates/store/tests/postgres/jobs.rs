@@ -2,4 +2,4 @@
 
 use crate::arena::PostgresArena;
 
-fencehold_store::job_conformance!(PostgresArena::new);
+fencehold_conformance::job_conformance!(PostgresArena::new);

@@ -12,8 +12,8 @@ use fencehold_contract::{
 };
 use fencehold_core::job::{JobId, Kind, Queue, State};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
 

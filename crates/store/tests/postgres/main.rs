@@ -62,4 +62,4 @@ fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| Cluster::start(Durable::No))
 }
 
-fencehold_store::lease_conformance!(arena::PostgresArena::new);
+fencehold_conformance::lease_conformance!(arena::PostgresArena::new);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, LeaseStore as _, PostgresUrl, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::{Admin, fresh_schema};
 

@@ -3,7 +3,7 @@
 use std::thread;
 
 use fencehold_contract::job::FindingsRequest;
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
 use crate::job_races::{JOB, Stage, run};

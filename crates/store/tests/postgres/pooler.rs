@@ -8,8 +8,8 @@ use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
 use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, PostgresUrl};
 use fencehold_core::job::{JobId, Kind, Queue, State};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::arena::PostgresArena;
 use crate::cluster::{as_server, free_port, give_to_server};

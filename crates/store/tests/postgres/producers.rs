@@ -6,7 +6,7 @@ use std::thread;
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{NewJob, Unique};
 use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
 use crate::job_races::{A, JOB, Stage, claim, run};

@@ -6,7 +6,7 @@ use fencehold_contract::Call;
 use fencehold_contract::job::{QueueMode, QueueOrder, ScheduleSpec};
 use fencehold_core::job::{JobId, Kind, Queue, ScheduleName, Terms};
 use fencehold_core::{Namespace, Owner};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_races::{Stage, first, run};
 use crate::session::LOOKS_MAX;

@@ -13,8 +13,8 @@ use fencehold_contract::job::{AttemptRef, ClaimRequest, JobStore, NewJob, Report
 use fencehold_contract::{AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore};
 use fencehold_core::job::{JobId, Kind, Queue, State, UniqueKey};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::{Admin, Cluster, Durable, fresh_schema};
 

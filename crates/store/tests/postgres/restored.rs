@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError, StoreUrl};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 use tokio_postgres::error::SqlState;
 
 use crate::cluster::{Admin, Cluster, Durable};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireRequest, Call, LeaseStore as _, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::arena::PostgresArena;
 use crate::cluster::fresh_schema;

@@ -2,7 +2,7 @@
 //! the crash back.
 
 use fencehold_core::job::State;
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
 use crate::job_races::{A, B, JOB, Stage, claim, complete, run};

@@ -9,8 +9,8 @@ use fencehold_contract::{
     AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore as _, MigrateSchema, StoreError,
 };
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 

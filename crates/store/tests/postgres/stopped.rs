@@ -1,7 +1,7 @@
 //! R22: a backend is stopped in the middle of a call, for longer than a ttl, and then goes on. The clock is read behind the locks: so it
 //! finds out what it has slept through.
 
-use fencehold_store::conformance::Arena as _;
+use fencehold_test_store::Arena as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::arena::PostgresArena;

@@ -1,6 +1,6 @@
 //! What is done in the background, and the clock that it goes by.
 
-use fencehold_store::conformance::Arena as _;
+use fencehold_test_store::Arena as _;
 
 use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
 use crate::session::Calls;

@@ -8,8 +8,8 @@ use std::thread;
 
 use fencehold_contract::{Call, LeaseStore as _};
 use fencehold_core::Namespace;
-use fencehold_store::conformance::block_on;
 use fencehold_store::postgres::PostgresStore;
+use fencehold_test_store::block_on;
 
 use crate::clock::MovedClock;
 use crate::cluster::fresh_schema;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencehold_contract::{HoldChange, Subscription};
 use fencehold_core::{Key, Namespace};
-use fencehold_store::conformance::Arena as _;
+use fencehold_test_store::Arena as _;
 
 use crate::arena::PostgresArena;
 use crate::fences::take;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, LeaseView, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-pub use fencehold_store::conformance::block_on;
 use fencehold_store::file::FileStore;
+pub use fencehold_test_store::block_on;
 
 pub const TTL_MS: u64 = 5_000;
 

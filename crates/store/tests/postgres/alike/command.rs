@@ -4,7 +4,7 @@ use fencehold_contract::clock::Clock as _;
 use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore as _, RevokeRequest, Which};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
-use fencehold_store::conformance::{Arena as _, block_on};
+use fencehold_test_store::{Arena as _, block_on};
 
 use super::{LOOKS_MAX, Pair, Used, ahead_ms, call};
 

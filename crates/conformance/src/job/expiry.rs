@@ -1,0 +1,326 @@
+//! Holders that die, and what they may still say: late is not stale. Crashes are not failures.
+
+use fencehold_contract::job::{ClaimRequest, JobFilter, NewJob, Word};
+use fencehold_core::job::{Ended, JobId, Refusal, State, Terms};
+use fencehold_core::limits::CRASH_SPREAD_MS;
+use fencehold_core::{Attempted, Fact};
+use fencehold_test_store::Power;
+
+use super::ground::{RETRY_MS, Work, assert_over, assert_stale, queue, terms};
+use crate::Verdict;
+use crate::drive::at_once;
+use crate::ground::{Ground, until};
+
+/// A crashed job comes back after at most five seconds, and then stands at its original place.
+pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let work = g.new_work("q", "A");
+    let put = g.put_many("q", 2);
+    g.die(&work);
+    let view = g.detail(work.job.id).job;
+    assert!(view.due_in_ms.is_none_or(|ms| ms <= CRASH_SPREAD_MS), "{:?}", view.due_in_ms);
+    g.pass(CRASH_SPREAD_MS);
+    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "B") });
+    let order: Vec<JobId> = works.iter().map(|work| work.job.id).collect();
+    assert_eq!(order, [work.job.id, put[0], put[1]]);
+    assert_eq!((works[0].job.attempt, works[0].job.crashes, works[0].job.failures), (2, 1, 0));
+    Ok(())
+}
+
+/// The time in which a crashed job stays away counts from the end of its claim: a sweep that is a little late puts nothing off.
+pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Ground) -> Verdict {
+    const LATE_MS: u64 = 200;
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.pass(work.job.remaining_ms + LATE_MS);
+    until("a dead holder that is noticed", || g.state(work.job.id) != State::Running);
+    g.pass(CRASH_SPREAD_MS - LATE_MS);
+    until("a job that is ready", || g.try_work("q", "B").is_some());
+    Ok(())
+}
+
+/// P4: a dead holder is noticed although nobody asks anything: one who waits is given its job.
+pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Ground) -> Verdict {
+    g.needs_a_line()?;
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    g.crash(&work);
+    let claimed = waiting.answer().expect("a claim that is answered");
+    assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [work.job.id]);
+    assert!(claimed.jobs[0].token > work.job.token);
+    Ok(())
+}
+
+/// R31: a job that kills every holder is quarantined, and no time lets it loose.
+pub(super) fn a_poison_job_is_quarantined(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let id = g.put_with(NewJob { terms: Terms { max_crashes: 3, ..terms() }, ..g.job_for("q") });
+    for crashes in 1..=3 {
+        g.crash(&g.work("q", "A"));
+        assert_eq!(g.counts_of(id), (0, crashes));
+    }
+    assert_eq!(g.state(id), State::Quarantined);
+    g.pass(100 * CRASH_SPREAD_MS);
+    assert!(g.try_work("q", "B").is_none());
+    assert_eq!(g.count("q", State::Quarantined), 1);
+    assert_eq!(g.retry(id), Ok(State::Queued), "a person can");
+    assert_eq!(g.counts_of(id), (0, 0));
+    assert_eq!(g.work("q", "B").job.id, id);
+    Ok(())
+}
+
+/// Crashes are not failures, and failures are not crashes: each has its own limit.
+pub(super) fn crashes_are_not_failures(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.crash(&work);
+    for _ in 0..2 {
+        g.fail(&g.work("q", "A")).expect("a live claim");
+        g.pass(RETRY_MS);
+    }
+    assert_eq!(
+        (g.counts_of(work.job.id), g.state(work.job.id)),
+        ((2, 1), State::Queued),
+        "one below each limit"
+    );
+    Ok(())
+}
+
+/// R07: a completion after expiry is accepted as late while nobody else has had the job; its crash is given back.
+pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    // Unnoticed, waiting to come back, and ready again.
+    let ways: [&dyn Fn(&Work); 3] = [&|_| g.pass(g.ttl_ms()), &|work| g.die(work), &|work| g.crash(work)];
+    for way in ways {
+        let work = g.new_work("q", "A");
+        way(&work);
+        let answer = g.complete(&work).expect("nobody else had it");
+        assert_eq!((answer.state, answer.late), (State::Completed, true));
+        assert_eq!(g.complete(&work), Ok(answer), "the same word, the same answer");
+        assert_eq!((g.counts_of(work.job.id), g.ended(work.job.id)), ((0, 0), Some(Ended::CompletedLate)));
+        assert_eq!(g.detail(work.job.id).result.as_deref(), Some("{\"sent\":true}"));
+        g.pass(2 * CRASH_SPREAD_MS);
+        assert!(g.try_work("q", "B").is_none(), "it is out of its queue");
+        assert_eq!((g.count("q", State::Queued), g.count("q", State::Scheduled)), (0, 0));
+    }
+    Ok(())
+}
+
+/// R07: also from quarantine.
+pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let id = g.put_with(NewJob { terms: Terms { max_crashes: 1, ..terms() }, ..g.job_for("q") });
+    let work = g.work("q", "A");
+    g.die(&work);
+    assert_eq!(g.state(id), State::Quarantined);
+    assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
+    assert_eq!((g.state(id), g.counts_of(id)), (State::Completed, (0, 0)));
+    assert_eq!(g.count("q", State::Quarantined), 0);
+    Ok(())
+}
+
+/// A failure that is reported late counts as a failure instead of a crash.
+pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.crash(&work);
+    let answer = g.fail(&work).expect("nobody else had it");
+    assert_eq!((answer.state, answer.late), (State::Scheduled, true));
+    assert_eq!(g.counts_of(work.job.id), (1, 0));
+    assert!(g.try_work("q", "B").is_none(), "it waits for its retry");
+    g.pass(RETRY_MS);
+    assert_eq!(g.work("q", "B").job.id, work.job.id);
+    Ok(())
+}
+
+/// R06: A stalls, B claims, A completes: A is stale, B unaffected, and it is on record.
+pub(super) fn a_completion_after_takeover_is_stale(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let a = g.new_work("q", "A");
+    g.crash(&a);
+    let b = g.work("q", "B");
+    assert_stale(g.complete(&a), a.job.token, b.job.token);
+    assert_stale(g.fail(&a), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Word::Checkpoint { bytes: b"mine".to_vec() }), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Word::Progress { note: "1".into() }), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Word::Snooze { for_ms: 1 }), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Word::HandBack), a.job.token, b.job.token);
+    let detail = g.detail(a.job.id);
+    assert_eq!((detail.job.state, detail.result, detail.checkpoint), (State::Running, None, None));
+    let by_b = Word::Complete { result: Some("\"by B\"".into()) };
+    g.say(&b, by_b).expect("a live claim");
+    assert_stale(g.complete(&a), a.job.token, b.job.token);
+    assert_eq!(g.detail(a.job.id).result.as_deref(), Some("\"by B\""));
+    if g.has(Power::TellsEvents) {
+        let blocked = |fact: &Fact| {
+            matches!(fact, Fact::StaleWriteBlocked { stale_token, current_token, attempted: Attempted::Complete, .. }
+                if *stale_token == a.job.token && *current_token == b.job.token)
+        };
+        assert_eq!(g.job_facts(a.job.id).into_iter().filter(blocked).count(), 2, "stale_write_blocked");
+    }
+    Ok(())
+}
+
+/// R09: one worker, two attempts at one job: the first thread is stale, whatever its name.
+pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let first = g.new_work("q", "W");
+    g.crash(&first);
+    let second = g.work("q", "W");
+    assert_eq!(second.job.id, first.job.id);
+    assert_stale(g.complete(&first), first.job.token, second.job.token);
+    assert_stale(g.renew_work(&first), first.job.token, second.job.token);
+    assert_eq!(g.state(first.job.id), State::Running);
+    assert_eq!(g.complete(&second).map(|answer| answer.late), Ok(false));
+    Ok(())
+}
+
+/// R06, R07: a late completion and a claim at the same moment: either the completion came first and there is nothing to
+/// claim, or the claim did and the completion is stale.
+pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    for _ in 0..20 {
+        let a = g.new_work("q", "A");
+        g.crash(&a);
+        let (completed, claimed) = {
+            let answers = at_once(2, |nth| {
+                if nth == 0 { (Some(g.complete(&a)), None) } else { (None, g.try_work("q", "B")) }
+            });
+            let mut answers = answers.into_iter();
+            let completed = answers.next().and_then(|answer| answer.0).expect("a completion");
+            (completed, answers.next().and_then(|answer| answer.1))
+        };
+        match claimed {
+            None => assert_eq!(completed.map(|answer| answer.late), Ok(true)),
+            Some(b) => {
+                assert_stale(completed, a.job.token, b.job.token);
+                g.complete(&b).expect("a live claim");
+            }
+        }
+        assert_eq!(g.state(a.job.id), State::Completed);
+    }
+    Ok(())
+}
+
+/// Nobody is late after an operator has decided: not after a cancellation, a retry or a deletion.
+pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let cancelled = g.new_work("q", "A");
+    g.crash(&cancelled);
+    g.cancel(cancelled.job.id, false).expect("a job that can be called off");
+    assert_eq!(g.complete(&cancelled), Err(Refusal::Finished { state: State::Cancelled }));
+
+    let deleted = g.new_work("q", "A");
+    g.crash(&deleted);
+    g.delete(deleted.job.id, false).expect("nobody works on it");
+    assert_eq!(g.complete(&deleted), Err(Refusal::Unknown));
+
+    let retried = g.new_work("q", "A");
+    g.crash(&retried);
+    g.retry(retried.job.id).expect("a job that can start over");
+    assert!(matches!(g.complete(&retried), Err(Refusal::Stale { .. })));
+    assert_eq!(g.state(retried.job.id), State::Queued);
+    Ok(())
+}
+
+/// One who is late may leave a checkpoint, but neither renews, nor puts the job off, nor gives it back.
+pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.crash(&work);
+    g.say(&work, Word::Checkpoint { bytes: b"page 7".to_vec() })
+        .expect("nobody else had it");
+    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    for word in [Word::HandBack, Word::Snooze { for_ms: 1 }, Word::Progress { note: "1".into() }] {
+        assert_over(g.say(&work, word), &work, Ended::Crashed);
+    }
+    assert_eq!(g.work("q", "B").job.checkpoint.as_deref(), Some(&b"page 7"[..]));
+    Ok(())
+}
+
+/// R28: two claimers and a sweep on one job: it is given to one, under one token, and its crash is counted once.
+pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    for _ in 0..10 {
+        let a = g.new_work("q", "A");
+        g.pass(g.ttl_ms());
+        // The sweep comes with the time that passes, the claimers with it.
+        let claimed: Vec<Work> = at_once(4, |nth| {
+            if nth == 0 {
+                g.pass(CRASH_SPREAD_MS + 1_000);
+                None
+            } else {
+                g.try_work("q", ["A", "B"][nth % 2])
+            }
+        })
+        .into_iter()
+        .flatten()
+        .collect();
+        assert!(claimed.len() <= 1, "{claimed:?}");
+        let b = claimed.into_iter().next().unwrap_or_else(|| {
+            // Nobody was in time, or the crash was noted when the clock had moved on.
+            until("a dead holder that is noticed", || g.state(a.job.id) != State::Running);
+            g.pass(CRASH_SPREAD_MS);
+            g.work("q", "B")
+        });
+        let view = g.detail(a.job.id).job;
+        assert_eq!((view.token, view.attempts, view.crashes), (b.job.token, 2, 1));
+        g.complete(&b).expect("a live claim");
+    }
+    Ok(())
+}
+
+/// R29: a great many claims end in one moment: all are noted, none comes back as a herd, and renewals go on.
+pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Ground) -> Verdict {
+    const JOBS: usize = 5_000;
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let kept = g.new_work("kept", "B");
+    g.put_many("q", JOBS);
+    let claimed = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "A") });
+    assert_eq!(claimed.len(), JOBS);
+    g.pass(g.ttl_ms() - 1);
+    g.renew_work(&kept).expect("a live claim");
+    g.pass(1);
+    g.renew_work(&kept)
+        .expect("whoever renews in time is not held up by those who did not");
+    until("all of them on record", || g.count("q", State::Running) == 0);
+    assert_eq!(g.state(kept.job.id), State::Running);
+    assert_spread(g, JOBS);
+    g.pass(CRASH_SPREAD_MS);
+    until("all of them ready", || g.count("q", State::Queued) == JOBS as u64);
+    Ok(())
+}
+
+/// R29: claims that ended long before anybody could notice, in an outage, do not come back all at once when it is over.
+pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Ground) -> Verdict {
+    const JOBS: usize = 1_000;
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    g.put_many("q", JOBS);
+    assert_eq!(g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "A") }).len(), JOBS);
+    g.pass(g.ttl_ms() + 20 * CRASH_SPREAD_MS);
+    until("all of them on record", || g.count("q", State::Running) == 0);
+    assert_spread(g, JOBS);
+    g.pass(CRASH_SPREAD_MS);
+    until("all of them ready", || g.count("q", State::Queued) == JOBS as u64);
+    Ok(())
+}
+
+/// About a fifth of the jobs of a queue comes back in each of the next five seconds.
+fn assert_spread(g: &Ground, many: usize) {
+    let jobs = g.jobs_where(&JobFilter { queue: Some(queue("q")), ..JobFilter::default() }, 1_000);
+    assert_eq!(jobs.len(), many);
+    let mut by_second = [0; 5];
+    for job in jobs {
+        let due_in_ms = usize::try_from(job.due_in_ms.unwrap_or(0)).expect("a short time");
+        by_second[(due_in_ms / 1_000).min(4)] += 1;
+    }
+    let fair = many / 5;
+    assert!(
+        by_second.iter().all(|came| (fair * 7 / 10..=fair * 13 / 10).contains(came)),
+        "a fifth in each second: {by_second:?}"
+    );
+}

@@ -1,0 +1,111 @@
+//! Tenants do not meet: a job of another namespace is unknown, whatever is shown for it.
+
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{AttemptRef, BeginRequest, JobFilter, NewJob, QueueMode};
+use fencehold_core::job::{Refusal, State};
+use fencehold_test_store::Power;
+
+use super::ground::{completed, fresh_id, jobs_of, unique};
+use super::operation;
+use crate::Verdict;
+use crate::ground::Ground;
+
+/// Queues of the same name in two namespaces are two queues.
+pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let id = g.put("q");
+    assert!(other.try_work("q", "A").is_none());
+    assert!(other.queue_view("q").is_none_or(|mut view| *view.counts.of(State::Queued) == 0));
+    assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
+    g.set_queue("q", QueueMode::Paused);
+    let theirs = other.put("q");
+    assert_eq!(other.work("q", "A").job.id, theirs);
+    g.set_queue("q", QueueMode::Open);
+    assert_eq!(g.work("q", "A").job.id, id);
+    Ok(())
+}
+
+/// R34: the right id, hold id and token under the wrong namespace are worth nothing, and change nothing.
+pub(super) fn a_job_of_another_namespace_is_unknown(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let work = g.new_work("q", "A");
+    let id = work.job.id;
+    assert!(other.find(id).is_none());
+    assert_eq!(other.renew_work(&work), Err(Refusal::Unknown));
+    assert_eq!(other.complete(&work), Err(Refusal::Unknown));
+    assert_eq!(other.record(&work, "charge", "1").map(drop), Err(Refusal::Unknown));
+    assert_eq!(other.cancel(id, true), Err(Refusal::Unknown));
+    assert_eq!(other.retry(id), Err(Refusal::Unknown));
+    assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    assert!(other.start_wait(id, 1_000).answer().expect("an answer").is_none());
+    assert!(other.findings().is_empty());
+    g.complete(&work).expect("a live claim");
+    assert!(other.find(id).is_none(), "also when it has come to its end");
+    assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    Ok(())
+}
+
+/// R34: nor can a job or an operation be begun under the id of another namespace's job, and nobody learns whose it is.
+pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let work = g.new_work("q", "A");
+    let id = work.job.id;
+    let begin = |key: &str| {
+        let request = BeginRequest { id, ..operation::request(&other, key, "B") };
+        other.drive(jobs_of(&*other.arena.store()).begin(&other.call, request))
+    };
+    for state in [State::Running, State::Completed] {
+        assert_eq!(g.state(id), state);
+        assert_eq!(other.enqueue(NewJob { id, ..other.job_for("q") }), Err(Refusal::Unknown));
+        let answer = begin(state.name());
+        assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
+        assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
+        g.complete(&work).expect("a live claim, or the same answer");
+    }
+    let theirs = other.put("q");
+    assert_eq!(other.work("q", "B").job.id, theirs, "and the store goes on");
+    Ok(())
+}
+
+/// A token that another namespace's job has is told as one, and not whose it is.
+pub(super) fn a_token_of_another_namespace_names_no_job(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let (mine, theirs) = (g.new_work("q", "A"), other.new_work("q", "B"));
+    match g.say_as(AttemptRef { token: theirs.job.token, ..mine.attempt() }, completed()) {
+        Err(Refusal::OtherJob { job: None, .. }) => {}
+        wrong => panic!("{wrong:?}"),
+    }
+    g.complete(&mine).expect("a live claim");
+    Ok(())
+}
+
+/// A hold id of one namespace gets nothing in another.
+pub(super) fn a_claim_means_nothing_in_another_namespace(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    g.put("q");
+    let request = g.claim_for("q", "A");
+    assert_eq!(g.claim(request.clone()).len(), 1);
+    assert!(other.claim(request.clone()).is_empty());
+    let theirs = other.put("q");
+    assert_eq!(other.claim(request)[0].job.id, theirs);
+    Ok(())
+}
+
+/// A unique key of one namespace is free in another.
+pub(super) fn a_unique_key_is_its_namespaces_own(g: &Ground) -> Verdict {
+    let other = g.in_namespace("other");
+    let job = NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") };
+    g.put_with(job.clone());
+    other.put_with(NewJob { id: fresh_id().0, payload: "{\"other\":1}".into(), ..job });
+    Ok(())
+}
+
+/// What happens to the jobs of one namespace is not told in another.
+pub(super) fn events_of_another_namespaces_jobs_are_not_told(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    let other = g.in_namespace("other");
+    let id = g.put("q");
+    assert_eq!(g.job_facts(id).len(), 1);
+    assert!(other.events().is_empty());
+    Ok(())
+}

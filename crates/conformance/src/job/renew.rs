@@ -1,0 +1,192 @@
+//! Keeping a claim: a renewal is only a renewal, and a sweep trusts no list.
+
+use std::num::NonZeroU32;
+
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Word};
+use fencehold_core::job::{Ended, Refusal, State, Terms};
+use fencehold_test_store::Power;
+
+use super::ground::{RETRY_MS, assert_over, assert_stale, fresh_id, terms};
+use crate::Verdict;
+use crate::drive::at_once;
+use crate::ground::{Ground, fresh_hold};
+
+/// P3: a renewal gives another ttl under the same token, and changes nothing else.
+pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {
+    let work = g.new_work("q", "A");
+    for _ in 0..3 {
+        if g.has(Power::MovesTime) {
+            g.pass(g.ttl_ms() / 2);
+        }
+        let renewal = g.renew_work(&work).expect("a live claim");
+        assert_eq!(renewal.token, work.job.token);
+        g.assert_ms("a full ttl", renewal.remaining_ms, g.ttl_ms());
+        assert!(!renewal.cancel_requested && renewal.notice.is_none() && renewal.yield_in_ms.is_none());
+    }
+    assert_eq!((g.state(work.job.id), g.detail(work.job.id).job.attempts), (State::Running, 1));
+    Ok(())
+}
+
+/// Many renewals in one call are answered each, in order; a bad one costs the others nothing.
+pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdict {
+    g.put_many("q", 3);
+    let works = g.claim(ClaimRequest { limit: 3, ..g.claim_for("q", "A") });
+    g.complete(&works[1]).expect("a live claim");
+    let mut attempts: Vec<AttemptRef> = works.iter().map(super::ground::Work::attempt).collect();
+    attempts.insert(1, AttemptRef { job: fresh_id().0, ..attempts[0].clone() });
+    let answers = g.renew_attempts(attempts);
+    assert_eq!(answers.len(), 4);
+    assert!(answers[0].is_ok() && answers[3].is_ok(), "{answers:?}");
+    assert_eq!(answers[1], Err(Refusal::Unknown));
+    assert_eq!(answers[2], Err(Refusal::Finished { state: State::Completed }));
+    Ok(())
+}
+
+/// R12: a heartbeat that arrives behind its holder's own word revives nothing.
+pub(super) fn a_renewal_never_revives_an_attempt_that_is_over(g: &Ground) -> Verdict {
+    let handed_back = g.new_work("q", "A");
+    g.say(&handed_back, Word::HandBack).expect("a live claim");
+    assert_over(g.renew_work(&handed_back), &handed_back, Ended::HandedBack);
+    assert_eq!(g.state(handed_back.job.id), State::Queued);
+    g.complete(&g.work("q", "A")).expect("a live claim");
+
+    let failed = g.new_work("q", "A");
+    g.fail(&failed).expect("a live claim");
+    assert_over(g.renew_work(&failed), &failed, Ended::Failed);
+
+    let completed = g.new_work("q", "A");
+    g.complete(&completed).expect("a live claim");
+    assert_eq!(g.renew_work(&completed), Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(g.state(completed.job.id), State::Completed);
+    Ok(())
+}
+
+/// R12: at the same moment, in whatever order they are decided.
+pub(super) fn a_hand_back_beats_heartbeats_under_way(g: &Ground) -> Verdict {
+    for _ in 0..20 {
+        let work = g.new_work("q", "A");
+        at_once(4, |nth| {
+            if nth == 0 {
+                g.say(&work, Word::HandBack).expect("a live claim");
+            } else {
+                // Granted before, refused after.
+                let _ = g.renew_work(&work);
+            }
+        });
+        assert_eq!(g.state(work.job.id), State::Queued);
+        assert_over(g.renew_work(&work), &work, Ended::HandedBack);
+        g.complete(&g.work("q", "B")).expect("a live claim");
+    }
+    Ok(())
+}
+
+/// P3: a claim that ran out is not renewed, whether or not anybody has noticed.
+pub(super) fn a_claim_that_ran_out_is_not_renewed(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.pass(g.ttl_ms());
+    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    g.pass(1_000);
+    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    Ok(())
+}
+
+/// R08: the delayed renewal of a former holder steals nothing back.
+pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let a = g.new_work("q", "A");
+    g.crash(&a);
+    let b = g.work("q", "B");
+    assert_stale(g.renew_work(&a), a.job.token, b.job.token);
+    let runner = g.detail(a.job.id).job.runner.expect("somebody works on it");
+    assert_eq!(runner.owner.as_str(), "B");
+    g.complete(&b).expect("a live claim");
+    Ok(())
+}
+
+/// R10: a worker that comes back under its old name adopts nothing.
+pub(super) fn a_reused_worker_name_adopts_nothing(g: &Ground) -> Verdict {
+    let work = g.new_work("q", "A");
+    assert!(g.try_work("q", "A").is_none(), "the job of its predecessor is not its own");
+    let guess = AttemptRef { hold: fresh_hold(), ..work.attempt() };
+    let wrong = Refusal::WrongHold { token: work.job.token };
+    assert_eq!(g.renew_attempts(vec![guess.clone()]), [Err(wrong.clone())]);
+    assert_eq!(g.say_as(guess, super::ground::completed()), Err(wrong));
+    g.complete(&work).expect("a live claim");
+    Ok(())
+}
+
+/// R03: a sweep that comes to a claim which was renewed in the meantime leaves it alone.
+pub(super) fn a_sweep_never_ends_a_claim_that_was_renewed_in_time(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    for _ in 0..5 {
+        // By what it was first told, its time would be up in the middle of this.
+        g.pass(g.ttl_ms() - 1);
+        g.renew_work(&work).expect("renewed in time");
+    }
+    assert_eq!((g.state(work.job.id), g.counts_of(work.job.id)), (State::Running, (0, 0)));
+    Ok(())
+}
+
+/// R05: an old note that a claim is due, acted on when the next holder has the job, does it no harm.
+pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    let a = g.new_work("q", "A");
+    g.pass(g.ttl_ms() / 2);
+    g.say(&a, Word::HandBack).expect("a live claim");
+    let b = g.work("q", "B");
+    // A's deadline, which somebody may still have on a list.
+    g.pass(g.ttl_ms() / 2);
+    assert_eq!(g.state(b.job.id), State::Running);
+    g.pass(g.ttl_ms() / 2 - 1);
+    g.renew_work(&b).expect("a live claim");
+    assert_eq!(g.counts_of(b.job.id), (0, 0));
+    Ok(())
+}
+
+/// The store enforces the time limit of an attempt by refusing renewals; it counts as a failure, not as a crash.
+pub(super) fn the_time_limit_of_an_attempt_ends_its_renewals(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::StandsStill)?;
+    let limit_ms = g.ttl_ms() + g.ttl_ms() / 2;
+    let attempt_ms = u32::try_from(limit_ms).ok().and_then(NonZeroU32::new);
+    let id = g.put_with(NewJob { terms: Terms { attempt_ms, ..terms() }, ..g.job_for("q") });
+    let work = g.work("q", "A");
+    g.pass(g.ttl_ms() - 1);
+    let renewal = g.renew_work(&work).expect("a live claim");
+    assert_eq!(renewal.remaining_ms, g.ttl_ms() / 2 + 1, "only the rest");
+    g.pass(g.ttl_ms() / 2);
+    assert_eq!(g.renew_work(&work).expect("a live claim").remaining_ms, 1);
+    g.pass(1);
+    assert_over(g.renew_work(&work), &work, Ended::TimedOut);
+    g.pass(1_000);
+    crate::ground::until("an attempt that is over", || g.state(id) == State::Scheduled);
+    assert_eq!((g.counts_of(id), g.ended(id)), ((1, 0), Some(Ended::TimedOut)));
+    g.pass(RETRY_MS);
+    assert_eq!(g.work("q", "B").job.failures, 1);
+    Ok(())
+}
+
+/// R20, R21: a wall clock that is set forward or back ends no claim, keeps none alive, and brings no retry forward.
+pub(super) fn a_wall_clock_that_jumps_decides_nothing_about_a_claim(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::MovesWall)?;
+    for by_ms in [3_600_000, -7_200_000] {
+        let waits = g.new_work("q", "A");
+        g.fail(&waits).expect("a live claim");
+        let work = g.new_work("q", "A");
+        g.arena.shift_wall(by_ms);
+        g.pass(1);
+        g.renew_work(&work).expect("a live claim");
+        assert_eq!(g.state(waits.job.id), State::Scheduled, "its retry waits in store time");
+        g.pass(g.ttl_ms());
+        assert_over(g.renew_work(&work), &work, Ended::Crashed);
+        g.pass(RETRY_MS);
+        let again = g.work("q", "B");
+        assert_eq!(again.job.id, waits.job.id);
+        g.complete(&again).expect("a live claim");
+        g.cancel(work.job.id, true).expect("a job that can be called off");
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Closing and opening again: what was acknowledged is there, and nothing is given early.
+
+use fencehold_contract::job::{
+    ClaimRequest, Enqueued, JobFilter, LedgerAnswer, NewJob, QueueMode, ScheduleSpec, When, Word,
+};
+use fencehold_core::job::{Ended, Refusal, ScheduleName, State, Undo};
+use fencehold_core::ledger::OnDoubt;
+use fencehold_test_store::Power;
+
+use super::ground::{
+    RETRY_MS, assert_over, assert_stale, fresh_id, jobs_of, kind, label, queue, terms, unique,
+};
+use crate::Verdict;
+use crate::ground::{Ground, owner, until};
+
+/// R23: claims in flight survive: none is given early, and their holders go on.
+pub(super) fn a_live_claim_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "A") };
+    g.put_many("q", 2);
+    let works = g.claim(request.clone());
+    g.arena.restart();
+    assert!(g.try_work("q", "B").is_none());
+    assert_eq!((g.state(works[0].job.id), g.count("q", State::Running)), (State::Running, 2));
+    let again = g.claim(request);
+    let told: Vec<_> = again.iter().map(|work| (work.job.id, work.job.token)).collect();
+    assert_eq!(told, works.iter().map(|work| (work.job.id, work.job.token)).collect::<Vec<_>>(), "R13");
+    assert_eq!(g.renew_work(&works[0]).map(|renewal| renewal.token), Ok(works[0].job.token));
+    for work in &works {
+        g.complete(work).expect("a live claim");
+    }
+    Ok(())
+}
+
+/// R23: all end within a ttl and a second, also those that nobody asks about, and their crashes are counted.
+pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.pass(g.ttl_ms() / 2);
+    g.arena.restart();
+    assert!(g.try_work("q", "B").is_none());
+    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    g.crash(&work);
+    let claimed = waiting.answer().expect("a claim that is answered").jobs;
+    assert_eq!((claimed[0].id, claimed[0].crashes), (work.job.id, 1));
+    assert!(claimed[0].token > work.job.token);
+    assert_stale(g.complete(&work), work.job.token, claimed[0].token);
+    Ok(())
+}
+
+/// R23: time passes while nobody serves; whoever comes back late is late, not lost.
+pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::MovesTime)?;
+    let work = g.new_work("q", "A");
+    g.arena.restart();
+    g.pass(g.ttl_ms());
+    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
+    Ok(())
+}
+
+/// P2: tokens go on above every one that was given, and above those that force consumed.
+pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let work = g.new_work("q", "A");
+    g.cancel(work.job.id, true).expect("a running job");
+    let consumed = g.detail(work.job.id).job.token;
+    for _ in 0..3 {
+        g.arena.restart();
+        let next = g.new_work("q", "A");
+        assert!(next.job.token > consumed, "{} after {consumed}", next.job.token);
+        g.complete(&next).expect("a live claim");
+        assert_stale(g.renew_work(&work), work.job.token, consumed);
+    }
+    Ok(())
+}
+
+/// P6: jobs in every state, with all that belongs to them, are there again.
+pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::StandsStill)?;
+    let done = g.new_work("q", "A");
+    g.complete(&done).expect("a live claim");
+    let failed = g.new_work("q", "A");
+    g.fail_for_good(&failed).expect("a live claim");
+    let waits = g.new_work("q", "A");
+    g.say(&waits, Word::Checkpoint { bytes: b"page 7".to_vec() })
+        .expect("a live claim");
+    g.record(&waits, "charge", "7").expect("a live claim");
+    g.announce(&waits, "ship", OnDoubt::Ask).expect("a live claim");
+    g.fail(&waits).expect("a live claim");
+    let called_off = g.new_work("q", "A");
+    g.cancel(called_off.job.id, false).expect("a running job");
+    let later = g.put_with(NewJob {
+        when: When::After { delay_ms: 60_000 },
+        labels: vec![label("tenant", "acme")],
+        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        ..g.job_for("q")
+    });
+    let ready = g.put("q");
+    let ids = [done.job.id, failed.job.id, waits.job.id, called_off.job.id, later, ready];
+    let before: Vec<_> = ids.iter().map(|id| g.detail(*id)).collect();
+    let counts = g.queue_view("q").expect("a queue").counts;
+    g.arena.restart();
+    let after: Vec<_> = ids.iter().map(|id| g.detail(*id)).collect();
+    assert_eq!(after, before);
+    assert_eq!(g.queue_view("q").expect("a queue").counts, counts);
+    assert!(g.renew_work(&called_off).expect("a live claim").cancel_requested);
+    let listed: Vec<_> = g.jobs_where(&JobFilter::default(), 3).into_iter().map(|job| job.id).collect();
+    assert_eq!(listed, ids);
+    g.pass(RETRY_MS);
+    let next = g.work("q", "B");
+    assert_eq!((next.job.id, next.job.checkpoint.as_deref()), (waits.job.id, Some(&b"page 7"[..])));
+    assert_eq!(next.job.effects.len(), 2);
+    assert_eq!(g.announce(&next, "ship", OnDoubt::Ask), Ok(LedgerAnswer::InDoubt));
+    Ok(())
+}
+
+/// The order in which jobs came, and their rank, hold over a restart.
+pub(super) fn the_order_of_jobs_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let mut expected = g.put_many("q", 4);
+    let mut high = terms();
+    high.priority = 5;
+    expected.insert(0, g.put_with(NewJob { terms: high, ..g.job_for("q") }));
+    let first = g.work("q", "A");
+    g.say(&first, Word::HandBack).expect("a live claim");
+    g.arena.restart();
+    expected.push(g.put("q"));
+    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
+    assert_eq!(works.iter().map(|work| work.job.id).collect::<Vec<_>>(), expected);
+    Ok(())
+}
+
+/// P7: what was enqueued before is not enqueued again afterwards, by id or by unique key.
+pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let job = NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") };
+    let id = g.put_with(job.clone());
+    let other = g.job_for("q");
+    g.put_with(other.clone());
+    g.arena.restart();
+    assert_eq!(g.enqueue(job.clone()), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(NewJob { id: fresh_id().0, ..job }), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(other.clone()), Ok(Enqueued { id: other.id, existed: true }));
+    let conflict = g.enqueue(NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") });
+    assert!(matches!(conflict, Err(Refusal::Conflict { first, .. }) if first == id), "{conflict:?}");
+    Ok(())
+}
+
+/// R15: a completion that was acknowledged gets the same answer afterwards.
+pub(super) fn a_completion_gets_the_same_answer_after_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let work = g.new_work("q", "A");
+    let first = g.complete(&work);
+    assert!(first.is_ok());
+    g.arena.restart();
+    assert_eq!(g.complete(&work), first);
+    assert_eq!(g.fail(&work), Err(Refusal::Finished { state: State::Completed }));
+    Ok(())
+}
+
+/// A chain of undo jobs goes on where it was, once each.
+pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let work = g.new_work("q", "A");
+    for name in ["reserve", "charge", "ship"] {
+        g.record_undoable(&work, name);
+    }
+    g.fail_for_good(&work).expect("a live claim");
+    for name in ["ship", "charge", "reserve"] {
+        g.arena.restart();
+        let undo = g.work("undo", "B");
+        assert_eq!(undo.job.undo_of.as_ref().map(|of| of.effect.as_str()), Some(name));
+        g.arena.restart();
+        g.complete(&undo).expect("a live claim");
+    }
+    g.arena.restart();
+    assert!(g.try_work("undo", "B").is_none());
+    assert_eq!((g.detail(work.job.id).job.undo, g.count("undo", State::Completed)), (Undo::Done, 3));
+    Ok(())
+}
+
+/// A paused queue stays paused.
+pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.put("q");
+    g.set_queue("q", QueueMode::Paused);
+    g.set_queue("r", QueueMode::Draining);
+    g.arena.restart();
+    assert!(g.try_work("q", "A").is_none());
+    assert!(matches!(g.enqueue(g.job_for("r")), Err(Refusal::Draining { .. })));
+    g.set_queue("q", QueueMode::Open);
+    g.work("q", "A");
+    Ok(())
+}
+
+/// A schedule goes on; what fell due while nobody served is fired once.
+pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::MovesTime)?;
+    let spec = ScheduleSpec {
+        name: ScheduleName::new("nightly").expect("a name"),
+        cron: "*/5 * * * *".to_owned(),
+        zone: "UTC".to_owned(),
+        queue: queue("q"),
+        kind: kind("report"),
+        payload: "{}".into(),
+        terms: terms(),
+        labels: Vec::new(),
+        by: owner("P"),
+    };
+    g.drive(jobs_of(&*g.arena.store()).set_schedule(&g.call, spec))
+        .expect("a good schedule");
+    g.arena.restart();
+    g.pass(60 * 60_000);
+    until("a firing", || g.count("q", State::Queued) > 0);
+    g.arena.restart();
+    assert_eq!(g.count("q", State::Queued), 1, "one, not twelve");
+    g.pass(5 * 60_000);
+    until("the next firing", || g.count("q", State::Queued) == 2);
+    Ok(())
+}

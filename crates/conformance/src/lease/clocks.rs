@@ -1,0 +1,106 @@
+//! The store's clock decides: the wall clock changes nothing, and many ends at once starve nobody.
+
+use std::collections::HashMap;
+
+use fencehold_contract::{AcquireRequest, EndingView, ListRequest};
+use fencehold_core::lease::How;
+use fencehold_test_store::Power;
+
+use super::super::Verdict;
+use super::super::drive::at_once;
+use super::super::ground::{Ground, Held, assert_held_by, assert_lost, until};
+
+const HOUR_MS: i64 = 60 * 60 * 1000;
+/// More than one sweep takes.
+const MANY: usize = 3_000;
+/// How many take them, side by side.
+const HANDS: usize = 4;
+
+/// R20: the wall clock jumps forward by an hour: all leases live on.
+pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Ground) -> Verdict {
+    g.needs(Power::MovesWall)?;
+    let held: Vec<Held> = (0..5).map(|nth| g.take(&format!("k/{nth}"), "A")).collect();
+    let before_ms = g.holder("k/0").expect("a held key").remaining_ms;
+    g.arena.shift_wall(HOUR_MS);
+    g.status();
+    for (nth, held) in held.iter().enumerate() {
+        assert_held_by(g.try_take(&format!("k/{nth}"), "B"), held);
+    }
+    g.assert_ms("what is left", g.holder("k/0").expect("a held key").remaining_ms, before_ms);
+    for held in &held {
+        assert_eq!(g.renew(held).map(|renewal| renewal.remaining_ms), Ok(g.ttl_ms()));
+    }
+    Ok(())
+}
+
+/// R21: the wall clock jumps back by an hour: leases still end on time.
+pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Ground) -> Verdict {
+    g.needs(Power::MovesWall)?;
+    g.needs(Power::MovesTime)?;
+    let a = g.take("k", "A");
+    g.arena.shift_wall(-HOUR_MS);
+    assert_held_by(g.try_take("k", "B"), &a);
+    if g.has(Power::StandsStill) {
+        g.pass(g.ttl_ms() - 1);
+        assert_held_by(g.try_take("k", "B"), &a);
+        g.pass(1);
+    } else {
+        g.pass(g.arena.over_after_ms(g.ttl_ms()));
+    }
+    g.take("k", "B");
+    assert_lost(g.renew(&a), &a, How::Expired);
+    Ok(())
+}
+
+/// R20, R21: nor does it touch those in line.
+pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verdict {
+    g.needs(Power::MovesWall)?;
+    g.needs_a_line()?;
+    let a = g.take("k", "A");
+    let waiting = g.stand_in_line(AcquireRequest { wait_ms: g.ttl_ms() / 2, ..g.ask("k", "B") });
+    for by_ms in [HOUR_MS, -2 * HOUR_MS] {
+        g.arena.shift_wall(by_ms);
+        g.status();
+        assert_eq!(g.waiters("k"), 1);
+    }
+    g.release(&a).expect("a live lease");
+    waiting.answer().expect("a key that came free");
+    Ok(())
+}
+
+/// R29: a great many leases end in one moment. Every one of them ends, each is told of once, and in between a renewal
+/// is answered and a key can be had.
+pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Ground) -> Verdict {
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::OwnClock)?;
+    let survivor = g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 4, ..g.ask("survivor", "A") });
+    let share = |nth: usize| (nth..MANY).step_by(HANDS).map(|nth| g.take(&format!("dying/{nth:04}"), "A"));
+    let dying: Vec<Held> = at_once(HANDS, |nth| share(nth).collect::<Vec<_>>()).concat();
+    g.pass(g.ttl_ms());
+    for nth in [0, MANY / 2, MANY - 1] {
+        g.renew(&survivor).expect("answered while others end");
+        assert!(g.take(dying[nth].key.as_str(), "B").token > dying[nth].token);
+        assert_lost(g.renew(&dying[nth]), &dying[nth], How::Expired);
+    }
+    // A sweep may take its time, but store time must not have to pass for it by more than a second.
+    g.pass(1_000);
+    until("the end of all that have run out", || g.status().held == 4);
+    let tokens: HashMap<_, _> = dying.into_iter().map(|held| (held.key, held.token)).collect();
+    let mut ended = 0;
+    let mut request = ListRequest { include_free: true, limit: 1_000, ..ListRequest::default() };
+    loop {
+        let page = g.list(request.clone()).expect("a list");
+        for view in page.leases {
+            let token = tokens.get(&view.key);
+            let expired = |ending: &EndingView| Some(&ending.token) == token && ending.how == How::Expired;
+            ended += usize::from(view.endings.iter().any(expired));
+        }
+        request.cursor = page.next;
+        if request.cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(ended, MANY);
+    g.renew(&survivor).expect("still there");
+    Ok(())
+}

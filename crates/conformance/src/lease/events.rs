@@ -1,0 +1,234 @@
+//! What happened: in order, from a cursor, waited for, and kept for a bounded time.
+
+use fencehold_contract::{AcquireRequest, EventsRequest, StoreError};
+use fencehold_core::lease::How;
+use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
+use fencehold_core::{BadInput, Event, Fact, Token};
+use fencehold_test_store::Power;
+
+use super::super::Verdict;
+use super::super::ground::{Ground, Held, owner, task, until};
+
+fn after(cursor: Option<u64>) -> EventsRequest {
+    EventsRequest { after: cursor, limit: 100, ..EventsRequest::default() }
+}
+
+/// Waits until a namespace that has too many events has lost its oldest: some stores leave that to their maintenance.
+fn until_bounded(g: &Ground) {
+    until("what is too much is forgotten", || match g.events_page(after(Some(0))) {
+        Err(StoreError::CursorTooOld { oldest, .. }) => g.status().last_event - oldest < EVENTS_KEPT as u64,
+        _ => false,
+    });
+}
+
+/// A key's story, told in order.
+pub(super) fn events_tell_a_keys_story_in_order(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    let a = g.take_with(AcquireRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
+    g.release(&a).expect("a live lease");
+    let b = g.take_and_run_out("k", "B");
+    let c = g.take("k", "C");
+    g.renew(&c).expect("a live lease");
+    let acquired = |held: &Held| Fact::LeaseAcquired {
+        token: held.token,
+        owner: held.request.owner.clone(),
+        task: held.request.task.clone(),
+        ttl_ms: g.ttl_ms(),
+    };
+    let ended = |held: &Held, how| Fact::LeaseEnded {
+        token: held.token,
+        owner: held.request.owner.clone(),
+        task: held.request.task.clone(),
+        how,
+        by: None,
+        reason: None,
+    };
+    let story = [acquired(&a), ended(&a, How::Released), acquired(&b), ended(&b, How::Expired), acquired(&c)];
+    assert_eq!(g.facts("k"), story, "a renewal is no event");
+    let events = g.events();
+    assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq), "numbers grow");
+    Ok(())
+}
+
+/// A cursor goes on where it was, with pages of any size and with a prefix.
+pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    for name in ["gpu/1", "cpu/1", "gpu/2", "gpu/3", "cpu/2"] {
+        let held = g.take(name, "A");
+        g.release(&held).expect("a live lease");
+    }
+    let all = g.events();
+    assert_eq!(all.len(), 10);
+    for limit in [1, 3, 10] {
+        let mut seen = Vec::new();
+        let mut cursor = None;
+        // One page more than there are events: the last one is empty.
+        for _ in 0..=all.len() {
+            let page = g.events_page(EventsRequest { limit, ..after(cursor) }).expect("a page");
+            assert!(page.events.len() <= limit);
+            cursor = Some(page.next);
+            seen.extend(page.events);
+        }
+        assert_eq!(seen, all, "by pages of {limit}");
+    }
+    let gpus = EventsRequest { prefix: Some("gpu/".to_owned()), ..after(Some(all[1].seq)) };
+    let page = g.events_page(gpus).expect("a page");
+    let names: Vec<_> = page.events.iter().map(|event| event.key.as_str()).collect();
+    assert_eq!(names, ["gpu/2", "gpu/2", "gpu/3", "gpu/3"]);
+    assert!(
+        g.events_page(after(Some(page.next))).expect("a page").events.is_empty(),
+        "nothing is told twice"
+    );
+    Ok(())
+}
+
+/// Who waits for what happens next is told when it happens.
+pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    g.take("before", "A");
+    let cursor = g.events_page(after(None)).expect("a page").next;
+    let wait = EventsRequest { wait_ms: g.ttl_ms(), prefix: Some("gpu/".to_owned()), ..after(Some(cursor)) };
+    let waiting = g.start_events(wait);
+    for _ in 0..200 {
+        // Time for the request to arrive; what it is not interested in does not answer it.
+        g.renew(&g.take("cpu", "A")).map(drop).expect("a live lease");
+        g.revoke_key("cpu");
+    }
+    assert!(waiting.answered().is_none(), "nothing has happened yet that it asked for");
+    g.take("gpu/1", "B");
+    let page = waiting.answer().expect("a page");
+    assert_eq!(page.events.len(), 1);
+    assert_eq!(page.events[0].key.as_str(), "gpu/1");
+    assert!(matches!(&page.events[0].fact, Fact::LeaseAcquired { owner: who, .. } if *who == owner("B")));
+    assert!(page.next >= page.events[0].seq);
+    Ok(())
+}
+
+/// Who has waited for long enough gets an empty page and a cursor to go on from.
+pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    g.needs(Power::MovesTime)?;
+    g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 100, ..g.ask("k", "A") });
+    let cursor = g.events_page(after(None)).expect("a page").next;
+    let waiting = g.start_events(EventsRequest { wait_ms: 100, ..after(Some(cursor)) });
+    let answer = std::cell::RefCell::new(None);
+    until("an answer", || {
+        g.pass(1);
+        answer.replace(waiting.answered());
+        g.status();
+        answer.borrow().is_some()
+    });
+    let page = answer.into_inner().expect("an answer").expect("a page");
+    assert!(page.events.is_empty() && page.next >= cursor);
+    assert!(g.events_page(after(Some(page.next))).expect("a page").events.is_empty());
+    Ok(())
+}
+
+/// A cursor that is too old gets its own error, and says from where one can go on.
+pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    let a = g.take("k", "A");
+    g.release(&a).expect("a live lease");
+    let first = g.events()[0].seq;
+    // Every stale renewal is an event.
+    let stale = vec![a.as_ref(); BATCH_MAX];
+    for _ in 0..EVENTS_KEPT.div_ceil(BATCH_MAX) {
+        g.renew_refs(stale.clone()).expect("answers");
+    }
+    until_bounded(g);
+    match g.events_page(after(Some(first))) {
+        Err(StoreError::CursorTooOld { cursor, oldest }) => {
+            assert_eq!(cursor, first);
+            assert!(oldest > first + 1);
+            let page = g.events_page(after(Some(oldest - 1))).expect("the oldest that is kept");
+            assert_eq!(page.events[0].seq, oldest);
+        }
+        other => panic!("{:?}", other.map(|page| page.events.len())),
+    }
+    assert_eq!(g.events().len(), EVENTS_KEPT, "bounded, and full");
+    Ok(())
+}
+
+/// A cursor that this store cannot have given is refused: it belongs to another, or this one was rewound.
+pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    g.take("k", "A");
+    let last = g.status().last_event;
+    match g.events_page(after(Some(last + 1))) {
+        Err(StoreError::BadInput(BadInput { field, .. })) => assert_eq!(field, "cursor"),
+        other => panic!("{other:?}"),
+    }
+    assert!(g.events_page(after(Some(last))).expect("a page").events.is_empty());
+    Ok(())
+}
+
+/// R36: a key that is collected is told of, with its last token.
+pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    g.needs(Power::Collects)?;
+    g.needs(Power::MovesTime)?;
+    let a = g.take("k", "A");
+    g.release(&a).expect("a live lease");
+    super::collected::until_collected(g, "k");
+    let last: Option<Token> = g.facts("k").into_iter().find_map(|fact| match fact {
+        Fact::KeyCollected { token } => Some(token),
+        _ => None,
+    });
+    assert_eq!(last, Some(a.token));
+    Ok(())
+}
+
+/// One that does much keeps to its share of the history, and a cursor in another is no older for it; also after a restart.
+pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdict {
+    g.needs(Power::TellsEvents)?;
+    let (quiet, loud) = (g.in_namespace("quiet"), g.in_namespace("loud"));
+    let first = quiet.take("q/1", "A");
+    quiet.release(&first).expect("a live lease");
+    let told = quiet.events();
+    assert_eq!(told.len(), 2);
+    let a = loud.take("k", "A");
+    loud.release(&a).expect("a live lease");
+    // Every stale renewal is an event.
+    let stale = vec![a.as_ref(); BATCH_MAX];
+    let push = || {
+        for _ in 0..=EVENTS_KEPT.div_ceil(BATCH_MAX) {
+            loud.renew_refs(stale.clone()).expect("answers");
+        }
+    };
+    push();
+    let check = |told: &[Event]| {
+        assert_eq!(quiet.events(), told, "its own events are kept");
+        let page = quiet
+            .events_page(after(Some(told[0].seq)))
+            .expect("a cursor whose events are kept");
+        assert_eq!(page.events, told[1..], "from a cursor in between");
+        let page = quiet.events_page(after(Some(0))).expect("nothing was lost here");
+        assert_eq!(page.events, told, "from the beginning");
+        until_bounded(&loud);
+        let loud_ones = loud.events();
+        assert!(loud_ones.len() + told.len() >= EVENTS_KEPT, "full: {}", loud_ones.len());
+        let contiguous = loud_ones.windows(2).all(|pair| pair[0].seq < pair[1].seq);
+        assert!(contiguous, "in order");
+        match loud.events_page(after(Some(told[1].seq))) {
+            Err(StoreError::CursorTooOld { oldest, .. }) => {
+                let page = loud.events_page(after(Some(oldest - 1))).expect("the oldest that is kept");
+                assert_eq!(page.events[0], loud_ones[0]);
+            }
+            other => panic!("{:?}", other.map(|page| page.events.len())),
+        }
+    };
+    check(&told);
+    if g.has(Power::Restarts) {
+        g.arena.restart();
+        check(&told);
+        push();
+        let second = quiet.take("q/2", "A");
+        quiet.release(&second).expect("a live lease");
+        let told: Vec<Event> = quiet.events();
+        assert_eq!(told.len(), 4);
+        check(&told);
+        g.arena.restart();
+        check(&told);
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Bad input: refused with the field and the limit, and nothing is done.
+
+use fencehold_contract::{AcquireRequest, EventsRequest, ListRequest, StoreError};
+use fencehold_core::limits::{
+    BATCH_MAX, HOLD_AGE_MS_MAX, KEYS_PER_ACQUIRE_MAX, MAX_AGE_MS_MAX, PAGE_MAX, TTL_MS_MAX, WAIT_MS_MAX,
+    YIELD_MS_MAX,
+};
+use fencehold_core::{BadInput, Key};
+use fencehold_test_store::Power;
+
+use super::super::Verdict;
+use super::super::ground::{Ground, key, keys};
+
+/// The answer must name the field, and the limit where there is one.
+#[track_caller]
+fn assert_bad<T>(answer: Result<T, StoreError>, field: &str, limit: Option<u64>) {
+    match answer {
+        Err(StoreError::BadInput(BadInput { field: named, problem })) => {
+            assert_eq!(named, field, "{problem}");
+            if let Some(limit) = limit {
+                assert!(problem.contains(&limit.to_string()), "the limit of {limit} is not in: {problem}");
+            }
+        }
+        Err(other) => panic!("a bad {field} got: {other}"),
+        Ok(_) => panic!("a bad {field} was accepted"),
+    }
+}
+
+/// A ttl of 0, below the store's least, or huge.
+pub(super) fn a_ttl_out_of_bounds_is_refused(g: &Ground) -> Verdict {
+    let least_ms = g.capabilities().ttl_ms_min;
+    let ask = |ttl_ms| g.acquire(AcquireRequest { ttl_ms, ..g.ask("k", "A") });
+    assert_bad(ask(0), "ttl", Some(least_ms));
+    assert_bad(ask(least_ms - 1), "ttl", Some(least_ms));
+    assert_bad(ask(TTL_MS_MAX + 1), "ttl", Some(TTL_MS_MAX));
+    assert_bad(ask(u64::MAX), "ttl", Some(TTL_MS_MAX));
+    assert_eq!(g.view("k"), None, "nothing was done");
+    g.take_with(AcquireRequest { ttl_ms: least_ms, ..g.ask("least", "A") });
+    g.take_with(AcquireRequest { ttl_ms: TTL_MS_MAX, ..g.ask("most", "A") });
+    Ok(())
+}
+
+/// A `max_age` of 0, or huge.
+pub(super) fn a_max_age_out_of_bounds_is_refused(g: &Ground) -> Verdict {
+    let ask = |max_age_ms| g.acquire(AcquireRequest { max_age_ms: Some(max_age_ms), ..g.ask("k", "A") });
+    assert_bad(ask(0), "max_age", None);
+    assert_bad(ask(MAX_AGE_MS_MAX + 1), "max_age", Some(MAX_AGE_MS_MAX));
+    assert_eq!(g.view("k"), None, "nothing was done");
+    assert!(ask(MAX_AGE_MS_MAX).is_ok());
+    Ok(())
+}
+
+/// A wait, an age of the hold id, or a time to yield over its limit.
+pub(super) fn a_time_over_its_limit_is_refused(g: &Ground) -> Verdict {
+    let ask = || g.ask("k", "A");
+    let waits = |wait_ms| g.acquire(AcquireRequest { wait_ms, ..ask() });
+    assert_bad(waits(WAIT_MS_MAX + 1), "wait", Some(WAIT_MS_MAX));
+    let aged = |hold_age_ms| g.acquire(AcquireRequest { hold_age_ms, ..ask() });
+    assert_bad(aged(HOLD_AGE_MS_MAX + 1), "age of the hold id", Some(HOLD_AGE_MS_MAX));
+    let yields = |ms| g.acquire(AcquireRequest { yield_within_ms: Some(ms), ..ask() });
+    assert_bad(yields(YIELD_MS_MAX + 1), "yield time", Some(YIELD_MS_MAX));
+    assert_eq!(g.view("k"), None, "nothing was done");
+    let at_the_limits = AcquireRequest {
+        wait_ms: WAIT_MS_MAX,
+        // The way to the store may add a moment.
+        hold_age_ms: HOLD_AGE_MS_MAX - 1_000,
+        yield_within_ms: Some(YIELD_MS_MAX),
+        ..ask()
+    };
+    g.take_with(at_the_limits);
+    Ok(())
+}
+
+/// No key, too many keys, or the same key twice.
+pub(super) fn keys_that_are_none_too_many_or_doubled_are_refused(g: &Ground) -> Verdict {
+    let ask = |keys: Vec<Key>| g.acquire(AcquireRequest { keys, ..g.ask("k/0", "A") });
+    let many = |count: usize| (0..count).map(|nth| key(&format!("k/{nth}"))).collect::<Vec<_>>();
+    let limit = Some(KEYS_PER_ACQUIRE_MAX as u64);
+    assert_bad(ask(vec![]), "keys", limit);
+    assert_bad(ask(many(KEYS_PER_ACQUIRE_MAX + 1)), "keys", limit);
+    assert_bad(ask(keys(&["k/0", "l", "k/0"])), "keys", None);
+    assert_eq!((g.view("k/0"), g.view("l")), (None, None), "nothing was done");
+    assert!(ask(many(KEYS_PER_ACQUIRE_MAX)).is_ok());
+    Ok(())
+}
+
+/// A page of nothing, or of too much.
+pub(super) fn a_page_out_of_bounds_is_refused(g: &Ground) -> Verdict {
+    for limit in [0, PAGE_MAX + 1] {
+        let page = g.list(ListRequest { limit, ..ListRequest::default() });
+        assert_bad(page, "limit", Some(PAGE_MAX as u64));
+    }
+    assert!(g.list(ListRequest { limit: PAGE_MAX, ..ListRequest::default() }).is_ok());
+    if g.has(Power::TellsEvents) {
+        for limit in [0, PAGE_MAX + 1] {
+            let page = g.events_page(EventsRequest { limit, ..EventsRequest::default() });
+            assert_bad(page, "limit", Some(PAGE_MAX as u64));
+        }
+        assert!(
+            g.events_page(EventsRequest { limit: PAGE_MAX, ..EventsRequest::default() })
+                .is_ok()
+        );
+    }
+    Ok(())
+}
+
+/// A batch over its limit is refused as a whole.
+pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdict {
+    let a = g.take("k", "A");
+    let refs = vec![a.as_ref(); BATCH_MAX + 1];
+    let limit = Some(BATCH_MAX as u64);
+    assert_bad(g.renew_refs(refs.clone()), "renewals", limit);
+    assert_bad(g.release_refs(refs.clone()), "releases", limit);
+    assert_eq!(g.holder_name("k").as_deref(), Some("A"), "nothing was done");
+    let answers = g.renew_refs(refs[1..].to_vec()).expect("a batch at its limit");
+    assert_eq!(answers.len(), BATCH_MAX);
+    assert!(answers.iter().all(Result::is_ok));
+    Ok(())
+}
+
+/// An advance by nothing cures nothing.
+pub(super) fn an_advance_by_nothing_is_refused(g: &Ground) -> Verdict {
+    g.needs(Power::Advances)?;
+    let a = g.take("k", "A");
+    assert_bad(g.advance(0), "lift", None);
+    g.renew(&a).expect("untouched");
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Giving a key back: at once, once, and only one's own.
+
+use fencehold_core::lease::How;
+use fencehold_core::{Fact, Refusal};
+use fencehold_test_store::Power;
+
+use super::super::Verdict;
+use super::super::ground::{Ground, Held, assert_held_by, assert_lost};
+
+/// A released key is free at once.
+pub(super) fn a_released_key_is_free_at_once(g: &Ground) -> Verdict {
+    let a = g.take("k", "A");
+    assert_eq!(g.release(&a), Ok(a.token));
+    assert_eq!(g.holder("k"), None);
+    assert_eq!(g.ending_of(&a).map(|ending| ending.how), Some(How::Released));
+    g.take("k", "B");
+    Ok(())
+}
+
+/// P7: the same release again gets the same answer, also when somebody else holds the key by then.
+pub(super) fn the_same_release_gets_the_same_answer(g: &Ground) -> Verdict {
+    let a = g.take("k", "A");
+    assert_eq!(g.release(&a), Ok(a.token));
+    assert_eq!(g.release(&a), Ok(a.token));
+    let b = g.take("k", "B");
+    assert_eq!(g.release(&a), Ok(a.token));
+    assert_held_by(g.try_take("k", "C"), &b);
+    if g.has(Power::TellsEvents) {
+        let ended = g
+            .facts("k")
+            .into_iter()
+            .filter(|fact| matches!(fact, Fact::LeaseEnded { .. }))
+            .count();
+        assert_eq!(ended, 1, "it ended once");
+    }
+    Ok(())
+}
+
+/// R01: A's lease runs out, B takes the key, A releases.
+pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> Verdict {
+    let a = g.take_and_run_out("k", "A");
+    let b = g.take("k", "B");
+    match g.release(&a) {
+        Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
+            assert_eq!((token, current), (a.token, b.token), "superseded, and by whom");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_held_by(g.try_take("k", "C"), &b);
+    g.renew(&b).expect("untouched");
+    Ok(())
+}
+
+/// R01: nor does a release pass for one after the end, when nobody has taken the key.
+pub(super) fn a_release_after_the_end_says_how_it_ended(g: &Ground) -> Verdict {
+    let expired = g.take_and_run_out("expired", "A");
+    assert_lost(g.release(&expired), &expired, How::Expired);
+    assert_eq!(g.ending_of(&expired).map(|ending| ending.how), Some(How::Expired));
+    let revoked = g.take("revoked", "A");
+    g.revoke_key("revoked");
+    assert_lost(g.release(&revoked), &revoked, How::Revoked);
+    Ok(())
+}
+
+/// P5: who does not know the hold id cannot release.
+pub(super) fn a_release_needs_the_holders_own_id(g: &Ground) -> Verdict {
+    let a = g.take("k", "A");
+    let other = g.take("other", "B");
+    let forged = Held { request: other.request.clone(), ..a.clone() };
+    assert_eq!(g.release(&forged), Err(Refusal::WrongHold { token: a.token }));
+    assert_held_by(g.try_take("k", "C"), &a);
+    Ok(())
+}
+
+/// Many holds in one call, one answer for each, in the order in which they were named.
+pub(super) fn many_releases_are_answered_each_and_in_order(g: &Ground) -> Verdict {
+    let stale = g.take_and_run_out("stale", "A");
+    let newer = g.take("stale", "B");
+    let first = g.take("first", "A");
+    let second = g.take("second", "A");
+    let refs = [&second, &stale, &first, &second].map(Held::as_ref).to_vec();
+    let mut answers = g.release_refs(refs).expect("releases that are answered").into_iter();
+    let mut next = || answers.next().expect("an answer for each");
+    assert_eq!(next(), Ok(second.token));
+    assert_lost(next(), &stale, How::Expired);
+    assert_eq!(next(), Ok(first.token));
+    assert_eq!(next(), Ok(second.token), "the same hold twice in one call");
+    assert!(answers.next().is_none(), "and no more");
+    assert_eq!((g.holder("first"), g.holder("second")), (None, None));
+    assert_held_by(g.try_take("stale", "C"), &newer);
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Closing and opening again: what was acknowledged is there, and nothing is given early.
+
+use fencehold_contract::{AcquireRequest, EventsRequest, LeaseStore, StoreError};
+use fencehold_core::lease::How;
+use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
+use fencehold_core::{Fact, Refusal};
+use fencehold_test_store::Power;
+
+use super::super::Verdict;
+use super::super::ground::{Ground, assert_ended, assert_held_by, assert_lost, task, until};
+
+/// A handle that was closed says so.
+pub(super) fn a_closed_handle_says_that_it_is_closed(g: &Ground) -> Verdict {
+    g.take("k", "A");
+    let store: std::sync::Arc<dyn LeaseStore> = g.arena.store();
+    g.close();
+    drop(store);
+    match g.acquire(g.ask("l", "A")) {
+        Err(StoreError::Unavailable { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    // And once more: closing twice is no harm.
+    g.close();
+    Ok(())
+}
+
+/// R23: leases in flight survive: none is granted early, and their holders go on.
+pub(super) fn a_live_lease_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let a = g.take_with(AcquireRequest { task: Some(task("run-42")), priority: 3, ..g.ask("k", "A") });
+    g.arena.restart();
+    assert_held_by(g.try_take("k", "B"), &a);
+    let holder = g.holder("k").expect("a held key");
+    assert_eq!((holder.task, holder.priority, holder.ttl_ms), (Some(task("run-42")), 3, g.ttl_ms()));
+    assert!(holder.remaining_ms <= g.ttl_ms());
+    let again = g.take_with(AcquireRequest { hold_age_ms: 1, ..a.request.clone() });
+    assert_eq!((again.token, again.resumed), (a.token, true));
+    assert_eq!(g.renew(&a).map(|renewal| renewal.token), Ok(a.token));
+    g.release(&a).expect("a live lease");
+    Ok(())
+}
+
+/// R23: all end within a ttl and a second, also those that nobody asks about.
+pub(super) fn a_lease_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::MovesTime)?;
+    let a = g.take("k", "A");
+    g.pass(g.ttl_ms() / 2);
+    g.arena.restart();
+    assert_held_by(g.try_take("k", "B"), &a);
+    if g.capabilities().waits {
+        let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
+        g.pass(g.ttl_ms());
+        g.pass(1_000);
+        assert!(waiting.answer().expect("a key that came free").token > a.token);
+    } else {
+        g.pass(g.arena.over_after_ms(g.ttl_ms()) + 1_000);
+        assert!(g.take("k", "B").token > a.token);
+    }
+    Ok(())
+}
+
+/// R23: time passes while nobody serves.
+pub(super) fn a_lease_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::MovesTime)?;
+    g.needs(Power::OwnClock)?;
+    let a = g.take("k", "A");
+    g.arena.restart();
+    g.pass(g.ttl_ms());
+    assert_lost(g.renew(&a), &a, How::Expired);
+    assert!(g.take("k", "B").token > a.token);
+    Ok(())
+}
+
+/// P6: a renewal that was acknowledged holds over a restart.
+pub(super) fn a_renewed_deadline_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::MovesTime)?;
+    let a = g.take("k", "A");
+    g.pass(g.ttl_ms() * 2 / 3);
+    g.renew(&a).expect("a live lease");
+    g.arena.restart();
+    g.pass(g.ttl_ms() * 2 / 3);
+    assert_held_by(g.try_take("k", "B"), &a);
+    g.renew(&a).expect("a live lease");
+    Ok(())
+}
+
+/// P2: tokens go on where they were, on held, free and revoked keys.
+pub(super) fn tokens_grow_over_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.churn("free", 3);
+    let free = g.view("free").expect("a key that was held").token;
+    g.take("revoked", "A");
+    let consumed = g.revoke_key("revoked").revoked.consumed;
+    g.arena.restart();
+    assert!(g.take("free", "B").token > free);
+    assert!(g.take("revoked", "B").token > consumed);
+    Ok(())
+}
+
+/// R13: a hold id that ended before stays ended, remembered or not.
+pub(super) fn an_ended_hold_id_stays_ended_over_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    let a = g.take("k", "A");
+    g.release(&a).expect("a live lease");
+    g.arena.restart();
+    // No younger than it can be: real stores take their time over what comes now.
+    let again = AcquireRequest { hold_age_ms: HOLD_AGE_MS_MAX / 2, ..a.request.clone() };
+    assert_ended(g.try_with(again.clone()), &a, How::Released);
+    assert_eq!(g.release(&a), Ok(a.token), "the same release, the same answer");
+    g.churn("k", HISTORY_MAX);
+    g.arena.restart();
+    let answer = g.try_with(again).map(|held| held.token);
+    assert_eq!(answer, Err(Refusal::Ended { token: None, how: None }));
+    Ok(())
+}
+
+/// P10: history, with names and reasons, is still there.
+pub(super) fn history_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.take_with(AcquireRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
+    g.revoke_key("k");
+    g.take_and_run_out("k", "B");
+    let before = g.take("k", "C");
+    let endings = g.view("k").expect("a held key").endings;
+    assert_eq!(endings.len(), 2);
+    g.arena.restart();
+    let view = g.view("k").expect("a held key");
+    assert_eq!((view.endings, view.token), (endings, before.token));
+    Ok(())
+}
+
+/// A line does not outlive a restart, so nobody is asked to yield to one who no longer stands there.
+pub(super) fn a_notice_does_not_outlive_the_line(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs_preemption()?;
+    let a = g.take("k", "A");
+    let request = AcquireRequest { priority: 5, yield_within_ms: Some(1_000), ..g.ask_to_wait("k", "B") };
+    let contender = g.start_raw(request);
+    until("a notice", || g.holder("k").is_some_and(|holder| holder.notice.is_some()));
+    g.arena.restart();
+    drop(contender);
+    until("a line that is empty", || g.waiters("k") == 0);
+    let renewal = g.renew(&a).expect("a live lease");
+    assert_eq!((renewal.notice, renewal.remaining_ms), (None, g.ttl_ms()));
+    Ok(())
+}
+
+/// A cursor holds over a restart: nothing is told twice, nothing is skipped, numbers go on.
+pub(super) fn an_event_cursor_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::TellsEvents)?;
+    let a = g.take("k", "A");
+    let all = EventsRequest { limit: 100, ..EventsRequest::default() };
+    let before = g.events_page(all.clone()).expect("a page");
+    g.arena.restart();
+    assert_eq!(g.events_page(all.clone()).expect("a page").events, before.events);
+    g.release(&a).expect("a live lease");
+    let page = g
+        .events_page(EventsRequest { after: Some(before.next), ..all })
+        .expect("a page");
+    let facts: Vec<_> = page.events.iter().map(|event| &event.fact).collect();
+    assert!(matches!(facts[..], [Fact::LeaseEnded { how: How::Released, .. }]), "{facts:?}");
+    assert!(page.events[0].seq > before.next);
+    Ok(())
+}
+
+/// R36: a floor survives what it stands for.
+pub(super) fn a_floor_survives_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::Collects)?;
+    g.needs(Power::MovesTime)?;
+    g.churn("k", 10);
+    let last = g.view("k").expect("a key that was held").token;
+    super::collected::until_collected(g, "k");
+    g.arena.restart();
+    assert_eq!(g.view("k"), None);
+    assert!(g.take("k", "A").token > last);
+    Ok(())
+}
+
+/// R24: a store that was closed by an advance stays closed for its time.
+pub(super) fn an_advance_holds_over_a_restart(g: &Ground) -> Verdict {
+    g.needs(Power::Restarts)?;
+    g.needs(Power::Advances)?;
+    g.needs(Power::Reopens)?;
+    let a = g.take("k", "A");
+    let advanced = g.advance(1_000).expect("an advance");
+    g.arena.restart();
+    match g.acquire(g.ask("k", "B")) {
+        Err(StoreError::Unavailable { .. }) => {}
+        other => panic!("granted too early: {other:?}"),
+    }
+    g.arena.open_again(advanced.closed_for_ms);
+    assert!(g.take("k", "B").token.get() > a.token.get() + 1_000);
+    assert!(g.take("never-heard-of", "B").token.get() > 1_000);
+    assert!(g.in_namespace("never-heard-of").take("k", "B").token.get() > 1_000);
+    Ok(())
+}

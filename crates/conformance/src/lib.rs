@@ -1,0 +1,119 @@
+//! The suite that every store passes.
+//!
+//! Nouns: an [`Arena`] is one fresh store together with power over its time; a [`Factory`] makes arenas; a case is one
+//! promise, named as it reads, checked in an arena of its own. A change of the contract starts here.
+//!
+//! A new store is a test file of a few lines:
+//!
+//! ```no_run
+//! use fencehold_conformance::ClockArena;
+//! use fencehold_store::MemoryStore;
+//!
+//! fencehold_conformance::lease_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
+//! fencehold_conformance::job_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
+//! # fn main() {}
+//! ```
+//!
+//! What an arena cannot show (see [`Power`]), and what a store says that it cannot do, is reported by name as not
+//! applicable; nothing passes in silence. Order comes from barriers, from the arena's clock and from what the store
+//! itself shows of its line; no case sleeps.
+
+mod drive;
+mod ground;
+mod job;
+mod lease;
+
+use std::io::Write as _;
+
+use ground::Ground;
+
+pub use fencehold_test_store::{Arena, ClockArena, Factory, Power, block_on};
+
+/// One promise and how it is checked.
+struct Case {
+    theme: &'static str,
+    name: &'static str,
+    check: fn(&Ground) -> Verdict,
+}
+
+/// What a case that did not fail says.
+type Verdict = Result<(), NotApplicable>;
+
+/// What the store, or the arena, would have to be able to do.
+#[derive(Clone, Copy, Debug)]
+struct NotApplicable(&'static str);
+
+/// What became of the cases of one store. A case that fails panics and is in no list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Cases that passed, as `theme::name`.
+    pub passed: Vec<String>,
+    /// Cases that this store or its arena cannot show, as `theme::name`.
+    pub not_applicable: Vec<String>,
+}
+
+/// Runs every case of the lease contract, each in a fresh arena, one after the other.
+///
+/// [`lease_conformance!`](crate::lease_conformance) makes a test of each; this is for whoever wants the report, for
+/// example to pin down what is not applicable to a store.
+///
+/// # Panics
+///
+/// When the store breaks a promise.
+pub fn exercise(factory: &impl Factory) -> Report {
+    exercise_all(factory, lease::CASES)
+}
+
+/// The same for every case of the job contract; [`job_conformance!`](crate::job_conformance) makes a test of each.
+///
+/// # Panics
+///
+/// When the store breaks a promise.
+pub fn exercise_jobs(factory: &impl Factory) -> Report {
+    exercise_all(factory, job::CASES)
+}
+
+fn exercise_all(factory: &impl Factory, cases: &[Case]) -> Report {
+    let mut report = Report::default();
+    for case in cases {
+        let name = format!("{}::{}", case.theme, case.name);
+        let list = if run(factory, case) { &mut report.passed } else { &mut report.not_applicable };
+        list.push(name);
+    }
+    report
+}
+
+/// Runs one case of the lease contract by its name.
+///
+/// # Panics
+///
+/// When the store breaks the promise, and when there is no such case.
+pub fn check(factory: &impl Factory, theme: &str, name: &str) {
+    check_one(factory, lease::CASES, theme, name);
+}
+
+/// Runs one case of the job contract by its name.
+///
+/// # Panics
+///
+/// When the store breaks the promise, and when there is no such case.
+pub fn check_job(factory: &impl Factory, theme: &str, name: &str) {
+    check_one(factory, job::CASES, theme, name);
+}
+
+fn check_one(factory: &impl Factory, cases: &[Case], theme: &str, name: &str) {
+    let case = cases.iter().find(|case| case.theme == theme && case.name == name);
+    run(factory, case.unwrap_or_else(|| panic!("there is no case {theme}::{name}")));
+}
+
+/// False: not applicable.
+fn run(factory: &impl Factory, case: &Case) -> bool {
+    let ground = Ground::new(factory.arena());
+    let Err(NotApplicable(lacking)) = (case.check)(&ground) else { return true };
+    let store = ground.capabilities().store;
+    let line = format!("not applicable to {store} {}::{} ({lacking})\n", case.theme, case.name);
+    // Straight to the stream, and in one piece: what goes through the print macros is swallowed for a test that passes.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    false
+}

@@ -1,0 +1,36 @@
+//! Driving one future with its thread alone: a small executor.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use super::Arena;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Drives a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(fencehold_contract::alone(future));
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Drives a future of an arena's store to its end, the way that arena does it.
+pub fn drive<T: Send>(arena: &(impl Arena + ?Sized), future: impl Future<Output = T> + Send) -> T {
+    let mut answer = None;
+    arena.drive(Box::pin(async { answer = Some(future.await) }));
+    answer.expect("an arena drives to the end")
+}

@@ -250,9 +250,10 @@ fn cancelling_a_job_ends_its_command() {
 #[test]
 fn a_command_over_its_time_limit_is_ended_and_that_is_a_failure() {
     let room = Room::new();
-    let id = room.enqueue("1", &["--time-limit", "500ms", "--max-attempts", "1"]);
+    let id = room.enqueue("1", &["--time-limit", "4s", "--max-attempts", "1"]);
     let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
-    let mut work = start_work(&room, &["--ttl", "6s"], script);
+    // With a grace of its own the limit would leave no time to begin.
+    let mut work = start_work(&room, &["--ttl", "20s", "--grace", "5s"], script);
     let line: Value = serde_json::from_str(&work.line()).unwrap();
     assert_eq!(line["said"], "lost", "{line}");
     assert!(!runs(room.lines("pid")[0].parse().unwrap()));

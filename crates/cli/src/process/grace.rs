@@ -12,13 +12,18 @@ const GRACE_MS_MAX: u64 = 10_000;
 /// The grace that was asked for, or the default. More than this, and TERM would come before a renewal is even due.
 pub(crate) fn grace_ms(asked_ms: Option<u64>, ttl_ms: u64) -> Result<u64, Failure> {
     let Some(grace_ms) = asked_ms else { return Ok(default_grace_ms(ttl_ms)) };
-    let most_ms = ttl_ms / 5 * 2;
+    let most_ms = most_grace_ms(ttl_ms);
     if grace_ms > most_ms {
         let [grace, ttl, most] = [grace_ms, ttl_ms, most_ms].map(show_exact_ms);
         let what = format!("--grace <DURATION>: {grace} is too long for a ttl of {ttl}; the limit is {most}");
         return Err(Failure::new(Exit::Usage, what).with_next("Choose a longer --ttl."));
     }
     Ok(grace_ms)
+}
+
+/// The longest grace of a command that has this long.
+pub(crate) fn most_grace_ms(has_ms: u64) -> u64 {
+    has_ms / 5 * 2
 }
 
 /// A quarter of the ttl, but no more than leaves room for a store that changes its owner: a renewal that falls due just

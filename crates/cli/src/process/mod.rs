@@ -24,7 +24,7 @@ mod watchdog;
 
 pub(crate) use credentials::{API_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
 pub(crate) use gate::Streams;
-pub(crate) use grace::grace_ms;
+pub(crate) use grace::{grace_ms, most_grace_ms};
 pub(crate) use signals::Signals;
 pub(crate) use supervise::{Command, Finish, Tenure, supervise};
 pub(crate) use terminal::from_the_background;

@@ -13,7 +13,7 @@ use super::{CLAIM_WAIT_MS, News, Shift, jobs};
 use crate::failure::Failure;
 use crate::hold;
 use crate::output::note;
-use crate::process::{Tenure, boot_ms};
+use crate::process::{Tenure, boot_ms, most_grace_ms};
 use crate::work::run::run;
 use crate::work::running::Running;
 use crate::work::tries::{AGAIN_MS, random};
@@ -101,12 +101,14 @@ impl Shift {
             renew_at_ms: term.renew_at_ms(random()),
             told: None,
         };
+        // A job whose time limit is shorter than the ttl leaves a shorter grace too. With the whole one it would never begin.
+        let grace_ms = self.plan.grace_ms.min(most_grace_ms(job.remaining_ms));
         // One that came when the shift was over, or too late to begin, is somebody else's.
-        if self.over_at_ms.is_some() || now_ms.saturating_add(self.plan.grace_ms) >= kill_at_ms {
+        if self.over_at_ms.is_some() || now_ms.saturating_add(grace_ms) >= kill_at_ms {
             return self.say(&running, None, Word::HandBack);
         }
         let token = job.token;
-        let (words, grace_ms, voice) = (Arc::clone(&self.plan.words), self.plan.grace_ms, self.voice.clone());
+        let (words, voice) = (Arc::clone(&self.plan.words), self.voice.clone());
         self.running.insert(token, running);
         self.tasks.spawn(async move {
             let ran = run(job, words, grace_ms, tenure, voice).await;

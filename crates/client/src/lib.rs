@@ -104,9 +104,10 @@ pub mod store {
         HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest,
         RevokedLease, StoreError, StoreStatus, StoreUrl, Which,
     };
+    pub use fencehold_engine::MemoryStore;
     #[cfg(feature = "file")]
     pub use fencehold_store::file;
-    pub use fencehold_store::{MemoryStore, open};
+    pub use fencehold_store::open;
 }
 
 /// The examples of the README are doc tests too. Only those who run the doc tests need the page: it is not in the

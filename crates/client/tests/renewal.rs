@@ -314,7 +314,7 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     let room = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(ManualClock::new());
     let memory: Arc<dyn LeaseStore> =
-        Arc::new(fencehold_store::MemoryStore::open(clock.clone()).expect("a store"));
+        Arc::new(fencehold_engine::MemoryStore::open(clock.clone()).expect("a store"));
     let owner: Arc<dyn LeaseStore> =
         Arc::new(FileStore::open_or_create(room.path(), clock.clone()).expect("a store"));
     let connect = |store: &Arc<dyn LeaseStore>| {

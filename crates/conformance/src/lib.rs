@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use fencehold_conformance::ClockArena;
-//! use fencehold_store::MemoryStore;
+//! use fencehold_engine::MemoryStore;
 //!
 //! fencehold_conformance::lease_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
 //! fencehold_conformance::job_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencehold_contract::{StoreError, StoreUrl};
 use fencehold_core::BadInput;
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_test_store::{Arena, ClockArena};
 
 use crate::real::RealArena;

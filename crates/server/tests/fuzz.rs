@@ -13,10 +13,10 @@ use axum::http::Request;
 use edited::{Edit, edited};
 use fencehold_api::{ALL, Method};
 use fencehold_contract::clock::ManualClock;
+use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
 use fencehold_server::config::Told;
-use fencehold_store::MemoryStore;
 use tower::ServiceExt as _;
 
 const BODIES: &[&[u8]] = &[

@@ -13,9 +13,9 @@ use fencehold_contract::{
 };
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::{Fact, HoldId, Key, Namespace, Owner, Reason};
+use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_store::MemoryStore;
 use fencehold_store::remote::RemoteStore;
 use fencehold_test_store::block_on;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -10,26 +10,19 @@
 #[macro_use(seeded)]
 extern crate fencehold_core;
 
-mod engine;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 #[cfg(feature = "file")]
 pub mod file;
-mod memory;
 #[cfg(feature = "object")]
 pub mod object;
 mod open;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "remote"))]
-mod patience;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "remote")]
 pub mod remote;
-#[cfg(any(feature = "object", feature = "remote"))]
-mod runtime;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
 
-pub use memory::MemoryStore;
 pub use open::open;

@@ -8,7 +8,7 @@ use fencehold_contract::{LeaseStore, StoreError, StoreUrl};
 /// Opens the store that a URL names.
 pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError> {
     match url {
-        StoreUrl::Memory(kept) => Ok(Arc::new(crate::MemoryStore::open_with(clock, *kept)?)),
+        StoreUrl::Memory(kept) => Ok(Arc::new(fencehold_engine::MemoryStore::open_with(clock, *kept)?)),
         StoreUrl::File(url) => {
             let options = crate::file::FileOptions::of_url(url);
             Ok(Arc::new(crate::file::FileStore::open_with(&url.directory, clock, options)?))

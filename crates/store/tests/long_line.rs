@@ -9,7 +9,7 @@ use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, StoreError};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_test_store::block_on;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Acquired, StoreError>> + Send + 'a>>;

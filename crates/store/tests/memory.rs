@@ -1,7 +1,7 @@
 //! `memory:` keeps the contract.
 
 use fencehold_conformance::{exercise, exercise_jobs};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_test_store::ClockArena;
 
 fencehold_conformance::lease_conformance!(|| ClockArena::new(MemoryStore::open));

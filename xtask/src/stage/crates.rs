@@ -11,7 +11,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fencehold-contract", &["fencehold-api", "fencehold-core"]),
     ("fencehold-test-store", &["fencehold-contract", "fencehold-core"]),
     ("fencehold-conformance", &["fencehold-contract", "fencehold-core", "fencehold-test-store"]),
-    ("fencehold-store", &["fencehold-api", "fencehold-contract", "fencehold-core"]),
+    ("fencehold-engine", &["fencehold-contract", "fencehold-core"]),
+    ("fencehold-net", &["fencehold-contract"]),
+    (
+        "fencehold-store",
+        &["fencehold-engine", "fencehold-net", "fencehold-api", "fencehold-contract", "fencehold-core"],
+    ),
     ("fencehold", &["fencehold-contract", "fencehold-core", "fencehold-store"]),
     ("fencehold-server", &["fencehold-api", "fencehold-contract", "fencehold-core"]),
     (

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fencehold_conformance::{check, exercise, exercise_jobs};
 use fencehold_contract::StoreUrl;
 use fencehold_core::bugs::{Bug, VARIABLE};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_store::file::FileStore;
 use fencehold_test_store::ClockArena;
 

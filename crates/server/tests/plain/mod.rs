@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fencehold_contract::clock::ManualClock;
+use fencehold_engine::MemoryStore;
 use fencehold_server::access::Access;
 use fencehold_server::{Options, Server};
-use fencehold_store::MemoryStore;
 use serde_json::{Value, json};
 
 pub struct Client(SocketAddr);

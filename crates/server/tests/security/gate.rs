@@ -11,7 +11,7 @@ use fencehold_contract::{
     StoreStatus,
 };
 use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use tokio::sync::Semaphore;
 
 /// What has to be let in.

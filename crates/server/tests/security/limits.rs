@@ -8,9 +8,9 @@ use std::time::Duration;
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{Call, LeaseStore as _};
 use fencehold_core::{Key, Namespace};
+use fencehold_engine::MemoryStore;
 use fencehold_server::Options;
 use fencehold_server::access::Scope;
-use fencehold_store::MemoryStore;
 use serde_json::json;
 
 use crate::stage::{Stage, Token, acquire, eventually, hear, held, send, waits};

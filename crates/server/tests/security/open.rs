@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use fencehold_contract::clock::ManualClock;
+use fencehold_engine::MemoryStore;
 use fencehold_server::Options;
 use fencehold_server::access::{Access, Scope};
-use fencehold_store::MemoryStore;
 use serde_json::json;
 
 use crate::stage::{Stage, acquire, eventually, hear};

@@ -9,9 +9,9 @@ use std::time::Duration;
 use fencehold_contract::LeaseStore;
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::Namespace;
+use fencehold_engine::MemoryStore;
 use fencehold_server::access::{Access, Bearer, Book, Keeper, NewToken, Scope};
 use fencehold_server::{Options, Server};
-use fencehold_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

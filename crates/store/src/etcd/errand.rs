@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
+use fencehold_net::Patience;
 
 use super::wire::Fault;
-use crate::patience::Patience;
 
 /// The first rest between two tries, so that a cluster without a leader is not flooded.
 const REST: Duration = Duration::from_millis(20);

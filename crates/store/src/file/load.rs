@@ -7,11 +7,11 @@ use std::num::NonZeroU64;
 use fencehold_core::lease::{History, Hold, Record};
 use fencehold_core::limits::{ADVANCE_BY, COLLECT_AFTER_FREE_MS, TTL_MS_MAX};
 use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Owner, Stamp, Task, Token};
+use fencehold_engine::{Kept, KeptLease};
 use rusqlite::{Connection, Row};
 
 use super::rows;
 use super::sqlite::from_sql;
-use crate::engine::{Kept, KeptLease};
 
 /// Whether the kept moments mean anything on this clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use fencehold_core::{Event, Namespace};
+use fencehold_engine::{KeptEvents, OldEvents};
 use rusqlite::{Connection, params};
 
 use super::sqlite::{from_sql, to_sql};
-use crate::engine::{KeptEvents, OldEvents};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS old_events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::{KeepFinished, StoreError};
+use fencehold_engine::{Archive, Changes, Engine, Keep as _, KeepError};
 
 use super::place::{Place, WriteAgain};
 use super::sqlite::SqliteKeep;
 use super::takeover::{Attempt, Ownership, attempt};
-use crate::engine::{Archive, Changes, Engine, Keep as _, KeepError};
 
 /// The owner's hold on a directory.
 #[derive(Debug)]

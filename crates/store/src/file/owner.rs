@@ -9,6 +9,7 @@ use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::operation::Ask;
 use fencehold_contract::{HoldChange, StoreError};
 use fencehold_core::Namespace;
+use fencehold_engine::{Handle, Reply};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -19,7 +20,6 @@ use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
 use super::link::{BEAT, SILENCE};
 use super::safety::{Group, distrusted};
 use super::schema::SCHEMA_VERSION;
-use crate::engine::{Handle, Reply};
 
 /// What the owner does for those who connect.
 #[derive(Clone)]

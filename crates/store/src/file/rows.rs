@@ -4,12 +4,12 @@
 use fencehold_contract::Limits;
 use fencehold_core::lease::Record;
 use fencehold_core::{Event, Key, Namespace, Token};
+use fencehold_engine::{Change, KeptLease, KeptNamespace};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 
 use super::codec;
 use super::sqlite::{from_sql, to_sql};
-use crate::engine::{Change, KeptLease, KeptNamespace};
 
 /// Writes one change. The buffer is there to be used again.
 pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Change) -> rusqlite::Result<()> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Event, Stamp};
+use fencehold_engine::{Archive, Change, Changes, Keep, KeepError, KeptJobs};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
@@ -18,7 +19,6 @@ use super::schema::{is_busy, sorry};
 use super::takeover::pause;
 use super::turn::Turn;
 use super::{boot, gate, rows};
-use crate::engine::{Archive, Change, Changes, Keep, KeepError, KeptJobs};
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.

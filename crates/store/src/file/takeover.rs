@@ -12,6 +12,7 @@ use std::time::Duration;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::Stamp;
+use fencehold_engine::{Engine, Kept};
 use rusqlite::Connection;
 
 use super::boot::{self, Follows};
@@ -22,7 +23,6 @@ use super::schema::{self, is_busy, sorry};
 use super::sqlite::{Came, SqliteKeep, from_sql, to_sql};
 use super::turn::Turn;
 use super::{gate, rows};
-use crate::engine::{Engine, Kept};
 
 /// What an owner has.
 pub(super) struct Ownership {

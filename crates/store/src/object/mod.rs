@@ -54,8 +54,7 @@ use fencehold_contract::{
     LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, ObjectPlace, Renewed,
     RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription,
 };
-
-use crate::runtime::Runtime;
+use fencehold_net::Runtime;
 
 /// How long a call may go on after its caller's patience, to say what is known.
 const GRACE: Duration = Duration::from_millis(100);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold_contract::{ObjectPlace, StoreError};
+use fencehold_net::Runtime;
 
 use super::Seed;
 use super::cas::{Cas, CasError, Object, Version, Written};
 use super::cloud::Cloud;
 use super::probe::{ProbeReport, once, probe};
-use crate::runtime::Runtime;
 
 /// One of the three clouds, to be used from any executor.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
+use fencehold_net::Patience;
 
 use super::Repeat;
 use super::fault::Fault;
 use super::pool::Lane;
-use crate::patience::Patience;
 
 /// The first rest between two tries, so that a server that is starting is not flooded.
 const REST: Duration = Duration::from_millis(20);

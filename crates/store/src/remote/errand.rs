@@ -8,9 +8,9 @@ use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::wire::store_error;
 use fencehold_core::Key;
+use fencehold_net::Patience;
 
 use super::wire::Wire;
-use crate::patience::Patience;
 
 /// The first rest between two tries, so that a server that has just gone is not flooded when it comes back.
 const REST: Duration = Duration::from_millis(10);

@@ -11,11 +11,11 @@ use std::time::Duration;
 use fencehold_api::{HoldChange, Kind};
 use fencehold_contract::hold_changes::{HoldChanges, spread};
 use fencehold_core::Namespace;
+use fencehold_net::Runtime;
 use tokio::sync::watch;
 
 use super::errand::Fault;
 use super::wire::{Lines, Wire};
-use crate::runtime::Runtime;
 
 /// In how many namespaces a handle listens at most.
 const NAMESPACES_MAX: usize = 8;

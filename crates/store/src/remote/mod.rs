@@ -25,11 +25,10 @@ use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
 use fencehold_contract::{Call, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
+use fencehold_net::Runtime;
 use holds::Holds;
 use tokio::sync::oneshot;
 use wire::Wire;
-
-use crate::runtime::Runtime;
 
 /// How long opening bears with a server that cannot be reached.
 const OPENING_MS: u64 = 5_000;

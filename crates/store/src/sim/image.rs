@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fencehold_core::{Key, Namespace, Stamp, Token};
+use fencehold_engine::{Change, Kept, KeptEvents, KeptLease, KeptNamespace, MemoryArchive};
 
 use super::Record;
 use super::job_image::JobImage;
-use crate::engine::{Change, Kept, KeptEvents, KeptLease, KeptNamespace, MemoryArchive};
 use crate::file::{Noted, Trust, rebase};
 
 /// What a new owner knows of the time before it.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fencehold_core::job::{JobId, ScheduleName};
 use fencehold_core::{Namespace, Stamp, Token};
+use fencehold_engine::{JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, MemoryArchive};
 
-use crate::engine::{JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, MemoryArchive};
 use crate::file::{Trust, rebase_job};
 
 /// The tables of jobs.

@@ -17,8 +17,8 @@ pub use self::image::{Found, Image};
 pub use self::question::{Question, Reply};
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
+use fencehold_engine::{Archive, Changes, Engine, Granted, Keep as _, KeepError, KeepInMemory, Said};
 
-use crate::engine::{Archive, Changes, Engine, Granted, Keep as _, KeepError, KeepInMemory, Said};
 use crate::file::Owned;
 
 /// An answer, when its batch is kept.
@@ -176,7 +176,7 @@ impl Machine {
             return Err(why);
         }
         let (changes, answers) = self.engine.take_batch(true);
-        let unread = |answered: crate::engine::Answered| Unread {
+        let unread = |answered: fencehold_engine::Answered| Unread {
             ticket: answered.ticket,
             said: answered.result,
             granted: answered.granted,

@@ -12,7 +12,7 @@ use fencehold_contract::{
 use fencehold_core::lease::{How, Renewal};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_test_store::block_on;
 
 use crate::model::{Model, State};

@@ -6,12 +6,12 @@ use fencehold_contract::StoreError;
 use fencehold_core::Stamp;
 use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
+use fencehold_engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
 use rusqlite::{OptionalExtension, params};
 
 use super::bodies::{AHEAD, AHEAD_BYTES};
 use super::codec::{decode, decode_finished};
 use super::write::tag_of;
-use crate::engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
 use crate::file::sqlite::{SqliteKeep, from_sql, to_sql};
 
 /// Not a join: SQLite would look at the value of `?1` to plan it, and plan it anew for every other value.

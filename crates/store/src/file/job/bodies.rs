@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::{Body, JobChange};
+use fencehold_engine::{Body, JobChange};
 
 /// How many bytes of bodies are remembered.
 const BYTES_MAX: usize = 4 << 20;

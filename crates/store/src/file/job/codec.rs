@@ -2,10 +2,9 @@
 //! order. Never reorder or remove: add a version.
 
 use fencehold_core::job::Record;
+use fencehold_engine::About;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use crate::engine::About;
 
 const VERSION: u8 = 1;
 /// A job that has come to its end, and when it did.

@@ -3,10 +3,10 @@
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue, Record, State};
+use fencehold_engine::Body;
 use rusqlite::Connection;
 
 use super::codec::{decode, decode_finished};
-use crate::engine::Body;
 use crate::file::sqlite::from_sql;
 use crate::file::tools::CheckReport;
 

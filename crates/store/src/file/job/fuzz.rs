@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use fencehold_core::job::{Attempt, Cancel, Claim, Ended, Notes, Record, State, Terms, Trail, Undo};
 use fencehold_core::lease::Notice;
 use fencehold_core::{HoldId, Owner, Reason, Stamp, Token};
+use fencehold_engine::About;
 
 use super::codec::{decode_job, encode_job};
-use crate::engine::About;
 use crate::file::fuzz::edited::{Edit, edited};
 
 fn owner(name: &str) -> Owner {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use fencehold_contract::job::{Counts, QueueMode};
 use fencehold_core::job::{Due, JobId, Queue};
 use fencehold_core::{Namespace, Stamp, Token};
+use fencehold_engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{decode, decode_job};
-use crate::engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
 use crate::file::load::{Trust, began_ms};
 use crate::file::sqlite::from_sql;
 
@@ -111,7 +111,7 @@ fn set_aside(connection: &Connection, problem: &str, queue: Option<i64>) -> rusq
 
 fn put_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<()> {
     let mut buffer = Vec::new();
-    let change = crate::engine::JobChange::Queue(queue.clone());
+    let change = fencehold_engine::JobChange::Queue(queue.clone());
     super::Writing::new(connection, &mut buffer).write(&change)
 }
 
@@ -229,7 +229,7 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
             .iter()
             .filter(|job| job.record.claim.is_some() || job.record.due != Due::Now)
         {
-            let change = crate::engine::JobChange::Live(Box::new(job.clone()));
+            let change = fencehold_engine::JobChange::Live(Box::new(job.clone()));
             writing.write(&change)?;
         }
         connection.execute("DELETE FROM job_terms", [])?;

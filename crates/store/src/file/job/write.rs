@@ -1,9 +1,9 @@
 //! Writing what a batch changes about jobs.
 
+use fencehold_engine::{JobChange, KeptJob, KeptQueue, Note};
 use rusqlite::{CachedStatement, Connection, params};
 
 use super::codec::{encode, encode_finished, encode_job};
-use crate::engine::{JobChange, KeptJob, KeptQueue, Note};
 use crate::file::sqlite::to_sql;
 
 /// The statements that a batch runs over and over, looked up once a batch.

@@ -16,6 +16,7 @@ use fencehold_contract::measure::Measures;
 use fencehold_contract::operation::Unclaimed;
 use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::Namespace;
+use fencehold_engine::Handle;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
@@ -24,7 +25,6 @@ use self::questions::Pending;
 use super::FileOptions;
 use super::link::BEAT;
 use super::place::Place;
-use crate::engine::Handle;
 
 pub(super) use self::questions::{Question, Told, or_unknown};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::{Ahead, Clock};
 use fencehold_contract::{KeepFinished, StoreError};
+use fencehold_engine::{Ended, Engine, Writer};
 use tokio::sync::oneshot;
 
 use super::questions::Told;
 use super::{Next, Service, beat};
-use crate::engine::{Ended, Engine, Writer};
 use crate::file::link::{BEAT, wait};
 use crate::file::owner::{Door, Offer};
 use crate::file::sqlite::{Failure, Unnoted};

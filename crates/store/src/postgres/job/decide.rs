@@ -6,6 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use fencehold_contract::StoreError;
 use fencehold_core::job::{JobId, Queue};
 use fencehold_core::{Namespace, Token};
+use fencehold_engine::{Brought, Replay, Replayed};
 use serde::de::DeserializeOwned;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
@@ -15,7 +16,6 @@ use super::form::mode_of;
 use super::keep::{Loaded, changes_to_keep};
 use super::loaded::{Head, JobRow};
 use super::value::{Bits, Json, from_sql, stamp};
-use crate::engine::{Brought, Replay, Replayed};
 use crate::postgres::errand::Errand;
 use crate::postgres::fenced::Wanted;
 use crate::postgres::{Core, Repeat};
@@ -147,7 +147,7 @@ pub(super) async fn decide_in<T>(
     transaction: &Transaction<'_>,
     about: &About,
     lock_ms: i64,
-    schedules: VecDeque<crate::engine::KeptSchedule>,
+    schedules: VecDeque<fencehold_engine::KeptSchedule>,
     act: impl Fn(&mut Replay) -> T,
 ) -> Result<Decided<T>, tokio_postgres::Error> {
     let mut about = about.clone();

@@ -11,12 +11,12 @@ use fencehold_contract::quota::{Limited, full};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Queue, Refusal, ScheduleName, State};
+use fencehold_engine::{Replay, unique_digest};
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
 use super::value::from_sql;
-use crate::engine::{Replay, unique_digest};
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Repeat};
 

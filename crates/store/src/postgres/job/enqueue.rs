@@ -5,13 +5,13 @@ use fencehold_contract::operation::{JobAnswer, JobAsk, check_job};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::Stamp;
 use fencehold_core::job::Refusal;
+use fencehold_engine::{digest, unique_digest};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, within};
 use super::form::{Extra, kept_terms};
 use super::value::{Bits, Json, to_sql};
-use crate::engine::{digest, unique_digest};
 use crate::postgres::errand::Errand;
 use crate::postgres::fault::Fault;
 use crate::postgres::{Core, Repeat};

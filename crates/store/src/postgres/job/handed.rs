@@ -6,12 +6,12 @@ use fencehold_contract::job::Claimed;
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::HoldHash;
 use fencehold_core::job::{By, JobId};
+use fencehold_engine::Replay;
 use tokio::sync::mpsc;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in};
 use super::value::{Bits, to_sql};
-use crate::engine::Replay;
 use crate::postgres::errand::Errand;
 use crate::postgres::{Core, Order, Repeat};
 

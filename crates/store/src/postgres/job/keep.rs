@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use fencehold_core::job::{Claim, Due, JobId, Notes, Terms, Undo};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Token};
+use fencehold_engine::{Body, Brought, JobChange, KeptJob, KeptUnique, Note};
 use serde_json::{Value, json};
 
 use super::form::{Asked, Extra, mode_tag, state_tag, undo_tag};
 use super::value::{Bits, Json, hex_of};
-use crate::engine::{Body, Brought, JobChange, KeptJob, KeptUnique, Note};
 
 /// What a decision was made on, as far as others may have changed it since.
 #[derive(Debug)]

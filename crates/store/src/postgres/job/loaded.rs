@@ -9,11 +9,11 @@ use fencehold_core::job::{Attempt, Claim, Due, Ended, JobId, Kind, Notes, Queue,
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TRAIL_MAX;
 use fencehold_core::{HoldHash, Namespace, Owner, Token};
+use fencehold_engine::{About, Body, BroughtJob, KeptJob, KeptSchedule, KeptUnique, Note};
 use serde::Deserialize;
 
 use super::form::{Asked, Extra, state_of, terms_of, undo_of};
 use super::value::{bytes_of, stamp};
-use crate::engine::{About, Body, BroughtJob, KeptJob, KeptSchedule, KeptUnique, Note};
 
 /// The row that comes before the jobs.
 #[derive(Debug, Deserialize)]

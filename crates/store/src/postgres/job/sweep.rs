@@ -10,13 +10,13 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue};
+use fencehold_engine::Replay;
 use futures_util::future::select;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
 use super::value::{Bits, to_sql};
-use crate::engine::Replay;
 use crate::postgres::errand::{Errand, pause};
 use crate::postgres::{Core, Repeat};
 

@@ -19,7 +19,7 @@ use fencehold_contract::{
 };
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Fact, Key, Namespace, Token};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::arena::PostgresArena;

@@ -19,7 +19,7 @@ use fencehold_contract::job::{FindingsRequest, JobFilter, JobStore, JobView, Job
 use fencehold_contract::{Call, EventsRequest, LeaseStore};
 use fencehold_core::job::JobId;
 use fencehold_core::{Fact, Namespace};
-use fencehold_store::MemoryStore;
+use fencehold_engine::MemoryStore;
 use fencehold_test_store::{Arena as _, block_on};
 
 use self::command::{Chance, Command, Known};

@@ -1,0 +1,247 @@
+//! The last events, of which each namespace has its share, and those who watch for the next.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use fencehold_contract::operation::Answer;
+use fencehold_contract::{EventPage, EventsRequest, StoreError};
+use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
+use fencehold_core::{BadInput, Event, Fact, Key, Namespace, Stamp};
+
+use super::keep::{KeptEvents, OldEvents};
+use super::state::Engine;
+use super::waiters::{Ticket, Watcher};
+
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// The newest of all, whether or not their namespace still keeps them.
+    recent: VecDeque<Arc<Event>>,
+    by_namespace: HashMap<Namespace, Story>,
+    /// The namespaces by how many events each had after the last batch.
+    sizes: BTreeSet<(usize, Namespace)>,
+    kept: usize,
+    /// Up to here, events may be missing in a namespace of which none is kept.
+    lost_until: u64,
+    last_seq: u64,
+    /// How many of the recent ones have not been handed over yet.
+    new: usize,
+    /// What has become of old ones since the last batch.
+    old: OldEvents,
+}
+
+/// The events of one namespace.
+#[derive(Debug, Default)]
+struct Story {
+    events: VecDeque<Arc<Event>>,
+    /// Up to here, events of this namespace were lost.
+    lost_until: u64,
+    /// How many it had after the last batch; 0: it was not there.
+    size: usize,
+}
+
+impl Events {
+    pub(super) fn from_kept(kept: KeptEvents, last_seq: u64) -> Self {
+        let KeptEvents { recent, old, lost, lost_by_others, lost_by_all } = kept;
+        // Where nothing is there, all that happened is lost.
+        let lost_by_all = if recent.is_empty() { last_seq } else { lost_by_all };
+        let mut events =
+            Events { last_seq, lost_until: lost_by_others.max(lost_by_all), ..Events::default() };
+        events.recent = recent.into_iter().map(Arc::new).collect();
+        let old = old.into_iter().map(Arc::new);
+        let all: Vec<Arc<Event>> = old.chain(events.recent.iter().cloned()).collect();
+        for event in all {
+            let others = events.lost_until;
+            let story = events.by_namespace.entry(event.namespace.clone()).or_insert_with(|| {
+                let own = lost.get(&event.namespace).copied();
+                Story { lost_until: own.unwrap_or(others).max(lost_by_all), ..Story::default() }
+            });
+            if event.seq > story.lost_until {
+                story.events.push_back(event);
+                events.kept += 1;
+            }
+        }
+        for (namespace, until_seq) in lost {
+            let story = events.by_namespace.get(&namespace);
+            if story.is_none_or(|story| story.events.is_empty()) {
+                events.lost_until = events.lost_until.max(until_seq);
+            }
+        }
+        events.by_namespace.retain(|_, story| !story.events.is_empty());
+        let namespaces: Vec<Namespace> = events.by_namespace.keys().cloned().collect();
+        for namespace in namespaces {
+            events.measure(namespace);
+        }
+        if lost_by_all > 0 {
+            let stories = events.by_namespace.iter();
+            let lost = stories.map(|(namespace, story)| (Some(namespace.clone()), story.lost_until));
+            events.old.lost_until = lost.chain([(None, events.lost_until)]).collect();
+        }
+        events.age();
+        events.forget();
+        events
+    }
+
+    pub(super) fn add(&mut self, at_wall_ms: u64, namespace: Namespace, key: Key, fact: Fact) {
+        self.last_seq += 1;
+        let event = Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact));
+        let lost_until = self.lost_until;
+        self.by_namespace
+            .entry(event.namespace.clone())
+            .or_insert_with(|| Story { lost_until, ..Story::default() })
+            .events
+            .push_back(Arc::clone(&event));
+        self.recent.push_back(event);
+        self.kept += 1;
+        self.new += 1;
+    }
+
+    /// The events since the last call, and what becomes of old ones. Events are forgotten only now, so that no step loses its own.
+    pub(super) fn take_new(&mut self) -> (Vec<Arc<Event>>, OldEvents) {
+        let new: Vec<Arc<Event>> = self.recent.iter().skip(self.recent.len() - self.new).cloned().collect();
+        self.new = 0;
+        for event in &new {
+            self.measure(event.namespace.clone());
+        }
+        self.forget();
+        self.age();
+        (new, std::mem::take(&mut self.old))
+    }
+
+    /// Tells those that are no longer among the newest, and that their namespace keeps.
+    fn age(&mut self) {
+        while self.recent.len() > EVENTS_KEPT
+            && let Some(event) = self.recent.pop_front()
+        {
+            let story = self.by_namespace.get(&event.namespace);
+            if story.is_some_and(|story| story.lost_until < event.seq) {
+                self.old.kept.push(event);
+            }
+        }
+    }
+
+    /// Notes how many events a namespace has.
+    fn measure(&mut self, namespace: Namespace) {
+        let Some(story) = self.by_namespace.get_mut(&namespace) else { return };
+        let before = std::mem::replace(&mut story.size, story.events.len());
+        if before != story.size {
+            let size = story.size;
+            self.sizes.remove(&(before, namespace.clone()));
+            self.sizes.insert((size, namespace));
+        }
+    }
+
+    /// Forgets what is too much: the oldest of the namespace that has most, so that none pushes out the events of another that has fewer.
+    fn forget(&mut self) {
+        let oldest_recent = self.recent.front().map_or(u64::MAX, |event| event.seq);
+        while self.kept > EVENTS_KEPT
+            && let Some((most, namespace)) = self.sizes.pop_last()
+        {
+            let Some(story) = self.by_namespace.get_mut(&namespace) else { continue };
+            let second = self.sizes.last().map_or(0, |(size, _)| *size);
+            let count = most.saturating_sub(second).clamp(1, self.kept - EVENTS_KEPT);
+            for event in story.events.drain(..count.min(story.events.len())) {
+                self.kept -= 1;
+                story.lost_until = event.seq;
+                if event.seq < oldest_recent {
+                    self.old.forgotten.push(event.seq);
+                }
+            }
+            self.old.lost_until.push((Some(namespace.clone()), story.lost_until));
+            story.size = story.events.len();
+            if story.events.is_empty() {
+                self.lost_until = self.lost_until.max(story.lost_until);
+                self.old.lost_until.push((None, self.lost_until));
+                self.by_namespace.remove(&namespace);
+            } else {
+                self.sizes.insert((story.size, namespace));
+            }
+        }
+    }
+
+    pub(super) fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    /// The last one before those that nobody was told of yet.
+    fn seen_by_all(&self) -> u64 {
+        self.last_seq - self.new as u64
+    }
+
+    fn page(&self, namespace: &Namespace, request: &EventsRequest) -> Result<EventPage, StoreError> {
+        let story = self.by_namespace.get(namespace);
+        let lost_until = story.map_or(self.lost_until, |story| story.lost_until);
+        let after = request.after.unwrap_or(lost_until);
+        if after < lost_until {
+            return Err(StoreError::CursorTooOld { cursor: after, oldest: lost_until + 1 });
+        }
+        if after > self.last_seq {
+            let problem = format!("{after} is ahead of this store, whose last event is {}", self.last_seq);
+            return Err(BadInput::new("cursor", problem).into());
+        }
+        let mut page = EventPage { events: Vec::new(), next: self.last_seq };
+        let Some(story) = story else { return Ok(page) };
+        let first = story.events.partition_point(|event| event.seq <= after);
+        for event in story.events.iter().skip(first) {
+            let prefix = request.prefix.as_ref();
+            if prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str())) {
+                page.events.push(Event::clone(event));
+                if page.events.len() == request.limit {
+                    page.next = event.seq;
+                    break;
+                }
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Engine {
+    pub(super) fn watch(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        namespace: &Namespace,
+        request: EventsRequest,
+    ) {
+        match self.events.page(namespace, &request) {
+            Ok(page) if page.events.is_empty() && request.wait_ms > 0 => {
+                let until_ms = now.store_ms + request.wait_ms.min(WAIT_MS_MAX);
+                let request = EventsRequest { after: Some(page.next), ..request };
+                let namespace = namespace.clone();
+                self.watchers.add(ticket, Watcher { namespace, request, until_ms });
+            }
+            page => self.answer(ticket, page.map(Answer::Events)),
+        }
+    }
+
+    /// Answers those who watch, if what they wait for has happened.
+    pub(super) fn answer_watchers(&mut self) {
+        if self.events.new == 0 || self.watchers.is_empty() {
+            return;
+        }
+        let new = self.events.recent.iter().skip(self.events.recent.len() - self.events.new);
+        let concerned: BTreeSet<Ticket> = new
+            .flat_map(|event| self.watchers.of(&event.namespace, event.key.as_str()))
+            .collect();
+        // Nothing that they wait for happened before these.
+        let before = Some(self.events.seen_by_all());
+        for ticket in concerned {
+            let Some(mut watcher) = self.watchers.remove(ticket) else { continue };
+            watcher.request.after = watcher.request.after.max(before);
+            match self.events.page(&watcher.namespace, &watcher.request) {
+                // It came after what concerns it.
+                Ok(page) if page.events.is_empty() => self.watchers.add(ticket, watcher),
+                page => self.answer(ticket, page.map(Answer::Events)),
+            }
+        }
+    }
+
+    /// Answers those who have watched for long enough, with what there is: nothing.
+    pub(super) fn dismiss_watchers(&mut self, now: Stamp) {
+        while let Some(ticket) = self.watchers.first_overdue(now.store_ms) {
+            let Some(watcher) = self.watchers.remove(ticket) else { return };
+            let next = self.events.seen_by_all().max(watcher.request.after.unwrap_or(0));
+            self.answer(ticket, Ok(Answer::Events(EventPage { events: Vec::new(), next })));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The way to ask a running engine, and the answer to come.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{Answer, Ask, Claim, Unclaimed};
+use fencehold_core::{HoldHash, Namespace};
+use futures_channel::oneshot;
+
+use super::inbox::Inbox;
+use super::waiters::Ticket;
+
+/// Takes an answer to whoever asked. False: nobody is there any more.
+pub type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
+
+/// No call has this ticket.
+const NO_TICKET: Ticket = 0;
+
+/// Called when the engine has come to a ping, and still is the one that serves.
+pub(crate) type Pong = Box<dyn FnOnce() + Send>;
+
+pub(super) enum Message {
+    Ask {
+        ticket: Ticket,
+        namespace: Namespace,
+        ask: Box<Ask>,
+        caller: Caller,
+    },
+    Cancel(Ticket),
+    /// Whether the engine still runs.
+    Ping(Pong),
+    /// The clock was moved by hand.
+    Nudge,
+    Stop,
+}
+
+/// Whoever waits for an answer.
+pub(super) struct Caller {
+    pub(super) reply: Reply,
+    /// Whether a lease that it is granted is its own also where it was granted before.
+    pub(super) own: bool,
+    /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
+    pub(super) give_up_ms: u64,
+    /// It only gives back what this call was granted under this hold, unless somebody else was told of that since.
+    pub(super) gives_back: Option<(Ticket, HoldHash)>,
+}
+
+/// The way to ask a running engine.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+struct Shared {
+    inbox: Inbox<Message>,
+    next_ticket: AtomicU64,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").finish_non_exhaustive()
+    }
+}
+
+/// The other end: whoever takes the messages. Once it is dropped, nobody can ask any more.
+pub(super) struct Taker(Arc<Shared>);
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.0.inbox.close();
+    }
+}
+
+impl Taker {
+    pub(super) fn inbox(&self) -> &Inbox<Message> {
+        &self.0.inbox
+    }
+}
+
+impl Handle {
+    /// Both ends of a way to ask.
+    pub(super) fn new() -> (Handle, Taker) {
+        let shared = Arc::new(Shared { inbox: Inbox::new(), next_ticket: AtomicU64::new(1) });
+        (Handle(Arc::clone(&shared)), Taker(shared))
+    }
+
+    /// What reminds the engine that its clock was moved, as long as anybody can ask it.
+    pub(super) fn nudge(&self) -> impl Fn() + Send + Sync + use<> {
+        let shared = Arc::downgrade(&self.0);
+        move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.inbox.leave(Message::Nudge);
+            }
+        }
+    }
+
+    /// Ends the engine's thread.
+    pub(super) fn stop(&self) {
+        self.0.inbox.leave(Message::Stop);
+    }
+
+    /// Sends a request; its answer goes to `reply`. `None`: the engine has stopped.
+    pub fn send(&self, namespace: Namespace, ask: Ask, give_up_ms: u64, reply: Reply) -> Option<Ticket> {
+        self.post(namespace, ask, Caller { reply, own: false, give_up_ms, gives_back: None })
+    }
+
+    fn post(&self, namespace: Namespace, ask: Ask, caller: Caller) -> Option<Ticket> {
+        let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let message = Message::Ask { ticket, namespace, ask: Box::new(ask), caller };
+        self.0.inbox.leave(message).then_some(ticket)
+    }
+
+    /// The caller of this request has gone.
+    pub fn cancel(&self, ticket: Ticket) {
+        self.0.inbox.leave(Message::Cancel(ticket));
+    }
+
+    /// Has the engine's thread call back when it comes to it.
+    pub fn ping(&self, pong: Pong) {
+        self.0.inbox.leave(Message::Ping(pong));
+    }
+
+    /// Gives back what nobody is there to take.
+    pub fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
+        if unclaimed.fresh {
+            return self.give_back_of(NO_TICKET, namespace, unclaimed);
+        }
+        self.send(namespace, unclaimed.ask, u64::MAX, Box::new(|_| true));
+    }
+
+    /// Gives back what the call with this ticket was granted and is not there to take.
+    fn give_back_of(&self, ticket: Ticket, namespace: Namespace, unclaimed: Unclaimed) {
+        let gives_back = Some((ticket, unclaimed.hold.hash()));
+        let caller = Caller { reply: Box::new(|_| true), own: false, give_up_ms: u64::MAX, gives_back };
+        self.post(namespace, unclaimed.ask, caller);
+    }
+
+    /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
+    pub fn ask(&self, namespace: Namespace, ask: Ask, claim: Option<Claim>, give_up_ms: u64) -> Asked {
+        let (sender, receiver) = oneshot::channel();
+        let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
+        let own = claim.is_some_and(|claim| claim.own);
+        let ticket = self.post(namespace.clone(), ask, Caller { reply, own, give_up_ms, gives_back: None });
+        Asked { handle: self.clone(), namespace, claim, ticket, receiver }
+    }
+}
+
+/// An answer to come. Dropping it leaves the line, and gives back a lease that was granted but never picked up.
+pub struct Asked {
+    handle: Handle,
+    namespace: Namespace,
+    claim: Option<Claim>,
+    /// `None` once there is nothing left to cancel.
+    ticket: Option<Ticket>,
+    receiver: oneshot::Receiver<Result<Answer, StoreError>>,
+}
+
+impl Future for Asked {
+    type Output = Option<Result<Answer, StoreError>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.receiver).poll(context).map(Result::ok);
+        if polled.is_ready() {
+            self.ticket = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        self.receiver.close();
+        match self.receiver.try_recv() {
+            Ok(Some(answer)) => {
+                if let Some(unclaimed) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
+                    self.handle.give_back_of(ticket, self.namespace.clone(), unclaimed);
+                }
+            }
+            Ok(None) | Err(_) => self.handle.cancel(ticket),
+        }
+    }
+}

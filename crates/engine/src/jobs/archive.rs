@@ -1,0 +1,316 @@
+//! What of a job is not in the working state: bodies, notes, effects, and jobs that have come to their end. The engine
+//! reads it where it needs it and hands over what changes; `memory:` keeps it in maps, `file:` in tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fencehold_contract::StoreError;
+use fencehold_contract::job::{Counts, QueueMode, ScheduleSpec, UndoOf};
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, Record, ScheduleName, UniqueKey};
+use fencehold_core::ledger::Effect;
+use fencehold_core::{Namespace, Stamp, Token};
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+/// What never changes about a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Body {
+    pub namespace: Namespace,
+    pub queue: Queue,
+    pub kind: Kind,
+    pub payload: Box<str>,
+    pub labels: Vec<(Box<str>, Box<str>)>,
+    pub trace: Option<Box<str>>,
+    pub unique: Option<UniqueKey>,
+    pub yield_within_ms: Option<u64>,
+    pub enqueued_wall_ms: u64,
+    pub undo_of: Option<UndoOf>,
+}
+
+/// What a job's holder leaves behind, apart from its effects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Note {
+    Checkpoint,
+    Progress,
+    Result,
+}
+
+/// A job as it is kept: what changes about it. `arrival` is its place among all jobs, and its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptJob {
+    pub arrival: u64,
+    pub id: JobId,
+    pub queue: u32,
+    pub record: Record,
+    /// When its claim runs out, in store time. Of a job that has come to its end: when it did; 0: an earlier version did not
+    /// note it.
+    pub deadline_ms: u64,
+    /// How large its body is, and what of it the working state must know.
+    pub about: About,
+    /// It had come to its end, and goes on.
+    pub reopened: bool,
+    /// A renewal of one of its claims may be on record.
+    pub renewed: bool,
+}
+
+/// What the working state knows of a job's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    pub bytes: u32,
+    /// 0: it asks nobody to yield.
+    pub yield_within_ms: u32,
+    pub undoes: bool,
+}
+
+/// A queue, by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptQueue {
+    pub number: u32,
+    pub namespace: Namespace,
+    pub name: Queue,
+    pub mode: QueueMode,
+    /// How many finished jobs it has; the others are counted where they are.
+    pub finished: Counts,
+}
+
+/// A unique key that is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptUnique {
+    pub namespace: Namespace,
+    pub key: [u8; 16],
+    pub job: JobId,
+    pub payload: [u8; 16],
+    /// In store time.
+    pub until_ms: u64,
+}
+
+/// A schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSchedule {
+    pub namespace: Namespace,
+    pub spec: ScheduleSpec,
+    pub next_wall_ms: Option<u64>,
+    pub last_wall_ms: Option<u64>,
+}
+
+/// One change of what is kept of jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobChange {
+    /// A new job's body.
+    Body {
+        arrival: u64,
+        id: JobId,
+        body: Arc<Body>,
+    },
+    /// A job that has not come to its end.
+    Live(Box<KeptJob>),
+    /// A renewal: only the deadline of the claim under this token moved.
+    Term {
+        arrival: u64,
+        token: Token,
+        deadline_ms: u64,
+    },
+    /// A job that has come to its end.
+    Finished(Box<KeptJob>),
+    /// A job that is forgotten, with all that belongs to it.
+    Drop {
+        arrival: u64,
+    },
+    Note {
+        arrival: u64,
+        what: Note,
+        bytes: Arc<[u8]>,
+    },
+    Effect {
+        arrival: u64,
+        effect: Effect,
+    },
+    /// An effect that did not happen after all.
+    NoEffect {
+        arrival: u64,
+        effect: EffectName,
+    },
+    Unique(KeptUnique),
+    NoUnique {
+        namespace: Namespace,
+        key: [u8; 16],
+    },
+    Queue(KeptQueue),
+    /// A queue that is forgotten.
+    NoQueue {
+        number: u32,
+    },
+    Schedule(Box<KeptSchedule>),
+    NoSchedule {
+        namespace: Namespace,
+        name: ScheduleName,
+    },
+    /// Tokens up to this one may have been given.
+    TokenCeiling {
+        token: Token,
+    },
+}
+
+/// Which rows a page looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    Live,
+    Finished,
+    All,
+}
+
+/// Reading what is kept. What this batch has changed is not there yet.
+pub trait Archive {
+    /// A job that has come to its end, by its id.
+    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>>;
+    /// A job's body.
+    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>>;
+    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>>;
+    /// All effects of a job, in no particular order.
+    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>>;
+    /// Jobs from this place on, in the order of their arrival; finished ones whole, live ones by place and id.
+    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>>;
+    /// The places of jobs that have effects, from this one on.
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>>;
+    /// Everything that was left in the archive when the engine began, and how many rows could not be read.
+    fn load_jobs(&mut self, _: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+        Ok((KeptJobs::default(), 0))
+    }
+}
+
+/// A row of a page.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub arrival: u64,
+    pub id: JobId,
+    pub finished: Option<KeptJob>,
+}
+
+/// What reading gives, or what is wrong with the disk.
+pub type Read<T> = Result<T, String>;
+
+/// Everything that a store of jobs starts from.
+#[derive(Debug, Default)]
+pub struct KeptJobs {
+    pub queues: Vec<KeptQueue>,
+    pub live: Vec<KeptJob>,
+    pub uniques: Vec<KeptUnique>,
+    pub schedules: Vec<KeptSchedule>,
+    pub last_arrival: u64,
+    pub last_id: Option<JobId>,
+    pub token_ceiling: Token,
+    /// For how long finished jobs are kept, if somebody has said so.
+    pub keep_finished_ms: Option<u64>,
+}
+
+/// `memory:`: maps.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryArchive {
+    bodies: BTreeMap<u64, (JobId, Arc<Body>)>,
+    live: BTreeSet<u64>,
+    finished: BTreeMap<u64, KeptJob>,
+    ids: HashMap<JobId, u64>,
+    notes: HashMap<(u64, Note), Arc<[u8]>>,
+    effects: BTreeMap<(u64, EffectName), Effect>,
+}
+
+impl MemoryArchive {
+    pub fn take(&mut self, change: JobChange) {
+        match change {
+            JobChange::Body { arrival, id, body } => {
+                self.ids.insert(id, arrival);
+                self.bodies.insert(arrival, (id, body));
+            }
+            JobChange::Live(job) => {
+                self.finished.remove(&job.arrival);
+                self.live.insert(job.arrival);
+            }
+            JobChange::Finished(job) => {
+                self.live.remove(&job.arrival);
+                self.finished.insert(job.arrival, *job);
+            }
+            JobChange::Drop { arrival } => {
+                if let Some((id, _)) = self.bodies.remove(&arrival) {
+                    self.ids.remove(&id);
+                }
+                self.live.remove(&arrival);
+                self.finished.remove(&arrival);
+                for what in [Note::Checkpoint, Note::Progress, Note::Result] {
+                    self.notes.remove(&(arrival, what));
+                }
+                let names: Vec<EffectName> =
+                    self.effects_of(arrival).map(|effect| effect.name.clone()).collect();
+                for name in names {
+                    self.effects.remove(&(arrival, name));
+                }
+            }
+            JobChange::Note { arrival, what, bytes } => drop(self.notes.insert((arrival, what), bytes)),
+            JobChange::Effect { arrival, effect } => {
+                self.effects.insert((arrival, effect.name.clone()), effect);
+            }
+            JobChange::NoEffect { arrival, effect } => drop(self.effects.remove(&(arrival, effect))),
+            JobChange::Term { .. }
+            | JobChange::Unique(_)
+            | JobChange::NoUnique { .. }
+            | JobChange::Queue(_)
+            | JobChange::NoQueue { .. }
+            | JobChange::Schedule(_)
+            | JobChange::NoSchedule { .. }
+            | JobChange::TokenCeiling { .. } => {}
+        }
+    }
+
+    fn effects_of(&self, arrival: u64) -> impl Iterator<Item = &Effect> {
+        self.effects
+            .iter()
+            .skip_while(move |((at, _), _)| *at < arrival)
+            .take_while(move |((at, _), _)| *at == arrival)
+            .map(|(_, effect)| effect)
+    }
+}
+
+impl Archive for MemoryArchive {
+    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
+        Ok(self.ids.get(&id).and_then(|arrival| self.finished.get(arrival)).cloned())
+    }
+
+    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
+        Ok(self.bodies.get(&arrival).map(|(_, body)| Arc::clone(body)))
+    }
+
+    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
+        Ok(self.notes.get(&(arrival, what)).cloned())
+    }
+
+    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
+        Ok(self.effects_of(arrival).cloned().collect())
+    }
+
+    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>> {
+        let row = |arrival: u64| {
+            let (id, _) = self.bodies.get(&arrival)?;
+            Some(Row { arrival, id: *id, finished: self.finished.get(&arrival).cloned() })
+        };
+        Ok(match rows {
+            Rows::Live => self.live.range(from..).take(rows_max).filter_map(|at| row(*at)).collect(),
+            Rows::Finished => self
+                .finished
+                .range(from..)
+                .take(rows_max)
+                .filter_map(|(at, _)| row(*at))
+                .collect(),
+            Rows::All => self
+                .bodies
+                .range(from..)
+                .take(rows_max)
+                .filter_map(|(at, _)| row(*at))
+                .collect(),
+        })
+    }
+
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>> {
+        let places: BTreeSet<u64> = self.effects.keys().map(|(at, _)| *at).filter(|at| *at >= from).collect();
+        let row = |arrival: u64| Some((arrival, self.bodies.get(&arrival)?.0));
+        Ok(places.into_iter().take(rows_max).filter_map(row).collect())
+    }
+}

@@ -1,0 +1,505 @@
+//! Answers that are read from the archive once the changes of their batch have been kept.
+
+use fencehold_contract::job::{
+    AttemptView, Began, Begun, Claimed, ClaimedJob, Finding, FindingKind, FindingPage, FindingsRequest,
+    JobDetail, JobFilter, JobPage, JobView, JobsRequest, RunnerView,
+};
+use fencehold_contract::operation::JobAnswer;
+use fencehold_core::job::{Attempt, JobId, Notes, State, Terms};
+use fencehold_core::ledger::{Effect, EffectState};
+use fencehold_core::{Stamp, Token};
+
+use super::archive::{Archive, Body, Note, Read, Rows};
+use super::table::Slot;
+use crate::state::Engine;
+
+/// How many rows one page looks at, so that listing a million jobs never holds up a renewal for long.
+const LOOK_AT_MAX: usize = 1_000;
+/// How many findings make a page full, whatever its limit: one job can have a thousand.
+const FINDINGS_MAX: usize = 10_000;
+/// How many bytes the jobs of one claim have, at most, beyond the first one.
+pub(super) const CLAIM_BYTES_MAX: usize = 8 << 20;
+/// What a job or an effect takes up in an answer, apart from what can be long.
+const JOB_BYTES: usize = 256;
+const EFFECT_BYTES: usize = 96;
+/// What stands for text that is not UTF-8.
+const NOT_UTF8: &str = "null";
+
+/// What is still to be read.
+#[derive(Debug)]
+pub enum Look {
+    Claimed { jobs: Vec<Picked>, waited_ms: u64, resumed: bool },
+    Began { job: Picked, resumed: bool },
+    Done { id: JobId, arrival: u64, result: bool },
+    Job { space: u32, id: JobId },
+    List { space: u32, request: JobsRequest },
+    Findings { space: u32, request: FindingsRequest },
+}
+
+impl Look {
+    /// The jobs that a claim was given, with their tokens and how long each lasts.
+    pub fn claims(&self) -> Option<Vec<(JobId, Token, u64)>> {
+        let Look::Claimed { jobs, .. } = self else { return None };
+        Some(jobs.iter().map(|job| (job.id, job.token, job.remaining_ms)).collect())
+    }
+}
+
+/// A claimed job: what its handler gets to know, but for what is in the archive.
+#[derive(Debug)]
+pub struct Picked {
+    id: JobId,
+    arrival: u64,
+    token: Token,
+    attempt: u32,
+    remaining_ms: u64,
+    terms: Terms,
+    failures: u16,
+    crashes: u16,
+    notes: Notes,
+}
+
+impl Engine {
+    /// What the holder of a job gets to know of it.
+    pub(super) fn picked(&self, now: Stamp, at: u32) -> Option<Picked> {
+        let slot = self.jobs.table.at(at)?;
+        let record = &slot.record;
+        Some(Picked {
+            id: slot.id,
+            arrival: slot.arrival,
+            token: record.token,
+            attempt: record.attempt_count(),
+            remaining_ms: match &record.claim {
+                Some(claim) if seeded!(ClaimRepeatCountsAnew) => claim.ttl_ms,
+                _ => slot.deadline_ms.saturating_sub(now.store_ms),
+            },
+            terms: record.terms,
+            failures: record.failures,
+            crashes: record.crashes,
+            notes: record.notes,
+        })
+    }
+
+    /// Reads what is still to be read for an answer. The tokens are those of claimed jobs for which it has no room.
+    pub fn read(&self, now: Stamp, look: Look, archive: &mut dyn Archive) -> Read<(JobAnswer, Vec<Token>)> {
+        let answer = match look {
+            Look::Claimed { jobs, waited_ms, resumed } => {
+                let (jobs, left_out) = those_with_room(jobs, archive)?;
+                return Ok((JobAnswer::Claimed(Claimed { jobs, waited_ms, resumed }), left_out));
+            }
+            Look::Began { job, resumed } => {
+                let id = job.id;
+                let what = match claimed(job, archive)? {
+                    Some(job) => Begun::New(Box::new(job)),
+                    None => Begun::Indeterminate { job: id },
+                };
+                JobAnswer::Began(Began { what, waited_ms: 0, resumed })
+            }
+            Look::Done { id, arrival, result } => {
+                let result = if result { text(archive.note(arrival, Note::Result)?) } else { None };
+                JobAnswer::Began(Began {
+                    what: Begun::Done { job: id, result },
+                    waited_ms: 0,
+                    resumed: false,
+                })
+            }
+            Look::Job { space, id } => JobAnswer::Job(self.detail(now, space, id, archive)?.map(Box::new)),
+            Look::List { space, request } => JobAnswer::Jobs(self.page(now, space, &request, archive)?),
+            Look::Findings { space, request } => {
+                JobAnswer::Findings(self.findings(now, space, &request, archive)?)
+            }
+        };
+        Ok((answer, Vec::new()))
+    }
+
+    /// About how many bytes an answer has to carry for this job.
+    pub(super) fn carried_bytes(&mut self, at: u32, archive: &mut dyn Archive) -> usize {
+        let Some(slot) = self.jobs.table.at(at) else { return 0 };
+        let (arrival, notes, body) = (slot.arrival, slot.record.notes, slot.bytes as usize);
+        let mut bytes = JOB_BYTES + body;
+        if seeded!(ClaimCountsPayloads) {
+            return bytes;
+        }
+        if notes.checkpoint {
+            let read = self.archived(archive.note(arrival, Note::Checkpoint)).flatten();
+            bytes += read.map_or(0, |checkpoint| checkpoint.len());
+        }
+        if notes.effects > 0 {
+            bytes += if let Some(effects) = self.jobs.ledgers.get(&at) {
+                effects.iter().map(effect_bytes).sum::<usize>()
+            } else {
+                let read = self.archived(archive.effects(arrival)).unwrap_or_default();
+                read.iter().map(effect_bytes).sum()
+            };
+        }
+        bytes
+    }
+
+    fn detail(
+        &self,
+        now: Stamp,
+        space: u32,
+        id: JobId,
+        archive: &mut dyn Archive,
+    ) -> Read<Option<JobDetail>> {
+        let finished;
+        let slot = match self.jobs.table.find(id).and_then(|at| self.jobs.table.at(at)) {
+            Some(slot) => slot,
+            None => match archive.finished(id)? {
+                Some(job) => {
+                    finished = Slot::of(job);
+                    &finished
+                }
+                None => return Ok(None),
+            },
+        };
+        if self.jobs.queues.at(slot.queue).space != space {
+            return Ok(None);
+        }
+        let Some(body) = archive.body(slot.arrival)? else { return Ok(None) };
+        let notes = slot.record.notes;
+        let mut note = |there: bool, what| if there { archive.note(slot.arrival, what) } else { Ok(None) };
+        let result = text(note(notes.result, Note::Result)?);
+        let progress = text(note(notes.progress, Note::Progress)?);
+        let checkpoint = note(notes.checkpoint, Note::Checkpoint)?.map(|bytes| bytes.to_vec());
+        let effects = if notes.effects > 0 { in_order(archive.effects(slot.arrival)?) } else { Vec::new() };
+        Ok(Some(JobDetail {
+            job: view(now, slot, &body),
+            payload: body.payload.clone(),
+            result,
+            progress,
+            checkpoint,
+            trace: body.trace.clone(),
+            attempts: slot.record.attempts().iter().map(view_attempt).collect(),
+            effects,
+        }))
+    }
+
+    fn page(
+        &self,
+        now: Stamp,
+        space: u32,
+        request: &JobsRequest,
+        archive: &mut dyn Archive,
+    ) -> Read<JobPage> {
+        let mut page = JobPage { jobs: Vec::new(), next: None };
+        let next = self.each_match(
+            now,
+            space,
+            &request.filter,
+            request.cursor,
+            request.limit,
+            archive,
+            &mut |slot, body| {
+                page.jobs.push(view(now, slot, body));
+            },
+        )?;
+        page.next = next;
+        Ok(page)
+    }
+
+    /// Every job of a page that matches; where the next page starts.
+    #[expect(clippy::too_many_arguments, reason = "a page is what, from where, how much, and for whom")]
+    pub(super) fn each_match(
+        &self,
+        now: Stamp,
+        space: u32,
+        filter: &JobFilter,
+        cursor: Option<u64>,
+        limit: usize,
+        archive: &mut dyn Archive,
+        each: &mut dyn FnMut(&Slot, &Body),
+    ) -> Read<Option<u64>> {
+        let rows = match (filter.states.is_empty(), filter.states.iter().all(|state| state.is_final())) {
+            (false, true) => Rows::Finished,
+            (false, false) if !filter.states.iter().any(|state| state.is_final()) => Rows::Live,
+            _ if filter.owner.is_some() => Rows::Live,
+            _ => Rows::All,
+        };
+        let looked_at = archive.page(rows, cursor.unwrap_or(0), LOOK_AT_MAX)?;
+        let full = looked_at.len() == LOOK_AT_MAX;
+        let mut found = 0;
+        let mut last = None;
+        for row in looked_at {
+            if found == limit {
+                return Ok(Some(row.arrival));
+            }
+            last = Some(row.arrival);
+            let live = self.jobs.table.find(row.id).and_then(|at| self.jobs.table.at(at));
+            let finished = row.finished.map(Slot::of);
+            let Some(slot) = live.or(finished.as_ref()) else { continue };
+            if self.jobs.queues.at(slot.queue).space != space || !stands(now, slot, filter) {
+                continue;
+            }
+            let Some(body) = archive.body(slot.arrival)? else { continue };
+            if is_about(&body, filter) {
+                each(slot, &body);
+                found += 1;
+            }
+        }
+        Ok(last.filter(|_| full).map(|last| last + 1))
+    }
+
+    fn findings(
+        &self,
+        now: Stamp,
+        space: u32,
+        request: &FindingsRequest,
+        archive: &mut dyn Archive,
+    ) -> Read<FindingPage> {
+        let jobs = archive.with_effects(request.cursor.unwrap_or(0), request.limit)?;
+        let full = jobs.len() == request.limit;
+        let mut page = FindingPage { findings: Vec::new(), next: None };
+        for (arrival, id) in jobs {
+            page.next = Some(arrival + 1).filter(|_| full);
+            let Some(detail) = self.detail(now, space, id, archive)? else { continue };
+            for effect in detail.effects {
+                let Some(what) = finding(&detail.job, &effect) else { continue };
+                page.findings.push(Finding {
+                    what,
+                    job: id,
+                    queue: detail.job.queue.clone(),
+                    kind: detail.job.kind.clone(),
+                    state: detail.job.state,
+                    effect: effect.name,
+                    effect_state: effect.state,
+                    token: effect.token,
+                    at_wall_ms: effect.at_wall_ms,
+                    undo_job: effect.undo_job,
+                });
+            }
+            if page.findings.len() >= FINDINGS_MAX {
+                page.next = Some(arrival + 1);
+                return Ok(page);
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// What people should know of an effect, if anything.
+fn finding(job: &JobView, effect: &Effect) -> Option<FindingKind> {
+    match effect.state {
+        // While its holder is at work, an intent is only what it says.
+        EffectState::Intended(_) if job.state == State::Running && effect.token == job.token => None,
+        EffectState::Intended(_) => Some(FindingKind::OpenIntent),
+        EffectState::Undoing => Some(FindingKind::NotYetUndone),
+        EffectState::UndoFailed => Some(FindingKind::UndoFailed),
+        EffectState::Undone => Some(FindingKind::Undone),
+        EffectState::Done
+            if matches!(job.state, State::Failed | State::Cancelled) && effect.undo.is_some() =>
+        {
+            Some(FindingKind::NotYetUndone)
+        }
+        EffectState::Done if effect.token != job.token && job.state != State::Completed => {
+            Some(FindingKind::Superseded)
+        }
+        _ => None,
+    }
+}
+
+/// What the claimed jobs carry, as far as one answer has room for it: the first one always. What is left out goes back.
+fn those_with_room(picked: Vec<Picked>, archive: &mut dyn Archive) -> Read<(Vec<ClaimedJob>, Vec<Token>)> {
+    let mut jobs = Vec::with_capacity(picked.len());
+    let mut bytes = 0;
+    let mut picked = picked.into_iter();
+    while let Some(next) = picked.next() {
+        let token = next.token;
+        let Some(job) = claimed(next, archive)? else { continue };
+        bytes += job_bytes(&job);
+        if !jobs.is_empty() && bytes > CLAIM_BYTES_MAX && !seeded!(ClaimCountsPayloads) {
+            let left_out = std::iter::once(token).chain(picked.map(|job| job.token));
+            return Ok((jobs, left_out.collect()));
+        }
+        jobs.push(job);
+    }
+    Ok((jobs, Vec::new()))
+}
+
+/// How many bytes a job has in an answer: what can be long about it, and enough for the rest.
+fn job_bytes(job: &ClaimedJob) -> usize {
+    let ClaimedJob { queue, kind, payload, labels, trace, checkpoint, effects, undo_of, .. } = job;
+    let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    let undo_of = undo_of.as_ref().map_or(0, |of| of.effect.as_str().len());
+    let names = queue.as_str().len() + kind.as_str().len() + trace.as_ref().map_or(0, |trace| trace.len());
+    let effects: usize = effects.iter().map(effect_bytes).sum();
+    JOB_BYTES + payload.len() + checkpoint.as_ref().map_or(0, Vec::len) + labels + names + undo_of + effects
+}
+
+/// How many bytes an effect has in an answer.
+pub(super) fn effect_bytes(effect: &Effect) -> usize {
+    let undo = effect.undo.as_ref().map_or(0, |undo| {
+        undo.payload.len()
+            + undo.kind.as_str().len()
+            + undo.queue.as_ref().map_or(0, |queue| queue.as_str().len())
+    });
+    EFFECT_BYTES + effect.name.as_str().len() + effect.value.as_ref().map_or(0, |value| value.len()) + undo
+}
+
+fn claimed(job: Picked, archive: &mut dyn Archive) -> Read<Option<ClaimedJob>> {
+    let Some(body) = archive.body(job.arrival)? else { return Ok(None) };
+    let notes = job.notes;
+    let checkpoint = if notes.checkpoint { archive.note(job.arrival, Note::Checkpoint)? } else { None };
+    let effects = if notes.effects > 0 { in_order(archive.effects(job.arrival)?) } else { Vec::new() };
+    Ok(Some(ClaimedJob {
+        id: job.id,
+        queue: body.queue.clone(),
+        kind: body.kind.clone(),
+        payload: body.payload.clone(),
+        token: job.token,
+        attempt: job.attempt,
+        remaining_ms: job.remaining_ms,
+        terms: job.terms,
+        failures: job.failures,
+        crashes: job.crashes,
+        labels: body.labels.clone(),
+        trace: body.trace.clone(),
+        checkpoint: checkpoint.map(|bytes| bytes.to_vec()),
+        effects,
+        undo_of: body.undo_of.clone(),
+    }))
+}
+
+fn in_order(mut effects: Vec<Effect>) -> Vec<Effect> {
+    effects.sort_by_key(|effect| effect.nth);
+    effects
+}
+
+fn text(bytes: Option<std::sync::Arc<[u8]>>) -> Option<Box<str>> {
+    bytes.map(|bytes| std::str::from_utf8(&bytes).unwrap_or(NOT_UTF8).into())
+}
+
+pub(super) fn view(now: Stamp, slot: &Slot, body: &Body) -> JobView {
+    let record = &slot.record;
+    let state = record.state_at(now);
+    let runner = record.claim.as_ref().map(|claim| RunnerView {
+        owner: claim.owner.clone(),
+        ttl_ms: claim.ttl_ms,
+        remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
+        since_wall_ms: claim.since.wall_ms,
+        age_ms: now.store_ms.saturating_sub(claim.since.store_ms),
+        cancel_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
+        notice: claim.notice.as_deref().cloned(),
+    });
+    JobView {
+        id: slot.id,
+        queue: body.queue.clone(),
+        kind: body.kind.clone(),
+        state,
+        token: record.token,
+        terms: record.terms,
+        attempts: record.attempt_count(),
+        failures: record.failures,
+        crashes: record.crashes,
+        enqueued_wall_ms: body.enqueued_wall_ms,
+        since_wall_ms: record.since_wall_ms,
+        due_in_ms: (state == State::Scheduled).then(|| record.due.in_ms(now)),
+        runner,
+        labels: body.labels.clone(),
+        unique: body.unique.clone(),
+        undo: record.undo,
+        undo_of: body.undo_of.clone(),
+    }
+}
+
+fn view_attempt(attempt: &Attempt) -> AttemptView {
+    AttemptView {
+        token: attempt.token,
+        owner: attempt.owner.clone(),
+        since_wall_ms: attempt.since.wall_ms,
+        ended_wall_ms: attempt.ended.wall_ms,
+        how: attempt.how,
+        error: attempt.error.clone(),
+    }
+}
+
+/// Whether a job stands as the filter says.
+pub(super) fn stands(now: Stamp, slot: &Slot, filter: &JobFilter) -> bool {
+    let state = slot.record.state_at(now);
+    let by_owner = filter
+        .owner
+        .as_ref()
+        .is_none_or(|owner| slot.record.claim.as_ref().is_some_and(|claim| claim.owner == *owner));
+    by_owner && (filter.states.is_empty() || filter.states.contains(&state))
+}
+
+/// Whether a job is what the filter says.
+fn is_about(body: &Body, filter: &JobFilter) -> bool {
+    let labelled = |label: &(Box<str>, Box<str>)| body.labels.contains(label);
+    filter.queue.as_ref().is_none_or(|queue| body.queue == *queue)
+        && filter.kind.as_ref().is_none_or(|kind| body.kind == *kind)
+        && filter.labels.iter().all(labelled)
+        && filter
+            .payload_contains
+            .as_ref()
+            .is_none_or(|text| body.payload.contains(text.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_contract::job::UndoOf;
+    use fencehold_core::job::{EffectName, Kind, Queue};
+    use fencehold_core::ledger::UndoWith;
+    use fencehold_core::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, TRACE_BYTES_MAX};
+
+    use super::*;
+
+    fn text(bytes: usize) -> Box<str> {
+        "x".repeat(bytes).into()
+    }
+
+    /// What is measured is never less than what travels, whatever a job is made of.
+    #[test]
+    fn a_job_is_measured_as_it_travels() {
+        let name = |bytes| EffectName::new(text(bytes)).unwrap();
+        let effect = |nth| Effect {
+            name: name(128),
+            nth,
+            token: Token::new(fencehold_core::limits::TOKEN_MAX),
+            at_wall_ms: u64::MAX,
+            state: EffectState::Done,
+            value: Some(text(64 << 10)),
+            undo: Some(Box::new(UndoWith {
+                kind: Kind::new(text(128)).unwrap(),
+                queue: Queue::new(text(128)).ok(),
+                payload: text(1 << 20),
+            })),
+            undo_job: Some(JobId::from_random(1, [1; 10])),
+        };
+        let small = ClaimedJob {
+            id: JobId::from_random(1, [1; 10]),
+            queue: Queue::new("q").unwrap(),
+            kind: Kind::new("k").unwrap(),
+            payload: "1".into(),
+            token: Token::new(fencehold_core::limits::TOKEN_MAX),
+            attempt: u32::MAX,
+            remaining_ms: u64::MAX,
+            terms: Terms::default(),
+            failures: u16::MAX,
+            crashes: u16::MAX,
+            labels: Vec::new(),
+            trace: None,
+            checkpoint: None,
+            effects: Vec::new(),
+            undo_of: None,
+        };
+        let large = ClaimedJob {
+            queue: Queue::new(text(128)).unwrap(),
+            kind: Kind::new(text(128)).unwrap(),
+            payload: text(1 << 20),
+            labels: vec![(text(LABEL_NAME_BYTES_MAX), text(LABEL_VALUE_BYTES_MAX)); LABELS_MAX],
+            trace: Some(text(TRACE_BYTES_MAX)),
+            checkpoint: Some(vec![7; 256 << 10]),
+            effects: (0..3).map(effect).collect(),
+            undo_of: Some(UndoOf { job: JobId::from_random(1, [1; 10]), effect: name(128) }),
+            ..small.clone()
+        };
+        let mut effects = small.clone();
+        effects.effects = (0..1_000)
+            .map(|nth| Effect { value: None, undo: None, ..effect(nth) })
+            .collect();
+        for job in [small, large, effects] {
+            let (measured, travels) = (job_bytes(&job), postcard::to_allocvec(&job).unwrap().len());
+            assert!(travels <= measured && measured < travels + travels / 2 + 512, "{travels}, {measured}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The jobs of an engine: the working state of every job that has not come to its end.
+//!
+//! Nouns: a *slot* is such a job; its *arrival* is its place among all jobs, for life. The *archive* is where the rest is
+//! kept. A *look* is an answer that is read from the archive once the changes of its batch have been kept.
+//!
+//! Claims are served once a batch, in the order in which they came, after everything else of the batch was decided: so
+//! whoever waits is served before whoever just came, and one sync serves them all.
+
+mod act;
+mod archive;
+mod batch;
+mod canonical;
+mod claim;
+mod enqueue;
+mod ledger;
+mod look;
+mod operation;
+mod past;
+mod place;
+mod prune;
+mod queues;
+mod replay;
+mod report;
+mod restore;
+mod schedule;
+mod sweep;
+mod table;
+mod wait;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fencehold_core::job::{By, Command, Decision, JobId, Outcome, Refusal, Standing, Turns, decide};
+use fencehold_core::lease::{Change as Deadline, Term};
+use fencehold_core::ledger::Effect;
+use fencehold_core::{HoldHash, Key, Namespace, Stamp, Token};
+use hashbrown::HashMap;
+
+pub use archive::{About, KeptJob, KeptSchedule, KeptUnique, Note};
+pub use archive::{Archive, Body, JobChange, MemoryArchive, Read};
+pub use archive::{KeptJobs, KeptQueue, Row, Rows};
+pub use enqueue::{digest, unique_digest};
+pub(crate) use look::Look;
+pub use replay::{Brought, BroughtJob, Replay, Replayed};
+
+use fencehold_contract::StoreError;
+use fencehold_contract::operation::{JobAnswer, JobAsk};
+
+use self::batch::{JobBatch, Touch};
+use self::claim::Claimers;
+use self::enqueue::Uniques;
+use self::past::{Holder, Past};
+use self::prune::Pruning;
+use self::queues::Queues;
+use self::schedule::Schedules;
+use self::table::Table;
+use self::wait::Waits;
+use super::state::Engine;
+use super::waiters::Ticket;
+use super::wheel::Wheel;
+
+/// How many tokens are set aside at a time, so that giving one writes nothing of its own.
+const TOKENS_AHEAD: u64 = 4_096;
+
+/// The working state of every job of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    table: Table,
+    queues: Queues,
+    uniques: Uniques,
+    /// Scheduled jobs by what they wait for.
+    due_store: BTreeSet<(u64, u32)>,
+    due_wall: BTreeSet<(u64, u32)>,
+    /// Claims by when they may have run out.
+    wheel: Wheel,
+    /// Claimed jobs by their token, and by whoever holds them.
+    by_token: HashMap<Token, u32>,
+    by_hold: HashMap<Holder, Vec<u32>>,
+    past: Past,
+    turns: Turns,
+    claimers: Claimers,
+    waits: Waits,
+    /// Who asks whom to yield: the slot of the waiting job, and of the one that is worked on.
+    notices: HashMap<u32, u32>,
+    schedules: Schedules,
+    pruning: Pruning,
+    /// How many jobs have come to their end and are still kept.
+    finished: u64,
+    /// The effects of jobs that are worked on, or were touched in this batch.
+    ledgers: HashMap<u32, Vec<Effect>>,
+    newest: Token,
+    /// Tokens up to here may be given without keeping anything.
+    ceiling: Token,
+    last_arrival: u64,
+    last_id: Option<JobId>,
+    /// Wall time less store time, when they were last told.
+    wall_ahead_ms: i128,
+    batch: JobBatch,
+    /// The archive could not be read: nothing more may be answered.
+    broken: Option<String>,
+    /// They are still to be read from the archive: at this moment, in store time, if nothing needs them before.
+    to_load_ms: Option<u64>,
+}
+
+impl Engine {
+    /// Takes one request about jobs. Its answer comes with the batch, or with a later one if it waits.
+    pub(super) fn ask_jobs(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        space: u32,
+        ask: JobAsk,
+        archive: &mut dyn Archive,
+    ) {
+        self.look_at_the_wall_clock(now);
+        let result = match ask {
+            JobAsk::Claim(request) => return self.claim(now, ticket, space, request),
+            JobAsk::WaitFor(request) => return self.wait_for(now, ticket, space, &request, archive),
+            JobAsk::Begin(request) => return self.begin(now, ticket, space, request, archive),
+            JobAsk::Get(id) => return self.look(ticket, Look::Job { space, id }),
+            JobAsk::List(request) => return self.look(ticket, Look::List { space, request }),
+            JobAsk::Findings(request) => return self.look(ticket, Look::Findings { space, request }),
+            JobAsk::Enqueue(jobs) => Ok(self.enqueue(now, space, jobs, archive)),
+            JobAsk::Renew(attempts) => Ok(self.renew_claims(now, space, &attempts, archive)),
+            JobAsk::Report(reports) => Ok(self.report(now, space, reports, archive)),
+            JobAsk::Ledger(entries) => Ok(self.write_ledger(now, space, entries, archive)),
+            JobAsk::Act(request) => Ok(self.act(now, space, request, archive)),
+            JobAsk::Queues => Ok(JobAnswer::Queues(self.queue_views(space))),
+            JobAsk::SetQueue(order) => self.set_queue(now, space, &order),
+            JobAsk::RemoveQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
+            JobAsk::Schedules => Ok(JobAnswer::Schedules(self.schedule_views(space))),
+            JobAsk::SetSchedule(spec) => self.set_schedule(now, space, *spec),
+            JobAsk::RemoveSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
+            JobAsk::Resolve(request) => Ok(JobAnswer::Resolved(self.resolve(now, space, &request, archive))),
+        };
+        self.answer(ticket, result.map(fencehold_contract::operation::Answer::Job));
+    }
+
+    /// Decides one command on one job and carries it out.
+    fn apply_to_job(
+        &mut self,
+        now: Stamp,
+        at: u32,
+        command: &Command,
+        archive: &mut dyn Archive,
+    ) -> Result<Outcome, Refusal> {
+        let Some(slot) = self.jobs.table.at(at) else { return Err(Refusal::Unknown) };
+        let standing = Standing { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
+        let Decision { record, deadline, mut reply, facts } = decide(&standing, &slot.record, command);
+        let (id, queue) = (slot.id, slot.queue);
+        match deadline {
+            Deadline::Keep | Deadline::Clear => {}
+            Deadline::LastsMs(lasts_ms) => {
+                if let Some(slot) = self.jobs.table.at_mut(at) {
+                    slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
+                    let (arrival, deadline_ms) = (slot.arrival, slot.deadline_ms);
+                    self.jobs.batch.touched.entry(arrival).or_insert(Touch::Term(at));
+                    self.jobs.wheel.schedule(at, deadline_ms);
+                }
+            }
+        }
+        if let Some(record) = record {
+            // An expiry promises nothing to anybody: losing it to a power cut only lengthens the claim.
+            self.batch.durable |= !matches!(command, Command::Expire { .. });
+            self.become_job(now, at, record, archive);
+        }
+        if !facts.is_empty() {
+            let space = self.jobs.queues.at(queue).space;
+            self.note_job(now, space, id, facts);
+        }
+        if let Err(Refusal::OtherJob { token, job }) = &mut reply {
+            // By its name only within the namespace: another's jobs are nobody's business here.
+            let space = self.jobs.queues.at(queue).space;
+            let holder = self.jobs.by_token.get(token).and_then(|at| self.jobs.table.at(*at));
+            *job = holder
+                .filter(|slot| self.jobs.queues.at(slot.queue).space == space)
+                .map(|slot| slot.id);
+        }
+        reply
+    }
+
+    /// The slot of a job of this namespace: of a live one, or of one that has come to its end, brought back for now.
+    fn find_job(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> Result<u32, Refusal> {
+        let at = if let Some(at) = self.jobs.table.find(id) {
+            at
+        } else {
+            let read = archive.finished(id);
+            let job = self.archived(read).flatten().ok_or(Refusal::Unknown)?;
+            let at = self.jobs.table.insert(job);
+            self.jobs.batch.leaving.push(at);
+            at
+        };
+        let queue = self.jobs.table.at(at).map(|slot| slot.queue).ok_or(Refusal::Unknown)?;
+        if self.jobs.queues.at(queue).space == space { Ok(at) } else { Err(Refusal::Unknown) }
+    }
+
+    /// What was read from the archive. An archive that cannot be read ends this engine's service: nothing is answered then.
+    fn archived<T>(&mut self, read: Read<T>) -> Option<T> {
+        read.map_err(|why| self.jobs.broken = Some(why)).ok()
+    }
+
+    /// A job's body, also one that this batch has brought.
+    fn body(&mut self, arrival: u64, archive: &mut dyn Archive) -> Option<Arc<Body>> {
+        if let Some((_, body)) = self.jobs.batch.bodies.get(&arrival) {
+            return Some(Arc::clone(body));
+        }
+        self.archived(archive.body(arrival)).flatten()
+    }
+
+    fn raise_newest(&mut self, token: Token) {
+        if token <= self.jobs.newest {
+            return;
+        }
+        self.jobs.newest = token;
+        if token > self.jobs.ceiling {
+            self.jobs.ceiling = token.lifted(TOKENS_AHEAD).unwrap_or(token);
+            if !seeded!(JobTokenReissued) {
+                let kept = JobChange::TokenCeiling { token: self.jobs.ceiling };
+                self.jobs.batch.others.push(kept);
+            }
+        }
+    }
+
+    fn note_job(&mut self, now: Stamp, space: u32, id: JobId, facts: Vec<fencehold_core::Fact>) {
+        if let Ok(key) = Key::new(format!("job/{id}")) {
+            self.note(now, space, &key, facts);
+        }
+    }
+
+    /// An answer that is read from the archive once this batch has been kept.
+    fn look(&mut self, ticket: Ticket, look: Look) {
+        self.batch.answers.push(super::state::Answered::to_look(ticket, look));
+    }
+
+    /// The same, about jobs that this hold was given before.
+    fn look_again(&mut self, ticket: Ticket, hash: HoldHash, look: Look) {
+        let granted = Some(super::state::Granted::Again(hash));
+        let answered = super::state::Answered { granted, ..super::state::Answered::to_look(ticket, look) };
+        self.batch.answers.push(answered);
+    }
+
+    pub(super) fn namespace(&self, space: u32) -> Namespace {
+        self.table.name_of(space).clone()
+    }
+
+    /// Why nothing more may be answered.
+    pub fn broken(&mut self) -> Option<String> {
+        self.jobs.broken.take()
+    }
+
+    /// After `store advance`: nothing from before speaks for a job any more.
+    pub(super) fn advance_jobs(
+        &mut self,
+        now: Stamp,
+        lift: u64,
+        archive: &mut dyn Archive,
+    ) -> Result<(), StoreError> {
+        let Some(lifted) = self.jobs.newest.max(self.jobs.ceiling).lifted(lift) else {
+            let what = "the tokens of jobs".to_owned();
+            return Err(StoreError::Full { what, limit: fencehold_core::limits::TOKEN_MAX });
+        };
+        self.raise_newest(lifted);
+        // Also of those that have run out: they may still speak, and must not.
+        for at in self.jobs.table.with_attempts() {
+            let _ = self.apply_to_job(now, at, &Command::Advance, archive);
+        }
+        Ok(())
+    }
+}
+
+impl Jobs {
+    /// How many jobs there are that have not come to their end.
+    pub(super) fn live(&self) -> u64 {
+        self.table.len()
+    }
+
+    /// How many schedules a namespace has.
+    pub(super) fn schedules_in(&self, space: u32) -> u64 {
+        self.schedules.in_space(space)
+    }
+
+    fn is_live(&self, at: u32, now: Stamp) -> bool {
+        self.table
+            .at(at)
+            .is_some_and(|slot| matches!(slot.term(now.store_ms), Term::Live { .. }))
+    }
+
+    /// The attempt that holds a job.
+    fn holder(&self, at: u32) -> Option<By> {
+        let slot = self.table.at(at)?;
+        Some(By { hash: slot.record.claim.as_ref()?.hash, token: slot.record.token })
+    }
+
+    fn forget_notice_of(&mut self, victim: u32) {
+        self.notices.retain(|_, asked| *asked != victim);
+    }
+}

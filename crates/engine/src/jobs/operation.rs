@@ -1,0 +1,191 @@
+//! Operations of request handlers: a job that nobody but its own request works on, found by its idempotency key.
+
+use fencehold_contract::job::{Began, BeginRequest, Begun, NewJob, Unique};
+use fencehold_contract::operation::{Answer, JobAnswer};
+use fencehold_core::job::{By, Command, Due, EffectName, Kind, Queue, Refusal, State};
+use fencehold_core::ledger::OnDoubt;
+use fencehold_core::{BadInput, Stamp};
+
+use super::archive::Archive;
+use super::enqueue::{Taken, identity, unique_digest, window_clock_ms};
+use super::look::Look;
+use crate::state::{Answered, Engine, Granted};
+use crate::waiters::Ticket;
+
+impl Engine {
+    pub(super) fn begin(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        space: u32,
+        request: BeginRequest,
+        archive: &mut dyn Archive,
+    ) {
+        if let Some(closed) = self.closed(now, space) {
+            return self.answer(ticket, Err(closed));
+        }
+        let key = unique_digest("operation", &request.key);
+        if let Err(bad) = self.check_ttl(space, request.ttl_ms) {
+            return self.answer(ticket, Err(bad.into()));
+        }
+        let Ok(kind) = Kind::new("operation") else { return };
+        let payload = identity(&Queue::operations(), &kind, &request.payload);
+        let taken = self.taken_by(now, space, key, archive);
+        let same = (&Queue::operations(), &kind, &*request.payload, payload);
+        match taken {
+            Some(taken) if self.differs_from_first(space, taken, same, archive).is_some() => {
+                self.answer_begun(ticket, Begun::Conflict { job: taken.job });
+            }
+            Some(taken) => match self.find_job(space, taken.job, archive) {
+                Ok(at) => self.begin_again(now, ticket, at, &request, archive),
+                Err(_) => self.begin_anew(now, ticket, space, request, key, payload, archive),
+            },
+            None => self.begin_anew(now, ticket, space, request, key, payload, archive),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a request and what was found out about it")]
+    fn begin_anew(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        space: u32,
+        request: BeginRequest,
+        key: [u8; 16],
+        payload: [u8; 16],
+        archive: &mut dyn Archive,
+    ) {
+        match self.job_with_id(space, request.id, archive) {
+            Ok(None) => {}
+            Ok(Some(_)) => return self.answer_begun(ticket, Begun::Conflict { job: request.id }),
+            Err(_) => {
+                let taken = BadInput::new("id", "cannot be used here: begin with a new one");
+                return self.answer(ticket, Err(taken.into()));
+            }
+        }
+        if let Err(Refusal::Full { what, limit }) =
+            self.check_room_for_job(space, &Queue::operations(), request.payload.len())
+        {
+            return self.answer(ticket, Err(fencehold_contract::StoreError::Full { what, limit }));
+        }
+        let Ok(kind) = Kind::new("operation") else { return };
+        let until_ms = window_clock_ms(now).saturating_add(request.window_ms);
+        self.take_unique(space, key, Taken { job: request.id, payload, until_ms });
+        let unique = Unique { key: request.key.clone(), window_ms: request.window_ms };
+        let job = NewJob::new(request.id, Queue::operations(), kind, request.payload.clone());
+        let at = self.add_job(now, space, NewJob { unique: Some(unique), ..job }, Due::Now, None);
+        self.hand_over(now, ticket, at, &request, archive);
+    }
+
+    /// An operation that was begun before.
+    fn begin_again(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        at: u32,
+        request: &BeginRequest,
+        archive: &mut dyn Archive,
+    ) {
+        if !self.jobs.is_live(at, now) {
+            // It may have run out unnoticed. The next holder need not wait for the spread: nobody else wants it.
+            let _ = self.apply_to_job(now, at, &Command::Expire { random: 0 }, archive);
+        }
+        let Some(slot) = self.jobs.table.at(at) else { return };
+        let (id, record, arrival) = (slot.id, &slot.record, slot.arrival);
+        let own = record.claim.as_ref().is_some_and(|claim| claim.hash == request.hold.hash());
+        match record.state_at(now) {
+            State::Running if own => {
+                if let Some(job) = self.picked(now, at) {
+                    self.look_again(ticket, request.hold.hash(), Look::Began { job, resumed: true });
+                }
+            }
+            State::Running => {
+                let Some(claim) = &record.claim else { return };
+                let begun = Begun::InProgress {
+                    job: id,
+                    owner: claim.owner.clone(),
+                    token: record.token,
+                    expires_in_ms: slot.deadline_ms.saturating_sub(now.store_ms),
+                };
+                self.answer_begun(ticket, begun);
+            }
+            State::Completed => {
+                let result = record.notes.result;
+                self.look(ticket, Look::Done { id, arrival, result });
+            }
+            state @ (State::Failed | State::Cancelled | State::Quarantined) => {
+                let error = record.attempts().last().and_then(|attempt| attempt.error.clone());
+                self.answer_begun(ticket, Begun::Failed { job: id, state, error });
+            }
+            State::Queued | State::Scheduled => {
+                // An earlier holder died, or gave it back. Only a death leaves a doubt.
+                let died = record.attempts().last().is_some_and(|attempt| attempt.how.ran_out());
+                if died && request.policy == OnDoubt::Ask {
+                    self.stop_in_doubt(now, at, request, archive);
+                    return self.answer_begun(ticket, Begun::Indeterminate { job: id });
+                }
+                self.make_ready(now, at, archive);
+                self.hand_over(now, ticket, at, request, archive);
+            }
+            _ => self.answer_begun(ticket, Begun::Indeterminate { job: id }),
+        }
+    }
+
+    /// An operation whose holder died waits for a person.
+    fn stop_in_doubt(&mut self, now: Stamp, at: u32, request: &BeginRequest, archive: &mut dyn Archive) {
+        self.make_ready(now, at, archive);
+        let Some(by) = self.claim_operation(now, at, request, archive) else { return };
+        let effect: Box<str> = EffectName::new("operation").map_or("".into(), |name| name.as_str().into());
+        let _ = self.apply_to_job(now, at, &Command::StopAtIntent { by, effect }, archive);
+    }
+
+    /// Takes an operation out of its waiting time: its next holder is here.
+    fn make_ready(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
+        let Some(slot) = self.jobs.table.at(at) else { return };
+        if slot.record.state == State::Scheduled {
+            let mut record = slot.record.clone();
+            record.state = State::Queued;
+            record.due = Due::Now;
+            self.become_job(now, at, record, archive);
+        }
+    }
+
+    fn claim_operation(
+        &mut self,
+        now: Stamp,
+        at: u32,
+        request: &BeginRequest,
+        archive: &mut dyn Archive,
+    ) -> Option<By> {
+        let (hash, owner, ttl_ms) = (request.hold.hash(), request.owner.clone(), request.ttl_ms);
+        let queue = self.jobs.table.at(at).map(|slot| slot.queue)?;
+        self.note_ttl(self.jobs.queues.at(queue).space, ttl_ms);
+        self.apply_to_job(now, at, &Command::Claim { hash, owner, ttl_ms }, archive)
+            .ok()?;
+        self.jobs.holder(at)
+    }
+
+    fn hand_over(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        at: u32,
+        request: &BeginRequest,
+        archive: &mut dyn Archive,
+    ) {
+        let claimed = self.claim_operation(now, at, request, archive);
+        if let (Some(by), Some(job)) = (claimed, self.picked(now, at)) {
+            let mut answered = Answered::to_look(ticket, Look::Began { job, resumed: false });
+            answered.granted = Some(Granted::Jobs(vec![(at, by)]));
+            self.batch.answers.push(answered);
+        } else {
+            let what = Refusal::TokensExhausted.to_string();
+            let limit = fencehold_core::limits::TOKEN_MAX;
+            self.answer(ticket, Err(fencehold_contract::StoreError::Full { what, limit }));
+        }
+    }
+
+    fn answer_begun(&mut self, ticket: Ticket, what: Begun) {
+        self.answer(ticket, Ok(Answer::Job(JobAnswer::Began(Began { what, waited_ms: 0, resumed: false }))));
+    }
+}

@@ -1,0 +1,169 @@
+//! What attempts say: renewals, words about their jobs, checkpoints and progress.
+
+use std::sync::Arc;
+
+use fencehold_contract::job::{AttemptRef, RenewedJobs, Report, Word};
+use fencehold_contract::operation::{JobAnswer, check_word};
+use fencehold_core::Stamp;
+use fencehold_core::job::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
+
+use super::Touch;
+use super::archive::{Archive, JobChange, Note};
+use super::canonical::same_json;
+use crate::state::Engine;
+
+impl Engine {
+    pub(super) fn renew_claims(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        attempts: &[AttemptRef],
+        archive: &mut dyn Archive,
+    ) -> JobAnswer {
+        let answers = attempts
+            .iter()
+            .map(|attempt| self.renew_claim(now, space, attempt, archive))
+            .collect();
+        JobAnswer::Renewed(RenewedJobs { answers, waited_ms: 0 })
+    }
+
+    fn renew_claim(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        attempt: &AttemptRef,
+        archive: &mut dyn Archive,
+    ) -> Result<JobRenewal, Refusal> {
+        let at = self.find_job(space, attempt.job, archive)?;
+        let deadline_ms = self.jobs.table.at(at).map_or(0, |slot| slot.deadline_ms);
+        match self.apply_to_job(now, at, &Command::Renew(by(attempt)), archive)? {
+            Outcome::Renewed(renewal) => {
+                let left_ms = deadline_ms.saturating_sub(now.store_ms);
+                self.measures.claim_renewed(left_ms, renewal.remaining_ms);
+                Ok(renewal)
+            }
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub(super) fn report(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        reports: Vec<Report>,
+        archive: &mut dyn Archive,
+    ) -> JobAnswer {
+        let answers = reports
+            .into_iter()
+            .map(|report| self.hear(now, space, report, archive))
+            .collect();
+        JobAnswer::Reported(answers)
+    }
+
+    fn hear(
+        &mut self,
+        now: Stamp,
+        space: u32,
+        report: Report,
+        archive: &mut dyn Archive,
+    ) -> Result<Reported, Refusal> {
+        check_word(&report.word)?;
+        let at = self.find_job(space, report.attempt.job, archive)?;
+        let speaker = by(&report.attempt);
+        let (command, note) = match report.word {
+            Word::Complete { result } => (
+                Command::Complete(speaker),
+                result.map(|text| (Note::Result, Arc::from(text.into_boxed_bytes()))),
+            ),
+            Word::Fail { error, retry_in_ms, for_good } => {
+                let random = report.attempt.job.spread(speaker.token.get());
+                let error = error.into_boxed_str();
+                (Command::Fail { by: speaker, error, retry_in_ms, for_good, random }, None)
+            }
+            Word::Snooze { for_ms } => (Command::Snooze { by: speaker, for_ms }, None),
+            Word::HandBack => (Command::HandBack(speaker), None),
+            Word::Checkpoint { bytes } => {
+                let command = Command::Write { by: speaker, what: Written::Checkpoint };
+                (command, Some((Note::Checkpoint, Arc::from(bytes))))
+            }
+            Word::Progress { note } => {
+                let command = Command::Write { by: speaker, what: Written::Progress };
+                (command, Some((Note::Progress, Arc::from(note.into_boxed_bytes()))))
+            }
+        };
+        let before = self.jobs.table.at(at).map(|slot| slot.record.state);
+        let outcome = self.apply_to_job(now, at, &command, archive)?;
+        let state = self
+            .jobs
+            .table
+            .at(at)
+            .map_or(fencehold_core::job::State::Completed, |slot| slot.record.state);
+        // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands. One that
+        // says something else is told so.
+        let first = before != Some(state) || matches!(outcome, Outcome::MayWrite);
+        if !first
+            && matches!(command, Command::Complete(_))
+            && !seeded!(SecondResultDropped)
+            && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
+        {
+            let (what, differs) = ("completion".to_owned(), "result".to_owned());
+            return Err(Refusal::Conflict { what, first: report.attempt.job, differs });
+        }
+        if let Some((what, bytes)) = note.filter(|_| first) {
+            self.keep_note(at, what, bytes);
+        }
+        if let Outcome::Reported(reported) = outcome {
+            return Ok(reported);
+        }
+        // As it stands at this moment: that its time has come may not have been noticed yet.
+        let stands = self.jobs.table.at(at).map_or(state, |slot| slot.record.state_at(now));
+        Ok(Reported { state: stands, again_in_ms: None, late: false })
+    }
+
+    /// Whether a completed job has another result than this one.
+    fn has_another_result(&mut self, at: u32, said: Option<&[u8]>, archive: &mut dyn Archive) -> bool {
+        let Some(slot) = self.jobs.table.at(at) else { return false };
+        let arrival = slot.arrival;
+        if !slot.record.notes.result {
+            return said.is_some();
+        }
+        let of_this_batch = self.jobs.batch.others.iter().rev().find_map(|change| match change {
+            JobChange::Note { arrival: of, what: Note::Result, bytes } if *of == arrival => {
+                Some(Arc::clone(bytes))
+            }
+            _ => None,
+        });
+        let kept = match of_this_batch {
+            Some(kept) => Some(kept),
+            None => self.archived(archive.note(arrival, Note::Result)).flatten(),
+        };
+        // Where the result was not brought along, nothing can be said against it.
+        let Some(kept) = kept else { return false };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        said.is_none_or(|said| !same_json(&text(said), &text(&kept)))
+    }
+
+    pub(super) fn keep_note(&mut self, at: u32, what: Note, bytes: Arc<[u8]>) {
+        let Some(slot) = self.jobs.table.at_mut(at) else { return };
+        let notes = &mut slot.record.notes;
+        let known = match what {
+            Note::Checkpoint => &mut notes.checkpoint,
+            Note::Progress => &mut notes.progress,
+            Note::Result => &mut notes.result,
+        };
+        let arrival = slot.arrival;
+        if !std::mem::replace(known, true) {
+            self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+        }
+        if !(seeded!(CheckpointNotKept) && what == Note::Checkpoint) {
+            self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
+        }
+        // How far a job has come is for people; everything else is promised.
+        self.batch.durable |= what != Note::Progress;
+    }
+}
+
+/// The attempt that speaks.
+pub(super) fn by(attempt: &AttemptRef) -> By {
+    By { hash: attempt.hold.hash(), token: attempt.token }
+}

@@ -1,0 +1,76 @@
+//! `memory:`: the engine with nothing kept. For tests and for one process.
+
+use std::sync::Arc;
+
+use fencehold_contract::clock::Clock;
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::{Call, Capabilities, KeepFinished, StoreError};
+use fencehold_core::limits::TTL_MS_MIN;
+
+use crate::{Engine, KeepInMemory, Writer};
+
+/// A store in this process's memory. It is gone with its last handle.
+#[derive(Debug)]
+pub struct MemoryStore {
+    writer: std::sync::Mutex<Option<Writer>>,
+    handle: crate::Handle,
+    measures: Arc<Measures>,
+    hold_changes: Arc<HoldChanges>,
+}
+
+impl MemoryStore {
+    /// A fresh store on this clock.
+    pub fn open(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(clock, KeepFinished::default())
+    }
+
+    /// The same, with finished jobs kept for another time than the usual one.
+    pub fn open_with(clock: Arc<dyn Clock>, kept: KeepFinished) -> Result<Self, StoreError> {
+        let mut engine = Engine::new();
+        engine.keep_finished(kept);
+        let measures = Arc::clone(&engine.measures);
+        let hold_changes = Arc::clone(&engine.hold_changes);
+        let writer =
+            Writer::start("fencehold-memory", clock, engine, KeepInMemory::default(), false, |_, _, _| {})
+                .map_err(|error| StoreError::Unavailable {
+                    why: format!("no thread could be started: {error}"),
+                })?;
+        let handle = writer.handle.clone();
+        Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle, measures, hold_changes })
+    }
+}
+
+impl Route for MemoryStore {
+    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+        let claim = Claim::of(call, &ask).map(|claim| claim.after_sending(false));
+        let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
+        answer.unwrap_or_else(|| Err(StoreError::Unavailable { why: "this store was closed".to_owned() }))
+    }
+
+    fn measured(&self) -> Option<&Measures> {
+        Some(&self.measures)
+    }
+
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.hold_changes)
+    }
+
+    fn can(&self) -> Capabilities {
+        Capabilities {
+            store: "memory:",
+            fair: true,
+            waits: true,
+            preempts: true,
+            jobs: true,
+            durable: false,
+            ttl_ms_min: TTL_MS_MIN,
+        }
+    }
+
+    async fn shut(&self) {
+        let writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        drop(writer);
+    }
+}

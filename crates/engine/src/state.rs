@@ -1,0 +1,372 @@
+//! The engine's state, and the one way in which a decision changes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fencehold_contract::StoreError;
+use fencehold_contract::hold_changes::{HoldChanges, concerns_holder};
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::Answer;
+use fencehold_core::job::By;
+use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
+use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
+use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Refusal, Stamp, Token};
+
+use super::events::Events;
+use super::jobs::{Jobs, Look};
+use super::keep::{Change, Changes};
+use super::quota::LimitsSet;
+use super::table::Table;
+use super::waiters::{Ticket, Waiters, Watchers};
+use super::wheel::Wheel;
+
+/// The working state of every lease of a store.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) table: Table,
+    pub(super) wheel: Wheel,
+    pub(super) waiters: Waiters,
+    pub(super) watchers: Watchers,
+    pub(super) events: Events,
+    pub(super) jobs: Jobs,
+    /// Nobody is granted anything before this moment.
+    pub(super) closed_until_ms: u64,
+    /// The longest ttl that was ever granted.
+    pub(super) longest_ttl_ms: u64,
+    /// How many keys have a hold on record.
+    pub(super) held: u64,
+    pub(super) set_aside: u64,
+    pub(super) limits: LimitsSet,
+    /// The process and the epoch that serve, where there are such.
+    pub served_by: Option<(u32, u64)>,
+    pub measures: Arc<Measures>,
+    /// Those who listen for what others do to their holds.
+    pub hold_changes: Arc<HoldChanges>,
+    /// What they are to be told once it is kept.
+    to_tell: Vec<Arc<Event>>,
+    pub(super) batch: Batch,
+    /// The last moment that the engine was told, and the last one that was kept, in store time.
+    pub(super) seen: Stamp,
+    seen_kept: Stamp,
+}
+
+/// How often the moment is kept, while there is something else to keep.
+const SEEN_EVERY_MS: u64 = 60_000;
+/// A wall clock that is off by this much was set.
+const STEP_MS: u64 = 1_000;
+
+/// What the step under way has changed and answered so far.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Slots that changed, in order, so that what is near on disk is written together.
+    pub(super) touched: BTreeMap<u32, Touch>,
+    pub(super) others: Vec<Change>,
+    pub(super) durable: bool,
+    pub(super) answers: Vec<Answered>,
+}
+
+/// How a slot changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Touch {
+    Term,
+    Put,
+    Drop,
+}
+
+/// An answer on its way out.
+#[derive(Debug)]
+pub struct Answered {
+    pub ticket: Ticket,
+    pub result: Reply,
+    /// What was granted with it: given back, should nobody be there to take it.
+    pub granted: Option<Granted>,
+}
+
+/// What an answer says.
+#[derive(Debug)]
+pub enum Reply {
+    Said(Result<Answer, StoreError>),
+    /// It is read once the changes of its batch have been kept.
+    ToRead(Look),
+}
+
+#[cfg(test)]
+impl Reply {
+    /// What it says, where nothing is to be read.
+    pub(super) fn said(self) -> Result<Answer, StoreError> {
+        match self {
+            Reply::Said(result) => result,
+            Reply::ToRead(look) => panic!("still to be read: {look:?}"),
+        }
+    }
+}
+
+impl Answered {
+    pub(super) fn to_look(ticket: Ticket, look: Look) -> Self {
+        Answered { ticket, result: Reply::ToRead(look), granted: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// A lease: where, to which hold, and whether it is a fresh one.
+    Lease { slot: u32, hash: HoldHash, fresh: bool },
+    /// Claims of jobs.
+    Jobs(Vec<(u32, By)>),
+    /// Claims of jobs that this hold was given before.
+    Again(HoldHash),
+}
+
+impl Engine {
+    /// An engine that holds nothing.
+    pub fn new() -> Self {
+        Engine {
+            table: Table::default(),
+            wheel: Wheel::default(),
+            waiters: Waiters::default(),
+            watchers: Watchers::default(),
+            events: Events::default(),
+            jobs: Jobs::default(),
+            closed_until_ms: 0,
+            longest_ttl_ms: 0,
+            held: 0,
+            set_aside: 0,
+            limits: LimitsSet::default(),
+            served_by: None,
+            measures: Arc::default(),
+            hold_changes: Arc::default(),
+            to_tell: Vec::new(),
+            batch: Batch::default(),
+            seen: Stamp::default(),
+            seen_kept: Stamp::default(),
+        }
+    }
+
+    /// The moment it is.
+    pub(super) fn sees(&mut self, now: Stamp) {
+        if self.seen_kept == Stamp::default() {
+            self.seen_kept = now;
+        }
+        self.seen = now;
+    }
+
+    /// A step of the wall clock is noted at once: over a reboot it would be taken for time that has passed.
+    fn seen_must_be_kept(&self) -> bool {
+        let passed_ms = self.seen.store_ms.saturating_sub(self.seen_kept.store_ms);
+        let on_the_wall_ms = self.seen_kept.wall_ms.saturating_add(passed_ms);
+        passed_ms >= SEEN_EVERY_MS || self.seen.wall_ms.abs_diff(on_the_wall_ms) >= STEP_MS
+    }
+
+    /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
+    pub fn from_kept(now: Stamp, kept: super::keep::Kept) -> Self {
+        let mut engine = Engine::new();
+        for (namespace, floor) in kept.floors {
+            let space = engine.table.space(&namespace);
+            engine.table.space_mut(space).floor = floor;
+        }
+        for kept in kept.namespaces {
+            let space = engine.table.space(&kept.namespace);
+            let space = engine.table.space_mut(space);
+            (space.longest_ttl_ms, space.closed_until_ms) = (kept.longest_ttl_ms, kept.closed_until_ms);
+        }
+        for mut lease in kept.leases {
+            let space = engine.table.space(&lease.namespace);
+            if let Some(hold) = &mut lease.record.hold {
+                // The line starts empty: whoever still wants the holder to yield comes back and asks again.
+                hold.notice = None;
+            }
+            engine.held += u64::from(lease.record.hold.is_some());
+            engine
+                .table
+                .restore(lease.slot, space, lease.key, lease.record, lease.deadline_ms);
+            engine.reschedule(lease.slot);
+        }
+        engine.table.restored();
+        engine.events = Events::from_kept(kept.events, kept.last_seq);
+        engine.closed_until_ms = kept.closed_until_ms;
+        engine.longest_ttl_ms = kept.longest_ttl_ms;
+        engine.set_aside = kept.set_aside;
+        kept.limits
+            .into_iter()
+            .for_each(|(namespace, limits)| engine.limits.put(namespace, limits));
+        match kept.jobs {
+            Some(jobs) => engine.restore_jobs(now, jobs),
+            None => engine.leave_jobs_for_later(now),
+        }
+        engine
+    }
+
+    /// Decides one command on one key and carries it out. A key that is free afterwards is passed on at once.
+    pub(super) fn apply(&mut self, now: Stamp, at: u32, command: &Command) -> Result<Outcome, Refusal> {
+        let Some(slot) = self.table.at(at) else { return Err(Refusal::NotHeld) };
+        let standing = Standing { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
+        let decision = decide(&standing, &slot.record, command);
+        if let Ok(Outcome::Renewed(_)) = decision.reply {
+            let left_ms = slot.deadline_ms.saturating_sub(now.store_ms);
+            self.measures.renewed(left_ms, u64::from(slot.lasts_ms));
+        }
+        // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
+        let promises = !matches!(command, Command::Expire) && !seeded!(GrantNotDurable);
+        self.carry_out(now, at, decision, promises)
+    }
+
+    /// Decides a command on a key of which nothing is kept. Nothing comes of it but an answer and facts.
+    pub(super) fn apply_to_nothing(
+        &mut self,
+        now: Stamp,
+        namespace: &Namespace,
+        floor: Token,
+        key: &Key,
+        command: &Command,
+    ) -> Result<Outcome, Refusal> {
+        let standing = Standing { now, floor, term: Term::Free };
+        let decision = decide(&standing, &Record::default(), command);
+        self.note_in(now, namespace, key, decision.facts);
+        decision.reply
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Stamp,
+        at: u32,
+        decision: Decision,
+        promises: bool,
+    ) -> Result<Outcome, Refusal> {
+        let Some(slot) = self.table.at_mut(at) else { return Err(Refusal::NotHeld) };
+        if let Some(record) = decision.record {
+            self.held += u64::from(record.hold.is_some());
+            self.held -= u64::from(slot.record.hold.is_some());
+            slot.record = record;
+            self.batch.touched.insert(at, Touch::Put);
+            self.batch.durable |= promises;
+        }
+        match decision.deadline {
+            Deadline::Keep => {}
+            Deadline::LastsMs(lasts_ms) => {
+                slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
+                slot.lasts_ms = u32::try_from(lasts_ms).unwrap_or(0);
+                if !seeded!(RenewalNotKept) {
+                    self.batch.touched.entry(at).or_insert(Touch::Term);
+                }
+            }
+            Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
+        }
+        self.reschedule(at);
+        if !decision.facts.is_empty()
+            && let Some(slot) = self.table.at(at)
+        {
+            let (space, key) = (slot.space, slot.key.clone());
+            self.note(now, space, &key, decision.facts);
+        }
+        decision.reply
+    }
+
+    /// Makes sure that the wheel looks at a slot in time.
+    pub(super) fn reschedule(&mut self, at: u32) {
+        if let Some(slot) = self.table.at(at) {
+            self.wheel.schedule(at, slot.deadline_ms);
+        }
+    }
+
+    /// Records facts as events.
+    pub(super) fn note(&mut self, now: Stamp, space: u32, key: &Key, facts: Vec<Fact>) {
+        let namespace = self.table.name_of(space).clone();
+        self.note_in(now, &namespace, key, facts);
+    }
+
+    /// Records facts as events of a namespace that need not exist.
+    fn note_in(&mut self, now: Stamp, namespace: &Namespace, key: &Key, facts: Vec<Fact>) {
+        for fact in facts {
+            self.measures.facts.count(&fact);
+            self.events.add(now.wall_ms, namespace.clone(), key.clone(), fact);
+        }
+    }
+
+    /// Tells holders what others did to their holds. For whoever has kept it.
+    pub(super) fn tell_holders(&mut self) {
+        let told = std::mem::take(&mut self.to_tell);
+        if !told.is_empty() {
+            self.hold_changes.tell(told.iter().map(|event| (&event.namespace, &event.key)));
+        }
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, result: Result<Answer, StoreError>) {
+        self.batch
+            .answers
+            .push(Answered { ticket, result: Reply::Said(result), granted: None });
+    }
+
+    /// How many answers the steps since the last batch have given.
+    pub fn answers_so_far(&self) -> usize {
+        self.batch.answers.len()
+    }
+
+    /// Hands over what the steps since the last call changed and answered. The answers may go out only when the
+    /// changes have been kept.
+    pub fn take_batch(&mut self, keeps: bool) -> (Changes, Vec<Answered>) {
+        self.answer_watchers();
+        let batch = std::mem::take(&mut self.batch);
+        let (events, old_events) = self.events.take_new();
+        // Engines that decide for others have no listeners, and nobody who would take this away.
+        if !events.is_empty() && self.hold_changes.has_listeners() {
+            let concerned = events.iter().filter(|event| concerns_holder(&event.fact));
+            self.to_tell.extend(concerned.cloned());
+        }
+        let mut jobs = Vec::new();
+        self.take_job_changes(&mut jobs);
+        if !keeps {
+            return (Changes { jobs, ..Changes::default() }, batch.answers);
+        }
+        let mut rows: Vec<Change> = batch.others;
+        for (slot, touch) in batch.touched {
+            let change = match (touch, self.table.at(slot)) {
+                (Touch::Drop, _) | (_, None) => Change::Drop { slot },
+                (Touch::Term, Some(kept)) => {
+                    Change::Term { slot, token: kept.record.counter, deadline_ms: kept.deadline_ms }
+                }
+                (Touch::Put, Some(kept)) => Change::Put {
+                    slot,
+                    namespace: self.table.name_of(kept.space).clone(),
+                    key: kept.key.clone(),
+                    record: kept.record.clone(),
+                    deadline_ms: kept.deadline_ms,
+                },
+            };
+            rows.push(change);
+        }
+        let keeps_something = !(rows.is_empty() && jobs.is_empty() && events.is_empty());
+        if keeps_something && self.seen_must_be_kept() {
+            self.seen_kept = self.seen;
+            rows.push(Change::Seen { now: self.seen });
+        }
+        (Changes { rows, jobs, events, old_events, durable: batch.durable }, batch.answers)
+    }
+
+    /// The batch that was handed over has been kept.
+    pub fn kept(&mut self) {
+        self.let_go();
+    }
+
+    /// The last deadline that anybody may believe in.
+    pub fn latest_deadline_ms(&self) -> u64 {
+        let held = (0..self.table.len())
+            .filter_map(|at| self.table.at(at))
+            .filter(|slot| slot.record.hold.is_some());
+        held.map(|slot| slot.deadline_ms).max().unwrap_or(0).max(self.latest_claim_ms())
+    }
+
+    /// When the engine must be woken although nobody asks anything.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        let reopens_ms = Some(self.closed_until_ms).filter(|until_ms| *until_ms > 0);
+        [
+            self.wheel.next_ms(),
+            self.waiters.next_ms(),
+            self.watchers.next_ms(),
+            self.next_job_due_ms(),
+            reopens_ms,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}

@@ -1,0 +1,309 @@
+//! One request at a time: parse, decide, answer. And the sweep that notes what has run out.
+
+use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::{
+    Advanced, HoldRef, KeepFinished, NamespaceClosed, Renewed, RevokeRequest, RevokedLease, StoreError,
+    StoreStatus, Which,
+};
+use fencehold_core::lease::{Command, Outcome, Renewal};
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
+
+use super::jobs::Archive;
+use super::keep::Change;
+use super::state::{Engine, Touch};
+use super::table::{NOWHERE, Slot};
+use super::view::LOOK_AT_MAX;
+use super::waiters::Ticket;
+
+impl Engine {
+    /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
+    pub fn ask(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        namespace: &Namespace,
+        ask: Ask,
+        archive: &mut dyn Archive,
+    ) {
+        self.sees(now);
+        self.time_outs(now);
+        if let Err(bad) = ask.check() {
+            return self.answer(ticket, Err(bad.into()));
+        }
+        if ask.needs_jobs()
+            && let Err(error) = self.load_jobs(now, archive)
+        {
+            return self.answer(ticket, Err(error));
+        }
+        let result = match ask {
+            Ask::Acquire(request) => {
+                let space = self.table.space(namespace);
+                return self.acquire(now, ticket, space, request);
+            }
+            Ask::Events(request) => return self.watch(now, ticket, namespace, request),
+            Ask::Renew(holds) => Ok(self.renew(now, namespace, &holds)),
+            Ask::Release(holds) => Ok(self.release(now, namespace, &holds)),
+            Ask::Revoke { request, from } => self.revoke(now, namespace, &request, from),
+            Ask::Get(key) => Ok(Answer::Lease(self.view(now, namespace, &key))),
+            Ask::List(request) => Ok(self.list(now, namespace, &request)),
+            Ask::Advance { by, lift } => {
+                // There must be a floor to lift, by which every new namespace then begins.
+                self.table.space(namespace);
+                self.advance(now, &by, lift, archive)
+            }
+            Ask::Job(ask) => {
+                if !ask.may_leave_something() {
+                    // There is nothing to look at, or to speak of, in a namespace that does not exist.
+                    let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
+                    return self.ask_jobs(now, ticket, space, ask, archive);
+                }
+                let space = self.table.visit_space(namespace);
+                self.ask_jobs(now, ticket, space, ask, archive);
+                return self.table.leave_space(space);
+            }
+            Ask::Limits(request) => Ok(self.look_at_limits(namespace, &request)),
+            Ask::OpenNow { .. } => Ok(self.open_now()),
+            Ask::Status => Ok(Answer::Status(self.status(now, namespace))),
+            Ask::KeepFinished { ms } => KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
+                self.set_keep_finished(kept);
+                Answer::KeepsFinished
+            }),
+        };
+        self.answer(ticket, result);
+    }
+
+    fn renew(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+        let answers = holds.iter().map(|hold| self.renew_one(now, namespace, hold)).collect();
+        Answer::Renewed(Renewed { answers, waited_ms: 0 })
+    }
+
+    fn renew_one(&mut self, now: Stamp, namespace: &Namespace, hold: &HoldRef) -> Result<Renewal, Refusal> {
+        let command = Command::Renew { hash: hold.hold.hash(), token: hold.token };
+        match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
+            Outcome::Renewed(renewal) => Ok(renewal),
+            _ => Err(Refusal::NotHeld),
+        }
+    }
+
+    fn release(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+        let answers = holds.iter().map(|hold| self.release_one(now, namespace, hold)).collect();
+        Answer::Released(answers)
+    }
+
+    fn release_one(&mut self, now: Stamp, namespace: &Namespace, hold: &HoldRef) -> Result<Token, Refusal> {
+        let command = Command::Release { hash: hold.hold.hash(), token: hold.token };
+        match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
+            Outcome::Released { token } => Ok(token),
+            _ => Err(Refusal::NotHeld),
+        }
+    }
+
+    /// Ends the one that is meant, or a page of the many, from a slot on.
+    fn revoke(
+        &mut self,
+        now: Stamp,
+        namespace: &Namespace,
+        request: &RevokeRequest,
+        from: u32,
+    ) -> Result<Answer, StoreError> {
+        let revoke = |only_token| Command::Revoke {
+            by: request.by.clone(),
+            reason: request.reason.clone(),
+            only_token,
+        };
+        if let Which::Key { key, only_token } = &request.which {
+            let outcome = self.apply_and_pass_on(now, namespace, key, &revoke(*only_token));
+            let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
+            let ended = revoked(key.clone(), outcome).into_iter().collect();
+            return Ok(Answer::Revoked { ended, next: None });
+        }
+        let Some(space) = self.table.find_space(namespace) else {
+            return Ok(Answer::Revoked { ended: Vec::new(), next: None });
+        };
+        let meant = |slot: &Slot| {
+            slot.record.hold.as_ref().is_some_and(|hold| match &request.which {
+                Which::Task(task) => hold.task.as_ref() == Some(task),
+                Which::Owner(owner) => hold.owner == *owner,
+                Which::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
+                Which::Key { .. } => false,
+            })
+        };
+        let mut ended = Vec::new();
+        // A key keeps its slot: whoever takes a key of a page before is not struck by the pages after it.
+        let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
+        for at in from..to {
+            if ended.len() == PAGE_MAX {
+                return Ok(Answer::Revoked { ended, next: Some(at) });
+            }
+            let Some(slot) = self.table.at(at).filter(|slot| slot.space == space && meant(slot)) else {
+                continue;
+            };
+            let key = slot.key.clone();
+            // A refusal here means that its tokens are used up; the others are ended all the same.
+            if let Ok(outcome) = self.apply(now, at, &revoke(None)) {
+                ended.extend(revoked(key, outcome));
+            }
+            self.pass_on(now, at);
+        }
+        Ok(Answer::Revoked { ended, next: (to < self.table.len()).then_some(to) })
+    }
+
+    /// Carries out a command on a key by name, and passes the key on if it came free. A namespace that does not exist is
+    /// not made for it: there is nothing in it to renew or to end.
+    fn apply_and_pass_on(
+        &mut self,
+        now: Stamp,
+        namespace: &Namespace,
+        key: &Key,
+        command: &Command,
+    ) -> Result<Outcome, Refusal> {
+        let space = self.table.find_space(namespace);
+        let Some(at) = space.and_then(|space| self.table.find(space, key)) else {
+            let floor =
+                space.map_or_else(|| self.table.floor_of_a_new_one(), |space| self.table.floor(space));
+            return self.apply_to_nothing(now, namespace, floor, key, command);
+        };
+        let outcome = self.apply(now, at, command);
+        self.pass_on(now, at);
+        outcome
+    }
+
+    fn advance(
+        &mut self,
+        now: Stamp,
+        by: &Owner,
+        lift: u64,
+        archive: &mut dyn Archive,
+    ) -> Result<Answer, StoreError> {
+        // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
+        let longest_ms = self.longest_ttl_ms;
+        let (keys, ended) = (self.table.keys(), self.held);
+        let slots: Vec<u32> = (0..self.table.len()).filter(|at| self.table.at(*at).is_some()).collect();
+        // All or nothing: whether every counter can rise so far is known before the first one does.
+        for slot in slots.iter().filter_map(|at| self.table.at(*at)) {
+            if slot.record.counter.max(self.table.floor(slot.space)).lifted(lift).is_none() {
+                return Err(StoreError::refused(&slot.key, Refusal::TokensExhausted));
+            }
+        }
+        self.advance_jobs(now, lift, archive)?;
+        self.send_everybody_home("every lease was ended by `store advance`");
+        for at in slots {
+            // It cannot be refused any more.
+            let _ = self.apply(now, at, &Command::Advance { lift, by: by.clone() });
+        }
+        let mut namespaces = Vec::new();
+        for space in self.table.kept_spaces() {
+            if let Some(floor) = space.floor.lifted(lift) {
+                space.floor = floor;
+                self.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
+            }
+            // Of a namespace in which nothing was granted, as far as is known here, nothing is known.
+            if space.longest_ttl_ms > 0 {
+                space.closed_until_ms = Some(now.store_ms.saturating_add(space.longest_ttl_ms));
+                self.batch.others.push(space.change());
+                let closed_for_ms = space.longest_ttl_ms;
+                namespaces.push(NamespaceClosed { namespace: space.name.clone(), closed_for_ms });
+            }
+        }
+        namespaces.sort_by(|a, b| b.closed_for_ms.cmp(&a.closed_for_ms).then(a.namespace.cmp(&b.namespace)));
+        namespaces.truncate(PAGE_MAX);
+        let until_ms = self.closed_until_ms.max(now.store_ms.saturating_add(longest_ms));
+        let closed_for_ms = until_ms - now.store_ms;
+        if closed_for_ms > 0 {
+            self.closed_until_ms = until_ms;
+            self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
+        }
+        self.batch.durable = true;
+        Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms, namespaces }))
+    }
+
+    /// Opens every namespace that an advance has closed. What was granted before it may still be believed in.
+    fn open_now(&mut self) -> Answer {
+        self.closed_until_ms = 0;
+        self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
+        self.open_namespaces();
+        self.batch.durable = true;
+        Answer::Opened
+    }
+
+    fn open_namespaces(&mut self) {
+        for space in self.table.kept_spaces() {
+            if space.closed_until_ms.take().is_some() {
+                self.batch.others.push(space.change());
+            }
+        }
+    }
+
+    fn status(&self, now: Stamp, namespace: &Namespace) -> StoreStatus {
+        let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
+        StoreStatus {
+            owner_pid: self.served_by.map(|(pid, _)| pid),
+            epoch: self.served_by.map(|(_, epoch)| epoch),
+            keys: self.table.keys(),
+            held: self.held,
+            waiters: self.waiters.len(),
+            jobs: self.jobs.live(),
+            last_event: self.events.last_seq(),
+            set_aside: self.set_aside,
+            closed_for_ms: self.closed_for_ms(now, space),
+            ..StoreStatus::default()
+        }
+    }
+
+    /// Notes what has run out, at most `budget` slots of it. True: there is more.
+    pub fn sweep(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
+        self.sees(now);
+        self.load_jobs_in_time(now, archive);
+        let jobs = self.sweep_jobs(now, budget, archive);
+        self.sweep_leases(now, budget) || jobs
+    }
+
+    fn sweep_leases(&mut self, now: Stamp, budget: usize) -> bool {
+        self.time_outs(now);
+        self.dismiss_watchers(now);
+        if self.closed_until_ms > 0 && self.closed_until_ms <= now.store_ms {
+            // Noted, so that a later boot, whose clock starts anew, does not take it for closed.
+            self.closed_until_ms = 0;
+            self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
+            self.open_namespaces();
+        }
+        for _ in 0..budget {
+            let Some(at) = self.wheel.pop_due(now.store_ms) else { return false };
+            let Some(slot) = self.table.at(at) else { continue };
+            if now.store_ms < slot.deadline_ms {
+                // Renewed since. The wheel is lazy: only now does it learn.
+                if !seeded!(WheelForgets) {
+                    self.reschedule(at);
+                }
+            } else if slot.record.hold.is_some() {
+                self.settle(now, at);
+            } else {
+                self.collect(now, at);
+            }
+        }
+        true
+    }
+
+    /// Removes a key that has been free for long, and raises the floor in the same step.
+    fn collect(&mut self, now: Stamp, at: u32) {
+        let Some(slot) = self.table.remove(at) else { return };
+        let space = self.table.space_mut(slot.space);
+        let token = slot.record.counter;
+        if token > space.floor && !seeded!(CollectedWithoutFloor) {
+            space.floor = token;
+            self.batch
+                .others
+                .push(Change::Floor { namespace: space.name.clone(), floor: token });
+        }
+        self.batch.touched.insert(at, Touch::Drop);
+        self.note(now, slot.space, &slot.key, vec![Fact::KeyCollected { token }]);
+    }
+}
+
+fn revoked(key: Key, outcome: Outcome) -> Option<RevokedLease> {
+    match outcome {
+        Outcome::Revoked(revoked) => Some(RevokedLease { key, revoked }),
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! The engine without its thread: moments and requests go in, answers and changes come out. And the thread around it.
+
+mod beat;
+mod kept;
+mod late_grant;
+mod namespaces;
+mod prune;
+mod sweep;
+mod unnoticed;
+mod watchers;
+mod writer;
+
+use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseView, StoreError};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Stamp, Token};
+
+use super::jobs::MemoryArchive;
+use super::keep::Changes;
+use super::state::{Answered, Engine};
+use super::waiters::Ticket;
+
+/// An engine and the hands of a clock.
+struct Rig {
+    engine: Engine,
+    now: Stamp,
+    next_ticket: Ticket,
+    archive: MemoryArchive,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let now = Stamp { store_ms: 1_000_000, wall_ms: 1_800_000_000_000 };
+        Rig { engine: Engine::new(), now, next_ticket: 1, archive: MemoryArchive::default() }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = Stamp { store_ms: self.now.store_ms + ms, wall_ms: self.now.wall_ms + ms };
+    }
+
+    fn sweep(&mut self, budget: usize) -> bool {
+        self.engine.sweep(self.now, budget, &mut self.archive)
+    }
+
+    /// Sends a request and leaves what comes of it in the engine.
+    fn send(&mut self, ask: Ask) -> Ticket {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.engine.ask(self.now, ticket, &Namespace::default(), ask, &mut self.archive);
+        ticket
+    }
+
+    /// Sends a request and takes all that came of it.
+    fn ask(&mut self, ask: Ask) -> (Changes, Vec<Answered>) {
+        self.send(ask);
+        self.engine.take_batch(true)
+    }
+
+    /// Sends a request that is answered at once.
+    fn answer(&mut self, ask: Ask) -> Result<Answer, StoreError> {
+        let ticket = self.send(ask);
+        let (_, mut answers) = self.engine.take_batch(true);
+        let at = answers
+            .iter()
+            .position(|answered| answered.ticket == ticket)
+            .expect("an answer at once");
+        answers.swap_remove(at).result.said()
+    }
+
+    fn take(&mut self, request: AcquireRequest) -> HoldRef {
+        let hold = request.hold;
+        match self.answer(Ask::Acquire(request)) {
+            Ok(Answer::Acquired(acquired)) => {
+                HoldRef { key: acquired.key, hold, token: acquired.grant.token }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn renew(&mut self, hold: &HoldRef) -> Result<Token, Refusal> {
+        match self.answer(Ask::Renew(vec![hold.clone()])) {
+            Ok(Answer::Renewed(mut renewed)) => renewed.answers.remove(0).map(|renewal| renewal.token),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn view(&mut self, name: &str) -> Option<LeaseView> {
+        match self.answer(Ask::Get(key(name))) {
+            Ok(Answer::Lease(view)) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn held(&mut self) -> u64 {
+        match self.answer(Ask::Status) {
+            Ok(Answer::Status(status)) => status.held,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+const TTL_MS: u64 = 10_000;
+
+fn request(name: &str, nth: u64) -> AcquireRequest {
+    let mut bits = [9; 16];
+    bits[..8].copy_from_slice(&nth.to_be_bytes());
+    let owner = Owner::new(format!("owner-{nth}")).unwrap();
+    AcquireRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}

@@ -1,0 +1,351 @@
+//! The one thread that changes an engine: it drains all waiting requests, decides them, has the changes kept, and
+//! only then lets the answers go.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+use fencehold_contract::operation::Answer;
+use fencehold_core::{Stamp, Token};
+use hashbrown::{HashMap, HashSet};
+
+use super::handle::{Caller, Handle, Message, Pong, Taker};
+use super::keep::{Changes, Keep, KeepError};
+use super::retold::Retold;
+use super::state::{self, Answered, Engine, Granted};
+use super::waiters::Ticket;
+
+/// The most requests of one batch: a bound on how long the first of them waits for the last to be decided.
+pub(super) const BATCH_REQUESTS_MAX: usize = 4_096;
+/// The most slots of one sweep, so that a mass expiry never holds up a renewal for long.
+const SWEEP_MAX: usize = 512;
+/// How long to wait for a batch to fill, at most, and only while it is smaller than the recent ones.
+const GATHER_MAX: Duration = Duration::from_micros(300);
+/// How many of those that a batch still waits for are decided at a time.
+const DECIDED_AT_A_TIME: usize = 16;
+/// The longest wait for something to do while anything is due.
+const NAP_MAX: Duration = Duration::from_secs(1);
+
+/// How a writer came to its end.
+pub type Ended = Result<(), KeepError>;
+
+/// A running engine.
+#[derive(Debug)]
+pub struct Writer {
+    pub handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread. `ended` is called on it, once, when it stops; answers that have not gone by then never do,
+    /// and whoever waits for one finds its reply dropped.
+    pub fn start<K: Keep + 'static>(
+        name: &str,
+        clock: Arc<dyn Clock>,
+        engine: Engine,
+        keep: K,
+        gathers: bool,
+        ended: impl FnOnce(Ended, K, Engine) + Send + 'static,
+    ) -> std::io::Result<Writer> {
+        let (handle, taker) = Handle::new();
+        clock.on_move(Box::new(handle.nudge()));
+        let mut work = Work {
+            clock,
+            engine,
+            keep,
+            taker,
+            gathers,
+            backlog: VecDeque::new(),
+            callers: HashMap::new(),
+            recent: 0,
+            expected: 0,
+            retold: Retold::default(),
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let end = work.run();
+            let Work { engine, keep, callers, taker, backlog, .. } = work;
+            // Nobody can ask any more before anybody learns that nobody answers.
+            drop(taker);
+            ended(end, keep, engine);
+            drop((callers, backlog));
+        })?;
+        Ok(Writer { handle, thread: Some(thread) })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work<K> {
+    clock: Arc<dyn Clock>,
+    engine: Engine,
+    keep: K,
+    taker: Taker,
+    /// Whether a batch waits a little for more.
+    gathers: bool,
+    /// What came while a batch could not be kept.
+    backlog: VecDeque<Message>,
+    callers: HashMap<Ticket, Caller>,
+    /// How large the last batches were, as a moving average.
+    recent: usize,
+    /// How many the next batch can have, if everybody who was just answered comes back at once.
+    expected: usize,
+    retold: Retold,
+}
+
+/// What one batch has come to, beside what the engine decided.
+#[derive(Default)]
+struct Gathered {
+    size: usize,
+    /// Somebody in it may have to wait for the disk.
+    may_sync: bool,
+    pongs: Vec<Pong>,
+    stop: bool,
+}
+
+impl<K: Keep> Work<K> {
+    fn run(&mut self) -> Ended {
+        let mut more_to_sweep = false;
+        loop {
+            // What came while the last batch was kept comes first, in its order; a batch has its bound all the same.
+            let first = self.backlog.len().min(BATCH_REQUESTS_MAX);
+            let waiting: Vec<Message> = self.backlog.drain(..first).collect();
+            if waiting.is_empty() && !more_to_sweep {
+                self.wait();
+            }
+            let Gathered { stop, pongs, .. } = self.gather(waiting);
+            let now = self.clock.now();
+            // Whoever asked comes first, also after a gap in which this process did not run.
+            more_to_sweep = self.engine.sweep(now, SWEEP_MAX, self.keep.archive());
+            self.settle(now, !pongs.is_empty())?;
+            for pong in pongs {
+                pong();
+            }
+            if stop {
+                return Ok(());
+            }
+            self.keep.tidy(!more_to_sweep && self.waiting() == 0)?;
+        }
+    }
+
+    /// Waits for something to do.
+    fn wait(&self) {
+        let limit = self.engine.next_due_ms().and_then(|due_ms| self.clock.real_time_until(due_ms));
+        // Never for long: a suspended machine's store time goes on while this thread's timer does not.
+        self.taker.inbox().wait(1, limit.map(|limit| limit.min(NAP_MAX)));
+    }
+
+    /// How many wait to be decided.
+    fn waiting(&self) -> usize {
+        self.backlog.len() + self.taker.inbox().len()
+    }
+
+    /// Decides everything that waits, and waits a little for more while this batch is smaller than it could be: those who
+    /// were answered together tend to come back together, and one sync can serve them all. Each is decided as it comes,
+    /// while the others are still on their way.
+    #[expect(clippy::disallowed_methods, reason = "a batch gathers in the machine's time, not the store's")]
+    fn gather(&mut self, mut waiting: Vec<Message>) -> Gathered {
+        let mut gathered = Gathered::default();
+        let target = self.expected.min(self.recent + self.recent / 4 + 1).min(BATCH_REQUESTS_MAX);
+        let started = std::time::Instant::now();
+        loop {
+            let room = BATCH_REQUESTS_MAX.saturating_sub(gathered.size + waiting.len());
+            self.taker.inbox().take(room, &mut waiting);
+            gathered.size += waiting.len();
+            let now = self.clock.now();
+            for message in waiting.drain(..) {
+                self.take(now, message, &mut gathered);
+            }
+            // Without a sync to share, waiting would only keep those up who are here.
+            let waits = K::KEEPS && self.gathers && !gathered.stop && gathered.may_sync;
+            if !waits || gathered.size >= target {
+                break;
+            }
+            let Some(left) = GATHER_MAX.checked_sub(started.elapsed()) else { break };
+            // Deciding goes on while others are on their way, but this thread is not woken for each of them.
+            self.taker
+                .inbox()
+                .wait((target - gathered.size).min(DECIDED_AT_A_TIME), Some(left));
+        }
+        if gathered.size > 0 {
+            self.engine.measures.batch.record(gathered.size as u64);
+            self.recent = (self.recent * 3 + gathered.size) / 4;
+        }
+        gathered
+    }
+
+    fn take(&mut self, now: Stamp, message: Message, gathered: &mut Gathered) {
+        match message {
+            Message::Ask { caller: Caller { gives_back: Some((ticket, hash)), .. }, .. }
+                if self.retold.to_another_than(ticket, hash) => {}
+            Message::Ask { ticket, namespace, ask, caller } => {
+                gathered.may_sync |= ask.may_sync();
+                self.callers.insert(ticket, caller);
+                self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
+            }
+            Message::Cancel(ticket) => {
+                if self.engine.cancel(now, ticket) {
+                    self.callers.remove(&ticket);
+                } else if let Some(caller) = self.callers.get_mut(&ticket) {
+                    // Its answer goes out with this batch, and finds nobody.
+                    caller.reply = Box::new(|_| false);
+                }
+            }
+            Message::Ping(pong) => gathered.pongs.push(pong),
+            Message::Nudge => {}
+            Message::Stop => gathered.stop = true,
+        }
+    }
+
+    /// Keeps what the engine changed, then lets the answers go. Grants that find nobody are given back at once.
+    fn settle(&mut self, mut now: Stamp, mut confirm: bool) -> Ended {
+        loop {
+            self.engine.serve_claims(now, self.keep.archive());
+            if let Some(why) = self.engine.broken() {
+                return Err(KeepError::Failed(why));
+            }
+            let (mut changes, answers) = self.engine.take_batch(K::KEEPS);
+            if !changes.is_empty() {
+                let kept = self.keep(&mut changes);
+                if !seeded!(AnsweredUnkept) {
+                    kept?;
+                }
+                self.engine.kept();
+            } else if !answers.is_empty() || confirm {
+                self.insist(Keep::confirm)?;
+            }
+            confirm = false;
+            self.engine.tell_holders();
+            // Whoever came too late for this batch and whoever is answered now may meet in the next.
+            self.expected = answers.len() + self.waiting();
+            let abandoned = self.deliver(now, answers)?;
+            if abandoned.is_empty() {
+                return Ok(());
+            }
+            now = self.clock.now();
+            for granted in abandoned {
+                self.engine.abandon(now, granted, self.keep.archive());
+            }
+        }
+    }
+
+    /// Has a batch kept, and notes how long that took.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long the disk took is for people, and decides nothing"
+    )]
+    fn keep(&mut self, changes: &mut Changes) -> Ended {
+        let durable = changes.durable;
+        let started = std::time::Instant::now();
+        let kept = self.insist(|keep| keep.keep(changes));
+        if K::KEEPS && kept.is_ok() {
+            let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let measures = &self.engine.measures;
+            if durable { &measures.synced_us } else { &measures.unsynced_us }.record(took_us);
+            if let Some(disk_us) = self.keep.disk_us().filter(|_| durable) {
+                measures.disk_us.record(disk_us);
+            }
+        }
+        kept
+    }
+
+    /// Tries until it is kept, or never will be. Whoever cannot wait that long is told so.
+    fn insist(&mut self, mut attempt: impl FnMut(&mut K) -> Ended) -> Ended {
+        loop {
+            match attempt(&mut self.keep) {
+                Err(KeepError::Busy(why)) if !self.turn_away(&why) => {}
+                end => return end,
+            }
+        }
+    }
+
+    /// Answers everybody whose patience is at an end while the store is blocked. True: this thread is to stop, so nobody
+    /// waits any longer.
+    fn turn_away(&mut self, why: &str) -> bool {
+        let now_ms = fencehold_contract::clock::SystemClock.now().store_ms;
+        // Those that were asked already may be carried out yet.
+        for (ticket, caller) in self.callers.extract_if(|_, caller| caller.give_up_ms <= now_ms) {
+            (caller.reply)(Err(StoreError::Unknown { why: why.to_owned() }));
+            self.backlog.push_back(Message::Cancel(ticket));
+        }
+        self.taker.inbox().take(usize::MAX, &mut self.backlog);
+        for message in std::mem::take(&mut self.backlog) {
+            match message {
+                Message::Ask { caller, .. } if caller.give_up_ms <= now_ms => {
+                    (caller.reply)(Err(StoreError::Unavailable { why: why.to_owned() }));
+                }
+                message => self.backlog.push_back(message),
+            }
+        }
+        self.backlog.iter().any(|message| matches!(message, Message::Stop))
+    }
+
+    /// Lets the answers go. What was granted to somebody who is not there any more comes back.
+    fn deliver(&mut self, now: Stamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
+        let mut abandoned = Vec::new();
+        let mut delivered = HashSet::new();
+        // All are read before the first one goes: whoever it wakes has company, and one call of the scheduler wakes many.
+        let mut said = Vec::with_capacity(answers.len());
+        let mut left_out = Vec::new();
+        for Answered { ticket, result, mut granted } in answers {
+            let (result, no_room) = self.said(now, result)?;
+            if let Some(Granted::Jobs(given)) = granted.as_mut().filter(|_| !no_room.is_empty()) {
+                let no_room: HashSet<_> = no_room.into_iter().collect();
+                left_out.extend(given.extract_if(.., |(_, by)| no_room.contains(&by.token)));
+            }
+            said.push((ticket, self.callers.remove(&ticket), result, granted));
+        }
+        for (ticket, caller, result, granted) in said {
+            let own = caller.as_ref().is_some_and(|caller| caller.own);
+            let arrived = caller.is_some_and(|caller| (caller.reply)(result));
+            match granted {
+                Some(Granted::Lease { hash, fresh: false, .. } | Granted::Again(hash)) if arrived => {
+                    delivered.insert(*hash.as_bytes());
+                    self.retold.note(hash, ticket);
+                }
+                Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
+                Some(Granted::Lease { fresh, .. }) if !fresh && !own => {}
+                Some(Granted::Jobs(_)) if arrived => {}
+                Some(Granted::Again(_)) | None => {}
+                Some(granted) => abandoned.push(granted),
+            }
+        }
+        // The same hold id may have been answered twice in this batch: one arrival is enough.
+        abandoned.retain(|granted| match granted {
+            Granted::Lease { hash, .. } | Granted::Again(hash) => !delivered.contains(hash.as_bytes()),
+            Granted::Jobs(given) => given.iter().all(|(_, by)| !delivered.contains(by.hash.as_bytes())),
+        });
+        // The same claim may have been told of them by another answer.
+        left_out.retain(|(_, by)| !delivered.contains(by.hash.as_bytes()));
+        if !left_out.is_empty() {
+            abandoned.push(Granted::Jobs(left_out));
+        }
+        Ok(abandoned)
+    }
+
+    /// What an answer says, read from the archive where it stands there; and the tokens of jobs that it has no room for.
+    fn said(
+        &mut self,
+        now: Stamp,
+        reply: state::Reply,
+    ) -> Result<(Result<Answer, StoreError>, Vec<Token>), KeepError> {
+        match reply {
+            state::Reply::Said(result) => Ok((result, Vec::new())),
+            state::Reply::ToRead(look) => match self.engine.read(now, look, self.keep.archive()) {
+                Ok((answer, left_out)) => Ok((Ok(Answer::Job(answer)), left_out)),
+                Err(why) => Err(KeepError::Failed(why)),
+            },
+        }
+    }
+}

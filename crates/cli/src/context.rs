@@ -110,7 +110,7 @@ impl Context {
     /// Opens a store that must be there. What is said of it where it is yet to come is the inner error.
     pub(crate) fn open_existing_at(&self, place: &Place) -> Result<Result<Store, String>, Failure> {
         let name = place.url.to_string();
-        match fencehold_store::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
+        match fencehold_stores::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
             Ok(leases) => Ok(Ok(Store { leases, call: Call::new(self.namespace.clone()), name })),
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
             Err(error) => Err(Failure::of_store(error, &name)),
@@ -123,7 +123,7 @@ impl Context {
         let place = self.place()?.for_looking();
         #[cfg(feature = "file")]
         if let StoreUrl::File(url) = &place.url {
-            use fencehold_store::file::{FileOptions, FileStore};
+            use fencehold_store_file::{FileOptions, FileStore};
             let name = place.url.to_string();
             let options = FileOptions::of_url(url).accepting_rewound();
             let leases = FileStore::open_with(&url.directory, Arc::new(SystemClock), options)
@@ -136,7 +136,7 @@ impl Context {
     /// Opens a store as its URL says.
     pub(crate) fn open_at(&self, place: &Place) -> Result<Store, Failure> {
         let name = place.url.to_string();
-        let leases = fencehold_store::open(&place.url, Arc::new(SystemClock))
+        let leases = fencehold_stores::open(&place.url, Arc::new(SystemClock))
             .map_err(|error| Failure::of_store(error, &name))?;
         Ok(Store { leases, call: Call::new(self.namespace.clone()), name })
     }

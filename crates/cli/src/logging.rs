@@ -21,10 +21,7 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
 /// Starts a server's logging: by the variable, else by `-v`, else by its settings.
 #[cfg(feature = "server")]
 pub(crate) fn start_server(verbose: u8, settings: &LogSettings) -> Result<(), Failure> {
-    let quiet = settings
-        .level
-        .as_deref()
-        .unwrap_or("fencehold=info,fencehold_server=info,fencehold_store=info,warn");
+    let quiet = settings.level.as_deref().unwrap_or("fencehold=info,warn");
     let lines = lines(filter(verbose, quiet)?);
     match settings.format {
         LogFormat::Json => lines.json().flatten_event(true).init(),
@@ -42,8 +39,8 @@ pub(crate) fn check_server(settings: &LogSettings) -> Result<(), Failure> {
 fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
     let by_flags = match verbose {
         0 => quiet,
-        1 => "fencehold=info,fencehold_server=info,fencehold_store=info,warn",
-        2 => "fencehold=debug,fencehold_server=debug,fencehold_store=debug,info",
+        1 => "fencehold=info,warn",
+        2 => "fencehold=debug,info",
         _ => "trace",
     };
     let said = std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty() && verbose == 0);

@@ -7,7 +7,7 @@ use fencehold_contract::{Call, StoreError};
 use fencehold_core::Namespace;
 use fencehold_server::access::{ApiToken, Bearer, Book, BookError, NewToken, Scopes, TokenId};
 use fencehold_server::audit::{AuditFilter, AuditRow};
-use fencehold_store::remote::RemoteStore;
+use fencehold_store_remote::RemoteStore;
 use serde::Serialize;
 
 use crate::exit::Exit;

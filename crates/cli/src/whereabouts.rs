@@ -7,7 +7,7 @@ use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, StoreUrl};
 use fencehold_server::access::Book;
 use fencehold_server::config::{Settings, Told};
-use fencehold_store::remote::RemoteStore;
+use fencehold_store_remote::RemoteStore;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -70,7 +70,7 @@ impl Whereabouts {
             && !url.create
         {
             // Beside a store that is not there, no server would find them.
-            let found = fencehold_store::file::FileStore::find(url.clone());
+            let found = fencehold_store_file::FileStore::find(url.clone());
             found.map_err(|error| Failure::of_store(error, &place.url.to_string()))?;
         }
         let book = Book::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))?;

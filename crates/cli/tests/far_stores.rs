@@ -4,12 +4,12 @@
 
 mod support;
 
-#[path = "../../store/tests/etcd/cluster.rs"]
+#[path = "../../store-etcd/tests/etcd/cluster.rs"]
 mod cluster;
-#[path = "../../store/tests/object/gcs.rs"]
+#[path = "../../store-object/tests/object/gcs.rs"]
 #[allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "shared with the tests of the store")]
 mod gcs;
-#[path = "../../store/tests/object/servers.rs"]
+#[path = "../../store-object/tests/object/servers.rs"]
 #[allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "shared with the tests of the store")]
 #[allow(clippy::disallowed_methods, reason = "waits for a server that is starting")]
 mod servers;

@@ -14,7 +14,7 @@ use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireRequest, Call, LeaseStore, LeaseView};
 use fencehold_core::lease::How;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store::file::FileStore;
+use fencehold_store_file::FileStore;
 use fencehold_test_store::block_on;
 use support::{Bystander, Room, eventually};
 

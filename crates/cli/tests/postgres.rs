@@ -1,7 +1,7 @@
 //! The command line on a PostgreSQL database.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/postgres/cluster.rs"]
+#[path = "../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 mod support;
 

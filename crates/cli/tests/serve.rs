@@ -434,7 +434,7 @@ fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
 #[test]
 fn a_server_that_is_not_trusted_is_named_with_the_cause_at_once() {
     let (here, there) = (Room::new(), Room::new());
-    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/etcd-tls");
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store-etcd/tests/fixtures/etcd-tls");
     let (cert, key) = (format!("{tls}/server.pem"), format!("{tls}/server.key"));
     let server = Serving::start(&here, &["--tls-cert", &cert, "--tls-key", &key]);
     let mut command = there.command(["lease", "ls", "-v"]);
@@ -489,7 +489,7 @@ fn the_check_of_settings_names_what_the_store_was_chosen_by() {
 fn the_start_of_a_server_warns_of_what_is_dangerous() {
     use std::os::unix::fs::PermissionsExt as _;
     let room = Room::new();
-    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/etcd-tls");
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store-etcd/tests/fixtures/etcd-tls");
     let put = |name: &str, text: &str, mode: u32| {
         let path = room.path(name);
         std::fs::write(&path, text).unwrap();

@@ -4,7 +4,7 @@
 //! migration that the earlier one does not know is made up.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/postgres/cluster.rs"]
+#[path = "../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 mod support;
 

@@ -353,7 +353,7 @@ async fn open(url: StoreUrl, clock: Arc<dyn Clock>, patience_ms: u64) -> Result<
     let opening = move || {
         let give_up_ms = SystemClock.now().store_ms.saturating_add(patience_ms);
         let opened = loop {
-            match fencehold_store::open(&url, Arc::clone(&clock)) {
+            match fencehold_stores::open(&url, Arc::clone(&clock)) {
                 Err(StoreError::Unavailable { .. })
                     if SystemClock.now().store_ms < give_up_ms && !sender.is_canceled() =>
                 {

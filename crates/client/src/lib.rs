@@ -106,8 +106,8 @@ pub mod store {
     };
     pub use fencehold_engine::MemoryStore;
     #[cfg(feature = "file")]
-    pub use fencehold_store::file;
-    pub use fencehold_store::open;
+    pub use fencehold_store_file as file;
+    pub use fencehold_stores::open;
 }
 
 /// The examples of the README are doc tests too. Only those who run the doc tests need the page: it is not in the

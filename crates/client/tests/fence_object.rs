@@ -4,9 +4,9 @@
 #![allow(clippy::print_stdout, reason = "a process that the test starts tells it what it does")]
 #![allow(dead_code, unreachable_pub, reason = "what the servers can do is used elsewhere too")]
 
-#[path = "../../store/tests/object/gcs.rs"]
+#[path = "../../store-object/tests/object/gcs.rs"]
 mod gcs;
-#[path = "../../store/tests/object/servers.rs"]
+#[path = "../../store-object/tests/object/servers.rs"]
 mod servers;
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +19,7 @@ use fencehold::fence::{FenceError, FencedObject, Pass};
 use fencehold::store::LeaseStore;
 use fencehold::{Fencehold, Key, Owner, Token};
 use fencehold_contract::ObjectPlace;
-use fencehold_store::object::{Cas as _, ObjectStore, Seed, Storage, over_after_ms};
+use fencehold_store_object::{Cas as _, ObjectStore, Seed, Storage, over_after_ms};
 use rustix::process::{Pid, Signal, kill_process};
 use servers::{CLOUDS, Server};
 

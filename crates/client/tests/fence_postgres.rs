@@ -1,7 +1,7 @@
 //! A fence inside a transaction of one's own, through the library.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/postgres/cluster.rs"]
+#[path = "../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The end of a job and its effects in a transaction of the handler's own, through the library: both happen, or neither.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/postgres/cluster.rs"]
+#[path = "../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 
 use std::sync::OnceLock;

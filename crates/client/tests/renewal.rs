@@ -309,7 +309,7 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     use fencehold::store::{RevokeRequest, Which};
     use fencehold::{Fencehold, Key, Owner, Reason};
     use fencehold_contract::LeaseStore;
-    use fencehold_store::file::FileStore;
+    use fencehold_store_file::FileStore;
 
     let room = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(ManualClock::new());

@@ -117,6 +117,12 @@ pub enum Granted {
     Again(HoldHash),
 }
 
+impl Default for Engine {
+    fn default() -> Self {
+        Engine::new()
+    }
+}
+
 impl Engine {
     /// An engine that holds nothing.
     pub fn new() -> Self {

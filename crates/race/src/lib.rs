@@ -7,6 +7,10 @@
 //!
 //! Deliberately absent: sleeping. What is late is held at the gate, and what runs out is run out by the store's clock.
 
+#[cfg(feature = "sim")]
+#[macro_use(seeded)]
+extern crate fencehold_core;
+
 mod actor;
 mod gate;
 #[cfg(feature = "history")]
@@ -28,6 +32,8 @@ pub mod seeded;
 mod shelf;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "sim")]
+mod simulated;
 mod stage;
 mod trace;
 mod world;

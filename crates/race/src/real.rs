@@ -8,7 +8,7 @@ use std::time::Duration;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::Key;
-use fencehold_store::open;
+use fencehold_stores::open;
 use fencehold_test_store::{Arena, Power, block_on};
 
 /// Long enough that nothing runs out between two steps of a script, and short enough to wait for.

@@ -99,7 +99,7 @@ impl World {
     #[cfg(feature = "file")]
     fn in_directory(directory: &std::path::Path) -> Result<World, WorldError> {
         use fencehold_contract::clock::ManualClock;
-        use fencehold_store::file::FileStore;
+        use fencehold_store_file::FileStore;
 
         let room = std::fs::create_dir_all(directory)
             .and_then(|()| tempfile::Builder::new().prefix("race-").tempdir_in(directory))

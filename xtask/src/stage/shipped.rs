@@ -4,10 +4,11 @@
 
 use crate::process;
 
-/// `arena` is not among them: `fencehold race` plays its races in one.
-const NEVER: [&str; 6] = ["bugs", "conformance", "gates", "history", "model", "sim"];
+const NEVER: [&str; 5] = ["bugs", "gates", "history", "model", "sim"];
+/// Crates of tests.
+const NEVER_USED: [&str; 1] = ["fencehold-conformance"];
 /// Is on for sure. If it is not found, the list is not what it seems.
-const CERTAINLY: (&str, &str) = ("fencehold-store", "file");
+const CERTAINLY: (&str, &str) = ("fencehold-stores", "file");
 
 pub(crate) fn run() -> Result<(), String> {
     // Without dependencies of tests, whose features are not those of a build.
@@ -37,6 +38,12 @@ fn judge(tree: &str) -> Result<(), String> {
     if !on.contains(&CERTAINLY) {
         return Err("`cargo tree` lists no features of this project".to_owned());
     }
+    if let Some(used) = NEVER_USED
+        .iter()
+        .find(|name| tree.lines().any(|line| line.split(' ').next() == Some(name)))
+    {
+        return Err(format!("the program that people get is built with {used}"));
+    }
     match on.iter().find(|(_, feature)| NEVER.contains(feature)) {
         None => Ok(()),
         Some((package, feature)) => {
@@ -63,7 +70,7 @@ mod tests {
 
     const TREE: &str = "fencehold-cli v0.1.0 (/w/crates/cli) features: default,file\n\
                         other v1.0.0 features: sim\n\
-                        fencehold-store v0.1.0 (/w/crates/store) features: arena,file (*)\n";
+                        fencehold-stores v0.1.0 (/w/crates/stores) features: file (*)\n";
 
     #[test]
     fn what_is_for_tests_alone_is_named() {
@@ -73,6 +80,12 @@ mod tests {
             let said = judge(&tree).unwrap_err();
             assert!(said.contains(&format!("the feature `{feature}` of fencehold-race")), "{said}");
         }
+    }
+
+    #[test]
+    fn a_crate_of_tests_is_named() {
+        let said = judge(&format!("{TREE}fencehold-conformance v0.1.0 (/w) features: \n")).unwrap_err();
+        assert!(said.ends_with("built with fencehold-conformance"), "{said}");
     }
 
     #[test]

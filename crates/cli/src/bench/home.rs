@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{LeaseStore, StoreError};
-use fencehold_store::file::{FileOptions, FileStore};
+use fencehold_store_file::{FileOptions, FileStore};
 
 pub(super) fn open_store(directory: &Path) -> Result<Arc<dyn LeaseStore>, StoreError> {
     open_store_with(directory, FileOptions::default())

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
-use fencehold_store::file::FileOptions;
+use fencehold_store_file::FileOptions;
 use tokio::sync::mpsc;
 
 use super::beanstalkd::Beanstalkd;

@@ -188,7 +188,7 @@ fn about_clocks(findings: &mut Findings) {
 
 #[cfg(feature = "file")]
 fn what_is_unsafe(url: &FileUrl) -> Option<String> {
-    fencehold_store::file::FileStore::what_is_unsafe(url.clone())
+    fencehold_store_file::FileStore::what_is_unsafe(url.clone())
 }
 
 #[cfg(not(feature = "file"))]
@@ -252,7 +252,7 @@ fn about_directory(findings: &mut Findings, url: &FileUrl) {
 /// The versions of an etcd cluster.
 #[cfg(feature = "etcd")]
 async fn about_members(findings: &mut Findings, url: &fencehold_contract::EtcdUrl) {
-    let found = match fencehold_store::etcd::EtcdStore::open(url, std::sync::Arc::new(SystemClock)) {
+    let found = match fencehold_store_etcd::EtcdStore::open(url, std::sync::Arc::new(SystemClock)) {
         Ok(store) => store.members(&Call::new(Namespace::default())).await,
         Err(error) => Err(error),
     };

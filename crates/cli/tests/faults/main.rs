@@ -15,17 +15,17 @@
 mod support;
 
 #[cfg(feature = "postgres")]
-#[path = "../../../store/tests/postgres/cluster.rs"]
+#[path = "../../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 #[cfg(feature = "etcd")]
-#[path = "../../../store/tests/etcd/cluster.rs"]
+#[path = "../../../store-etcd/tests/etcd/cluster.rs"]
 mod etcd_cluster;
 #[cfg(feature = "object")]
-#[path = "../../../store/tests/object/gcs.rs"]
+#[path = "../../../store-object/tests/object/gcs.rs"]
 #[allow(dead_code, reason = "the store's own tests use the rest")]
 mod gcs;
 #[cfg(feature = "object")]
-#[path = "../../../store/tests/object/servers.rs"]
+#[path = "../../../store-object/tests/object/servers.rs"]
 #[allow(dead_code, reason = "the store's own tests use the rest")]
 mod servers;
 

@@ -16,7 +16,7 @@ use fencehold_core::job::State;
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Namespace, Stamp};
 use fencehold_race::history::{End, Line, What};
-use fencehold_store::open;
+use fencehold_stores::open;
 use fencehold_test_store::block_on;
 use serde::{Deserialize, Serialize};
 

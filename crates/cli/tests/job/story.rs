@@ -48,7 +48,7 @@ fn leave_an_open_intent(room: &Room, id: &str) {
     use fencehold_core::job::{EffectName, Queue};
     use fencehold_core::ledger::OnDoubt;
     use fencehold_core::{HoldId, Namespace, Owner};
-    use fencehold_store::open;
+    use fencehold_stores::open;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

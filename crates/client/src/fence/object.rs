@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fencehold_contract::{ObjectPlace, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
-use fencehold_store::object::{Cas, CasError, Object, Storage, Written};
+use fencehold_store_object::{Cas, CasError, Object, Storage, Written};
 use futures_channel::oneshot;
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
 #![allow(clippy::print_stdout, reason = "what was done, and from which seed, is told")]
 #[cfg(feature = "postgres")]
-#[path = "../../../store/tests/postgres/cluster.rs"]
+#[path = "../../../store-postgres/tests/postgres/cluster.rs"]
 mod cluster;
 #[path = "../crew/mod.rs"]
 mod crew;

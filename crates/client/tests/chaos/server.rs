@@ -18,7 +18,7 @@ async fn the_server() {
         return;
     };
     let store = format!("file:{}?create=true", room.store().display()).parse().unwrap();
-    let store = fencehold_store::open(&store, Arc::new(SystemClock)).unwrap();
+    let store = fencehold_stores::open(&store, Arc::new(SystemClock)).unwrap();
     let before = std::fs::read_to_string(room.sign()).ok();
     let address = before
         .as_deref()

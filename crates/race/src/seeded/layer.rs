@@ -8,7 +8,7 @@ use fencehold_conformance::{check, exercise, exercise_jobs};
 use fencehold_contract::StoreUrl;
 use fencehold_core::bugs::{Bug, VARIABLE};
 use fencehold_engine::MemoryStore;
-use fencehold_store::file::FileStore;
+use fencehold_store_file::FileStore;
 use fencehold_test_store::ClockArena;
 
 use crate::model::{job, lease, takeover};
@@ -54,9 +54,15 @@ pub(super) const LAST_RESORTS: &[Layer] = &[
         how: How::Tests(
             &[
                 "-p",
-                "fencehold-store",
+                "fencehold-core",
+                "-p",
+                "fencehold-engine",
+                "-p",
+                "fencehold-store-file",
+                "-p",
+                "fencehold-stores",
                 "--features",
-                "bugs",
+                "fencehold-core/bugs",
                 "--lib",
                 "--test",
                 "file_sharing",

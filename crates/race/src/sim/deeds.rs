@@ -2,11 +2,11 @@
 
 use fencehold_contract::{HoldRef, RevokeRequest, StoreError, Which};
 use fencehold_core::{Key, Owner as Name, Reason};
-use fencehold_store::sim::{Question, Reply};
 
 use super::owner::{About, Held, request};
 use super::store::Caller;
 use super::world::{Answer, Event, PATIENCE_MS, World};
+use crate::simulated::{Question, Reply};
 
 impl World {
     /// Sets an owner's alarm. It has one: what was set before no longer rings.

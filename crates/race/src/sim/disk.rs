@@ -4,7 +4,7 @@
 //! synced is there or is not; what starts from it takes the batches up to the first that is not whole, as a log with
 //! checksums does.
 
-use fencehold_store::sim::{Batch, Image, Record};
+use crate::simulated::{Batch, Image, Record};
 
 use super::chance::Chance;
 use super::mix::Fault;

@@ -2,11 +2,11 @@
 //! to its end.
 
 use fencehold_contract::job::{ClaimRequest, QueueMode, QueueOrder, Report, Word};
-use fencehold_store::sim::{Found, Question, Reply};
 
 use super::owner::request;
 use super::store::{Caller, Stepped};
 use super::world::{AFTERMATH_MS, Answer, World};
+use crate::simulated::{Found, Question, Reply};
 
 /// How often the last worker asks for what is left. Jobs come back once for each that undoes an effect.
 const ROUNDS_MAX: usize = 200;

@@ -2,12 +2,12 @@
 
 use fencehold_contract::StoreError;
 use fencehold_core::Stamp;
-use fencehold_store::sim::{Batch, Found, Machine};
 
 use super::chance::Chance;
 use super::disk::{Disk, Kept, Meets};
 use super::mix;
 use super::sqlite::Directory;
+use crate::simulated::{Batch, Found, Machine};
 
 pub(super) enum Ground {
     Log(Box<Disk>),

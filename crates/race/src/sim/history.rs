@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use fencehold_contract::StoreError;
 use fencehold_core::Refusal;
-use fencehold_store::sim::{Question, Reply};
+
+use crate::simulated::{Question, Reply};
 
 /// From when to when a call was under way, in true time.
 #[derive(Clone, Copy, Debug)]

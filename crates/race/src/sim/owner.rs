@@ -5,7 +5,8 @@ use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob};
 use fencehold_contract::{AcquireRequest, HoldRef};
 use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::{HoldId, Key, Owner as Name, Token};
-use fencehold_store::sim::Question;
+
+use crate::simulated::Question;
 
 /// How much of a term a holder trusts, in a thousand.
 const TRUSTED: u64 = 900;

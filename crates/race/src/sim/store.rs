@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Stamp};
-use fencehold_store::sim::{Found, Given, Machine, Question, Reply};
 
 use super::audit::{Asked, Gap, Pair};
 use super::chance::Chance;
@@ -14,6 +13,7 @@ use super::disk::Kept;
 use super::doubt::{Accounts, Step};
 use super::ground::Ground;
 use super::mix;
+use crate::simulated::{Found, Given, Machine, Question, Reply};
 
 /// The most slots of one sweep: few, so that a sweep does not always come to its end.
 const SWEEP_MAX: usize = 3;
@@ -113,7 +113,7 @@ impl Store {
             let (answers, unreadable) = match kept {
                 Kept::No => return Ok(Stepped::Stopped),
                 Kept::Yes | Kept::Landed => machine.answers(now, batch),
-                Kept::Unknown => (machine.untold(batch), None),
+                Kept::Unknown => (Machine::untold(batch), None),
             };
             let groups = in_groups(&self.pending, &answers, &ends);
             ends.clear();

@@ -6,9 +6,9 @@ use std::fmt;
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{Action, LedgerAnswer, QueueMode, Word};
 use fencehold_core::job::State;
-use fencehold_store::sim::{Question, Reply};
 
 use super::mix::Ground;
+use crate::simulated::{Question, Reply};
 
 pub(super) const ON_SQLITE: &str = "history on SQLite";
 /// An owner whose clock runs at another rate than the store's.

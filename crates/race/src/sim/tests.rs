@@ -1,6 +1,6 @@
 //! What is counted is what happened, and what happened too seldom is said.
 
-use fencehold_store::sim::Found;
+use crate::simulated::Found;
 
 use super::mix::{Fault, Ground};
 use super::world::World;

@@ -8,12 +8,12 @@ use fencehold_core::Reason;
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, Terms, UniqueKey};
 use fencehold_core::ledger::{OnDoubt, UndoWith};
 use fencehold_core::retry::{Backoff, Retry};
-use fencehold_store::sim::{Question, Reply};
 
 use super::audit::BEAT;
 use super::owner::{About, Work};
 use super::store::Caller;
 use super::world::{Answer, PATIENCE_MS, World};
+use crate::simulated::{Question, Reply};
 
 /// How often an unanswered word is said.
 const SENDINGS_MAX: u32 = 4;

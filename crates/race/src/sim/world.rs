@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use fencehold_contract::StoreError;
 use fencehold_core::job::{JobId, Queue};
 use fencehold_core::{HoldId, Key, Stamp};
-use fencehold_store::sim::{Found, Question, Reply};
 
 use super::audit::Gap;
 use super::chance::Chance;
@@ -16,6 +15,7 @@ use super::mix::{Fault, Ground, Mix};
 use super::owner::Owner;
 use super::store::{Caller, Stepped, Store};
 use super::tally::{CLOCK_OFF, Tally, says};
+use crate::simulated::{Found, Question, Reply};
 
 /// How long a sender waits before it sends again.
 pub(super) const PATIENCE_MS: u64 = 800;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::{Clock, ManualClock, SystemClock};
 use fencehold_contract::{LeaseStore, StoreUrl};
-use fencehold_store::remote::RemoteStore;
+use fencehold_store_remote::RemoteStore;
 use fencehold_test_store::{Arena, Power, block_on};
 
 use super::Clocked;

@@ -15,7 +15,7 @@ use fencehold_contract::StoreUrl;
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_store::open;
+use fencehold_stores::open;
 
 const STORE: &str = "FENCEHOLD_TEST_STORE";
 const CLOCK: &str = "FENCEHOLD_TEST_CLOCK";

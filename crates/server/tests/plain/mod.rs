@@ -61,7 +61,7 @@ fn start(
 /// A certificate, or a key, that tests have.
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../store/tests/fixtures/etcd-tls")
+        .join("../store-etcd/tests/fixtures/etcd-tls")
         .join(name)
 }
 

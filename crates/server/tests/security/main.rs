@@ -6,7 +6,7 @@ mod gate;
 mod limits;
 mod matrix;
 mod open;
-#[path = "../../../store/tests/support/page.rs"]
+#[path = "../../../store-file/tests/support/page.rs"]
 mod page;
 mod rights;
 mod stage;

@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 250_000_000;
 pub(super) async fn weigh(directory: &Path, many: usize) -> Result<Line, Failed> {
     raw::allow_connections(many)?;
     let served = Served::start(directory)?;
-    let subject = Subject::new(fencehold_store::open(&served.url().parse()?, Arc::new(SystemClock))?);
+    let subject = Subject::new(fencehold_stores::open(&served.url().parse()?, Arc::new(SystemClock))?);
     let key = Key::new("bench/crowd")?;
     let hold = hold_id(0, fresh());
     let token = subject.take(key.clone(), hold, 600_000).await?;

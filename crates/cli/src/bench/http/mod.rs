@@ -49,7 +49,7 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
     let home = Home::make(&plan.directory)?;
     let served = Served::start(&home.0.join("served"))?;
     let here = Subject::new(open_store(&home.0.join("here"))?);
-    let through = Subject::new(fencehold_store::open(&served.url().parse()?, Arc::new(SystemClock))?);
+    let through = Subject::new(fencehold_stores::open(&served.url().parse()?, Arc::new(SystemClock))?);
     for subject in [&here, &through] {
         // The first calls make the database and the connections; they are nobody's everyday.
         pairs(subject, CLIENTS, plan.time / 10).await?;

@@ -26,7 +26,7 @@ impl Args {
     #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let (place, store) = directory(context)?;
-        fencehold_store::file::backup(store, &self.to).map_err(|error| Failure::of_store(error, &place))?;
+        fencehold_store_file::backup(store, &self.to).map_err(|error| Failure::of_store(error, &place))?;
         note(&format!("{place} was copied to {}", self.to.display()));
         Ok(DONE)
     }

@@ -45,7 +45,7 @@ impl Args {
             Some(path) => (path.display().to_string(), FileUrl::new(path)),
             None => directory(context)?,
         };
-        let found = fencehold_store::file::check(store).map_err(|error| Failure::of_store(error, &name))?;
+        let found = fencehold_store_file::check(store).map_err(|error| Failure::of_store(error, &name))?;
         let report = Report {
             schema: found.schema,
             epoch: found.epoch,

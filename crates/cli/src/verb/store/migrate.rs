@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, LeaseStore as _, StoreUrl};
-use fencehold_store::postgres::PostgresStore;
+use fencehold_store_postgres::PostgresStore;
 use serde::Serialize;
 
 use crate::context::Context;

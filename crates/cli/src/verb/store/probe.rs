@@ -4,7 +4,7 @@
 use fencehold_contract::ObjectPlace;
 use fencehold_contract::StoreUrl;
 #[cfg(feature = "object")]
-use fencehold_store::object::{Verdict, probe_place};
+use fencehold_store_object::{Verdict, probe_place};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -81,7 +81,7 @@ async fn probe_etcd(
     url: &StoreUrl,
     cluster: &fencehold_contract::EtcdUrl,
 ) -> Result<bool, Failure> {
-    use fencehold_store::etcd::{EtcdStore, EtcdVerdict};
+    use fencehold_store_etcd::{EtcdStore, EtcdVerdict};
     let clock = std::sync::Arc::new(fencehold_contract::clock::SystemClock);
     let call = fencehold_contract::Call::new(fencehold_core::Namespace::default());
     let findings = match EtcdStore::open(cluster, clock) {

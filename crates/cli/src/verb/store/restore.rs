@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use fencehold_contract::StoreUrl;
 use fencehold_core::Owner;
 use fencehold_core::limits::ADVANCE_BY;
-use fencehold_store::file;
 
 use crate::context::Context;
 use crate::duration::show_exact_ms;
@@ -40,10 +39,10 @@ impl Args {
         let (place, target) = directory(context)?;
         let explain = |error| Failure::of_store(error, &place);
         // Advanced away from its place, and put there when it is: nobody who comes meanwhile is given a token of the day of the backup.
-        let aside = file::Aside::within(target.clone()).map_err(explain)?;
+        let aside = fencehold_store_file::Aside::within(target.clone()).map_err(explain)?;
         let mut restored = target.clone();
         aside.path().clone_into(&mut restored.directory);
-        file::restore(&self.from, restored.clone()).map_err(explain)?;
+        fencehold_store_file::restore(&self.from, restored.clone()).map_err(explain)?;
         let mut there = context.place()?;
         there.url = StoreUrl::File(restored.clone());
         let store = context.open_at(&there)?;
@@ -54,8 +53,8 @@ impl Args {
             })
             .await?;
         let whole = aside.path().join("advanced");
-        file::backup(restored, &whole).map_err(explain)?;
-        file::restore(&whole, target).map_err(explain)?;
+        fencehold_store_file::backup(restored, &whole).map_err(explain)?;
+        fencehold_store_file::restore(&whole, target).map_err(explain)?;
         note(&format!(
             "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
             advanced.ended,

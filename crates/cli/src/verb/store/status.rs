@@ -1,10 +1,6 @@
 //! `fencehold store status`: who serves it, and how much there is.
 
-use std::sync::Arc;
-
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, LeaseStore as _, StoreStatus, StoreUrl};
-use fencehold_store::postgres::PostgresStore;
+use fencehold_contract::StoreStatus;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -43,7 +39,14 @@ struct Schema {
 
 impl Schema {
     /// As it stands, before it is used.
+    #[cfg(feature = "postgres")]
     async fn found(context: &Context) -> Result<Option<Self>, Failure> {
+        use std::sync::Arc;
+
+        use fencehold_contract::clock::SystemClock;
+        use fencehold_contract::{Call, LeaseStore as _, StoreUrl};
+        use fencehold_store_postgres::PostgresStore;
+
         let place = context.place()?;
         let StoreUrl::Postgres(url) = &place.url else { return Ok(None) };
         let explain = |error| Failure::of_store(error, &place.url.to_string());
@@ -57,6 +60,13 @@ impl Schema {
             known: version.known,
             usable: version.usable,
         }))
+    }
+
+    /// Without that store there is no schema.
+    #[cfg(not(feature = "postgres"))]
+    #[expect(clippy::unused_async, reason = "it is called alike")]
+    async fn found(_: &Context) -> Result<Option<Self>, Failure> {
+        Ok(None)
     }
 
     fn line(&self) -> (&'static str, String) {

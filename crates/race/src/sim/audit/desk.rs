@@ -4,10 +4,10 @@ use fencehold_contract::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode,
 use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, Refusal, State};
 use fencehold_core::limits::FINISHED_KEPT_MS;
-use fencehold_store::sim::{Question, Reply};
 
 use super::job::{Job, Moment, Said};
 use super::{Audit, Auditor, Gap, HAPPENS_WITHIN_MS, Pair};
+use crate::simulated::{Question, Reply};
 
 /// The kind of jobs that a schedule makes.
 pub(in crate::sim) const BEAT: &str = "beat";

@@ -7,9 +7,9 @@ use fencehold_core::Stamp;
 use fencehold_core::job::{JobId, State};
 use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
 use fencehold_core::limits::TRAIL_MAX;
-use fencehold_store::sim::Found;
 
 use super::{Audit, Gap, HAPPENS_WITHIN_MS, Span};
+use crate::simulated::Found;
 
 /// The newest attempt at a job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use fencehold_core::lease::How;
 use fencehold_core::{HoldHash, Refusal};
-use fencehold_store::sim::Found;
 
 use super::{Audit, Span};
+use crate::simulated::Found;
 
 /// What the auditor knows of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Stamp};
-use fencehold_store::sim::{Found, Question, Reply};
+
+use crate::simulated::{Found, Question, Reply};
 
 pub(super) use self::desk::BEAT;
 use self::job::Job;

@@ -14,12 +14,12 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 use fencehold_core::Stamp;
-use fencehold_store::sim::{Found, Machine};
 use tempfile::TempDir;
 
 use self::files::Files;
 use super::chance::Chance;
 use super::disk::Meets;
+use crate::simulated::{Found, Machine};
 
 /// Trouble comes at any of the next so many operations of the disk: within one commit, or within the next few.
 const OPERATIONS_AHEAD_MAX: u64 = 30;

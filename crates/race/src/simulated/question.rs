@@ -1,0 +1,164 @@
+//! What can be asked of a machine, and what it answers.
+
+use fencehold_contract::job::{
+    ActRequest, Acted, AttemptRef, ClaimRequest, Claimed, Enqueued, JobDetail, LedgerAnswer, LedgerEntry,
+    NewJob, QueueOrder, QueueView, RenewedJobs, Report, ScheduleSpec, ScheduleView,
+};
+use fencehold_contract::operation::{Answer, Ask, Claim, JobAnswer, JobAsk};
+use fencehold_contract::{
+    AcquireRequest, Acquired, Call, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
+};
+use fencehold_core::job::{JobId, Queue, Refusal as JobRefusal, Reported, ScheduleName};
+use fencehold_core::{Key, Owner, Refusal, Token};
+
+/// What can be asked of a machine.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    /// See [`LeaseStore::acquire`](fencehold_contract::LeaseStore::acquire).
+    Acquire(AcquireRequest),
+    /// See [`LeaseStore::renew`](fencehold_contract::LeaseStore::renew).
+    Renew(Vec<HoldRef>),
+    /// See [`LeaseStore::release`](fencehold_contract::LeaseStore::release).
+    Release(Vec<HoldRef>),
+    /// See [`LeaseStore::revoke`](fencehold_contract::LeaseStore::revoke).
+    Revoke(RevokeRequest),
+    /// See [`LeaseStore::get`](fencehold_contract::LeaseStore::get).
+    Get(Key),
+    /// See [`JobStore::enqueue`](fencehold_contract::JobStore::enqueue).
+    Enqueue(Vec<NewJob>),
+    /// See [`JobStore::claim`](fencehold_contract::JobStore::claim).
+    Claim(ClaimRequest),
+    /// See [`JobStore::renew_claims`](fencehold_contract::JobStore::renew_claims).
+    RenewClaims(Vec<AttemptRef>),
+    /// See [`JobStore::report`](fencehold_contract::JobStore::report).
+    Report(Vec<Report>),
+    /// See [`JobStore::ledger`](fencehold_contract::JobStore::ledger).
+    Ledger(Vec<LedgerEntry>),
+    /// See [`JobStore::job`](fencehold_contract::JobStore::job).
+    Job(JobId),
+    /// See [`JobStore::act`](fencehold_contract::JobStore::act).
+    Act(ActRequest),
+    /// See [`JobStore::set_queue`](fencehold_contract::JobStore::set_queue).
+    SetQueue(QueueOrder),
+    /// See [`JobStore::remove_queue`](fencehold_contract::JobStore::remove_queue).
+    RemoveQueue(Queue, Owner),
+    /// See [`JobStore::set_schedule`](fencehold_contract::JobStore::set_schedule).
+    SetSchedule(Box<ScheduleSpec>),
+    /// See [`JobStore::remove_schedule`](fencehold_contract::JobStore::remove_schedule).
+    RemoveSchedule(ScheduleName, Owner),
+    /// See [`JobStore::schedules`](fencehold_contract::JobStore::schedules).
+    Schedules,
+}
+
+impl Question {
+    pub(super) fn ask(self) -> Ask {
+        match self {
+            Question::Acquire(request) => Ask::Acquire(request),
+            Question::Renew(holds) => Ask::Renew(holds),
+            Question::Release(holds) => Ask::Release(holds),
+            Question::Revoke(request) => Ask::Revoke { request, from: 0 },
+            Question::Get(key) => Ask::Get(key),
+            Question::Enqueue(jobs) => Ask::Job(JobAsk::Enqueue(jobs)),
+            Question::Claim(request) => Ask::Job(JobAsk::Claim(request)),
+            Question::RenewClaims(attempts) => Ask::Job(JobAsk::Renew(attempts)),
+            Question::Report(reports) => Ask::Job(JobAsk::Report(reports)),
+            Question::Ledger(entries) => Ask::Job(JobAsk::Ledger(entries)),
+            Question::Job(id) => Ask::Job(JobAsk::Get(id)),
+            Question::Act(request) => Ask::Job(JobAsk::Act(request)),
+            Question::SetQueue(order) => Ask::Job(JobAsk::SetQueue(order)),
+            Question::RemoveQueue(queue, by) => Ask::Job(JobAsk::RemoveQueue { queue, by }),
+            Question::SetSchedule(spec) => Ask::Job(JobAsk::SetSchedule(spec)),
+            Question::RemoveSchedule(name, by) => Ask::Job(JobAsk::RemoveSchedule { name, by }),
+            Question::Schedules => Ask::Job(JobAsk::Schedules),
+        }
+    }
+}
+
+impl Question {
+    /// What a store asks of its engine when the caller went before it read this answer.
+    pub(crate) fn after_unread(&self, reply: &Reply) -> Option<Question> {
+        let answer = match reply.clone() {
+            Reply::Acquired(acquired) => Answer::Acquired(acquired),
+            Reply::Claimed(claimed) => Answer::Job(JobAnswer::Claimed(claimed)),
+            _ => return None,
+        };
+        let call = Call::new(fencehold_core::Namespace::default());
+        let claim = Claim::of(&call, &self.clone().ask())?.after_sending(false);
+        match claim.unclaimed(Ok(answer))?.ask {
+            Ask::Release(holds) => Some(Question::Release(holds)),
+            Ask::Job(JobAsk::Report(reports)) => Some(Question::Report(reports)),
+            _ => None,
+        }
+    }
+}
+
+/// What it answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// To an acquire.
+    Acquired(Acquired),
+    /// To renewals.
+    Renewed(Renewed),
+    /// To releases.
+    Released(Vec<Result<Token, Refusal>>),
+    /// To a revocation.
+    Revoked(Vec<RevokedLease>),
+    /// To a look.
+    Lease(Option<LeaseView>),
+    /// To jobs that are to be.
+    Enqueued(Vec<Result<Enqueued, JobRefusal>>),
+    /// To a claim.
+    Claimed(Claimed),
+    /// To a claim whose jobs could not be read: their ids and tokens, and how long each lasts.
+    ClaimedUnread(Vec<(JobId, Token, u64)>),
+    /// To renewals of claims.
+    RenewedClaims(RenewedJobs),
+    /// To what attempts say.
+    Reported(Vec<Result<Reported, JobRefusal>>),
+    /// To entries in ledgers.
+    Ledger(Vec<Result<LedgerAnswer, JobRefusal>>),
+    /// To a look at a job.
+    Job(Option<Box<JobDetail>>),
+    /// To an act.
+    Acted(Acted),
+    /// To an order for a queue.
+    Queue(QueueView),
+    /// To the removal of a queue: whether there was one.
+    Removed(bool),
+    /// To a look at the schedules.
+    Schedules(Vec<ScheduleView>),
+    /// To anything else.
+    Other,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Acquired(acquired) => Reply::Acquired(acquired),
+            Answer::Renewed(renewed) => Reply::Renewed(renewed),
+            Answer::Released(released) => Reply::Released(released),
+            Answer::Revoked { ended, .. } => Reply::Revoked(ended),
+            Answer::Lease(lease) => Reply::Lease(lease),
+            Answer::Job(answer) => answer.into(),
+            _ => Reply::Other,
+        }
+    }
+}
+
+impl From<JobAnswer> for Reply {
+    fn from(answer: JobAnswer) -> Reply {
+        match answer {
+            JobAnswer::Enqueued(answers) => Reply::Enqueued(answers),
+            JobAnswer::Claimed(claimed) => Reply::Claimed(claimed),
+            JobAnswer::Renewed(renewed) => Reply::RenewedClaims(renewed),
+            JobAnswer::Reported(answers) => Reply::Reported(answers),
+            JobAnswer::Ledger(answers) => Reply::Ledger(answers),
+            JobAnswer::Job(detail) => Reply::Job(detail),
+            JobAnswer::Acted(acted) => Reply::Acted(acted),
+            JobAnswer::Queue(view) => Reply::Queue(view),
+            JobAnswer::Removed(removed) => Reply::Removed(removed),
+            JobAnswer::Schedules(views) => Reply::Schedules(views),
+            _ => Reply::Other,
+        }
+    }
+}

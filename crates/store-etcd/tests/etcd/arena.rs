@@ -1,0 +1,83 @@
+//! The arena of the conformance suite: a fresh prefix, two handles on it, and etcd leases that can be revoked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fencehold_contract::{Call, LeaseStore};
+use fencehold_core::{Key, Namespace};
+use fencehold_store_etcd::EtcdStore;
+use fencehold_test_store::{Arena, Power, block_on};
+
+use crate::clock::MovedClock;
+use crate::cluster;
+
+pub(crate) struct EtcdArena {
+    prefix: String,
+    clock: Arc<MovedClock>,
+    handles: Mutex<Option<[Arc<EtcdStore>; 2]>>,
+    /// How much of the time for which the store is closed has been let pass.
+    passed_ms: AtomicU64,
+}
+
+impl EtcdArena {
+    pub(crate) fn new() -> Self {
+        let (prefix, handles, passed_ms) = (cluster::fresh_prefix(), Mutex::new(None), AtomicU64::new(0));
+        EtcdArena { prefix, clock: Arc::default(), handles, passed_ms }
+    }
+
+    fn handle(&self, nth: usize) -> Arc<EtcdStore> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || {
+            let url = crate::cluster().url(&self.prefix);
+            Arc::new(EtcdStore::open(&url, self.clock.clone()).unwrap())
+        };
+        let handles = handles.get_or_insert_with(|| [open(), open()]);
+        Arc::clone(&handles[nth])
+    }
+}
+
+impl Arena for EtcdArena {
+    fn store(&self) -> Arc<dyn LeaseStore> {
+        self.handle(0)
+    }
+
+    fn other(&self) -> Arc<dyn LeaseStore> {
+        self.handle(1)
+    }
+
+    fn powers(&self) -> Vec<Power> {
+        vec![
+            Power::MovesWall,
+            Power::Restarts,
+            Power::NoticesLeaving,
+            Power::Advances,
+            Power::Reopens,
+            Power::TellsHolders,
+        ]
+    }
+
+    fn pass(&self, ms: u64) {
+        panic!("etcd's time cannot be moved by {ms} ms");
+    }
+
+    fn run_out(&self, call: &Call, key: &Key) {
+        block_on(self.handle(0).run_out(call, key.clone())).unwrap();
+    }
+
+    fn open_again(&self, closed_for_ms: u64) {
+        let passed_ms = self.passed_ms.fetch_add(closed_for_ms, Ordering::SeqCst) + closed_for_ms;
+        let call = Call::new(Namespace::default());
+        block_on(self.handle(0).reopen(&call, passed_ms)).unwrap();
+    }
+
+    fn shift_wall(&self, by_ms: i64) {
+        self.clock.shift_wall(by_ms);
+    }
+
+    fn restart(&self) {
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for handle in handles.into_iter().flatten() {
+            block_on(handle.close());
+        }
+    }
+}

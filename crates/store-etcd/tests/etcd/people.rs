@@ -1,0 +1,127 @@
+//! Short ways to ask, for the tests that arrange things themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore, LeaseView, StoreError};
+use fencehold_core::lease::Renewal;
+use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
+use fencehold_store_etcd::EtcdStore;
+use fencehold_test_store::block_on;
+
+use crate::clock::MovedClock;
+use crate::cluster::{call, fresh_prefix};
+use crate::gates::TestGate;
+
+pub(crate) const TTL_MS: u64 = 30_000;
+
+/// Somebody with a handle of their own on a store, and a gate in front of it.
+pub(crate) struct Person {
+    pub(crate) name: &'static str,
+    pub(crate) store: Arc<EtcdStore>,
+    pub(crate) gate: Arc<TestGate>,
+    pub(crate) clock: Arc<MovedClock>,
+}
+
+/// People who share a fresh store.
+pub(crate) fn people<const N: usize>(names: [&'static str; N]) -> [Person; N] {
+    let prefix = fresh_prefix();
+    names.map(|name| {
+        let (gate, clock) = (Arc::new(TestGate::new()), Arc::new(MovedClock::default()));
+        let url = crate::cluster().url(&prefix);
+        let store = Arc::new(EtcdStore::open_through(&url, clock.clone(), gate.clone()).unwrap());
+        Person { name, store, gate, clock }
+    })
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+/// What somebody asks for and got.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) request: AcquireRequest,
+    pub(crate) token: Token,
+}
+
+impl Held {
+    pub(crate) fn as_ref(&self) -> HoldRef {
+        HoldRef { key: self.request.keys[0].clone(), hold: self.request.hold, token: self.token }
+    }
+}
+
+impl Person {
+    pub(crate) fn ask(&self, name: &str) -> AcquireRequest {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut bits = [0x3c; 16];
+        bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        let owner = Owner::new(self.name).unwrap();
+        AcquireRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
+    }
+
+    pub(crate) fn ask_to_wait(&self, name: &str) -> AcquireRequest {
+        AcquireRequest { wait_ms: 60_000, ..self.ask(name) }
+    }
+
+    pub(crate) fn acquire(&self, request: AcquireRequest) -> Result<Acquired, StoreError> {
+        block_on(self.store.acquire(&call(), request))
+    }
+
+    pub(crate) fn take(&self, name: &str) -> Held {
+        self.take_with(self.ask(name))
+    }
+
+    pub(crate) fn take_with(&self, request: AcquireRequest) -> Held {
+        let token = self.acquire(request.clone()).unwrap().grant.token;
+        Held { request, token }
+    }
+
+    pub(crate) fn renew(&self, held: &Held) -> Result<Renewal, Refusal> {
+        block_on(self.store.renew(&call(), vec![held.as_ref()]))
+            .unwrap()
+            .answers
+            .remove(0)
+    }
+
+    pub(crate) fn release(&self, held: &Held) -> Result<Token, Refusal> {
+        block_on(self.store.release(&call(), vec![held.as_ref()])).unwrap().remove(0)
+    }
+
+    pub(crate) fn run_out(&self, name: &str) {
+        block_on(self.store.run_out(&call(), key(name))).unwrap();
+    }
+
+    pub(crate) fn view(&self, name: &str) -> LeaseView {
+        block_on(self.store.get(&call(), key(name))).unwrap().unwrap()
+    }
+
+    pub(crate) fn holder(&self, name: &str) -> Option<String> {
+        self.view(name).holder.map(|holder| holder.owner.to_string())
+    }
+
+    /// Asks on a thread of its own.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(Arc<EtcdStore>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let store = Arc::clone(&self.store);
+        thread::spawn(move || call(store))
+    }
+
+    pub(crate) fn start_acquire(&self, request: AcquireRequest) -> JoinHandle<Result<Acquired, StoreError>> {
+        self.start(move |store| block_on(store.acquire(&call(), request)))
+    }
+
+    /// Stands in line on a thread of its own; returns when it is seen there.
+    pub(crate) fn stand_in_line(&self, request: AcquireRequest) -> JoinHandle<Result<Acquired, StoreError>> {
+        let name = request.keys[0].to_string();
+        let before = self.view(&name).waiters;
+        let waiting = self.start_acquire(request);
+        while self.view(&name).waiters == before {
+            thread::yield_now();
+        }
+        waiting
+    }
+}

@@ -1,0 +1,182 @@
+//! Grants that find their caller gone (R14), and the same request sent again meanwhile (R13).
+
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::{AcquireRequest, Acquired, LeaseStore as _, StoreError};
+use fencehold_core::lease::How;
+use fencehold_store_etcd::Request;
+use fencehold_test_store::block_on;
+
+use crate::cluster::call;
+use crate::people::{Held, Person, TTL_MS, people};
+
+/// An acquisition whose caller can go before it looks at the answer.
+struct Asking {
+    answer: Pin<Box<dyn Future<Output = Result<Acquired, StoreError>>>>,
+    answered: mpsc::Receiver<()>,
+}
+
+struct Bell(mpsc::Sender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
+}
+
+/// Asks, and returns when the write that decides stands at the gate.
+fn asking(person: &Person, request: AcquireRequest) -> Asking {
+    person.gate.hold_next(Request::Write);
+    let store = person.store.clone();
+    let mut answer: Pin<Box<dyn Future<Output = _>>> =
+        Box::pin(async move { store.acquire(&call(), request).await });
+    let (bell, answered) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Bell(bell)));
+    assert!(answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    person.gate.until_held();
+    Asking { answer, answered }
+}
+
+fn endings(person: &Person) -> Vec<How> {
+    person.view("k").endings.iter().map(|ending| ending.how).collect()
+}
+
+fn until_abandoned(person: &Person) {
+    let before_ms = SystemClock.now().store_ms;
+    while endings(person).last() != Some(&How::Abandoned) {
+        assert!(SystemClock.now().store_ms - before_ms < TTL_MS / 2, "only its ttl will end it");
+    }
+    assert_eq!(person.holder("k"), None);
+}
+
+/// The key has a record, so that it can be looked at.
+fn known(person: &Person) -> Held {
+    let first = person.take("k");
+    person.release(&first).unwrap();
+    first
+}
+
+/// The caller goes while its grant is on its way.
+#[test]
+fn a_grant_whose_caller_has_gone_is_freed() {
+    let [a, b] = people(["A", "B"]);
+    let first = known(&b);
+    drop(asking(&a, a.ask("k")));
+    a.gate.let_go();
+    until_abandoned(&b);
+    assert!(b.take("k").token > first.token);
+}
+
+/// The caller goes; its patience ends while the grant is on its way, and the answer to that is lost.
+#[test]
+fn a_grant_whose_caller_has_gone_is_found_after_its_patience_and_freed() {
+    let [a, b] = people(["A", "B"]);
+    known(&b);
+    // The second write, after that of the etcd lease.
+    a.gate.lose_write(1);
+    let asking = asking(&a, a.ask("k"));
+    a.clock.pass(600_000);
+    drop(asking);
+    a.gate.let_go();
+    until_abandoned(&b);
+    assert!(a.gate.has_lost());
+    assert_eq!(endings(&b).len(), 2, "granted once");
+}
+
+/// The same, but the caller is told that nobody knows, and only then goes without having heard it.
+#[test]
+fn a_grant_that_nobody_knew_of_is_freed_when_that_was_never_heard() {
+    let [a, b] = people(["A", "B"]);
+    known(&b);
+    a.gate.lose_write(1);
+    let asking = asking(&a, a.ask("k"));
+    a.clock.pass(600_000);
+    a.gate.let_go();
+    asking.answered.recv().unwrap();
+    drop(asking);
+    until_abandoned(&b);
+}
+
+/// The caller is told that nobody knows, and asks again, through another handle: the lease is found by its hold id.
+#[test]
+fn a_grant_that_nobody_knew_of_is_found_by_its_hold_id() {
+    let [a, b] = people(["A", "B"]);
+    known(&b);
+    a.gate.lose_write(1);
+    let request = a.ask("k");
+    let asking = asking(&a, request.clone());
+    a.clock.pass(600_000);
+    a.gate.let_go();
+    assert!(matches!(block_on(asking.answer), Err(StoreError::Unknown { .. })));
+    let told = b.acquire(AcquireRequest { hold_age_ms: 600_000, ..request.clone() }).unwrap();
+    assert!(told.grant.resumed && told.grant.remaining_ms <= TTL_MS, "{told:?}");
+    b.renew(&Held { request, token: told.grant.token }).unwrap();
+}
+
+/// What was granted is given back so late that the same request, sent again through another handle, was told of it.
+#[test]
+fn a_grant_that_the_same_request_took_up_is_left_to_it() {
+    let [a, b] = people(["A", "B"]);
+    let request = a.ask("k");
+    let asking = asking(&a, request.clone());
+    drop(asking);
+    a.gate.hold_next(Request::Write);
+    a.gate.let_go();
+    // The giving back has looked, and is about to write.
+    a.gate.until_held();
+    let told = b.acquire(AcquireRequest { hold_age_ms: 1, ..request.clone() }).unwrap();
+    assert!(told.grant.resumed, "it is the first sending's");
+    a.gate.let_go();
+    // Closing waits for what is under way.
+    block_on(a.store.close());
+    b.renew(&Held { request, token: told.grant.token }).unwrap();
+    assert!(endings(&b).is_empty());
+}
+
+/// Nor does it look and find its own, after it was taken up.
+#[test]
+fn a_grant_that_was_taken_up_before_it_could_be_given_back_is_left_alone() {
+    let [a, b] = people(["A", "B"]);
+    let request = a.ask("k");
+    let asking = asking(&a, request.clone());
+    drop(asking);
+    a.gate.hold_next(Request::Read);
+    a.gate.let_go();
+    a.gate.until_held();
+    let told = b.acquire(AcquireRequest { hold_age_ms: 1, ..request.clone() }).unwrap();
+    a.gate.let_go();
+    block_on(a.store.close());
+    b.renew(&Held { request, token: told.grant.token }).unwrap();
+}
+
+/// What was granted is given back so late that it has run out, and somebody else holds the key.
+#[test]
+fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
+    let [a, b] = people(["A", "B"]);
+    let asking = asking(&a, a.ask("k"));
+    drop(asking);
+    a.gate.hold_next(Request::Write);
+    a.gate.let_go();
+    a.gate.until_held();
+    b.run_out("k");
+    let next = b.take("k");
+    a.gate.let_go();
+    block_on(a.store.close());
+    b.renew(&next).unwrap();
+    assert_eq!(endings(&b), [How::Expired]);
+}
+
+/// The first sending was answered, and is at work; a repeat whose caller has gone leaves it alone.
+#[test]
+fn a_repeat_whose_caller_has_gone_ends_nothing() {
+    let [a, b] = people(["A", "B"]);
+    let held = a.take("k");
+    drop(asking(&b, AcquireRequest { hold_age_ms: 1, ..held.request.clone() }));
+    b.gate.let_go();
+    block_on(b.store.close());
+    a.renew(&held).unwrap();
+    assert_eq!(a.release(&held), Ok(held.token));
+}

@@ -1,0 +1,370 @@
+//! `file:DIR`: the engine, kept in SQLite, shared by every process of the machine that opens the directory.
+//!
+//! Whoever opens it first *owns* it and serves the others through a socket in it. Ownership is an epoch in the
+//! database, checked in the transaction of every commit and again before answers that change nothing; so an owner that
+//! was stopped and superseded can answer nothing when it wakes. Callers see a pause when an owner goes, not an error:
+//! their questions are sent again, which is always safe.
+
+#[macro_use(seeded)]
+extern crate fencehold_core;
+
+mod boot;
+mod codec;
+mod foreign;
+mod frame;
+#[cfg(test)]
+mod fuzz;
+mod gate;
+mod job;
+#[cfg(feature = "gates")]
+mod knock;
+mod link;
+mod load;
+mod old_events;
+mod owned;
+mod owner;
+mod part;
+mod peer;
+mod place;
+mod progress;
+mod rows;
+mod safety;
+mod schema;
+mod service;
+mod sqlite;
+mod takeover;
+mod tools;
+mod turn;
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::measure::Measures;
+use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::{Call, Capabilities, FileUrl, KeepFinished, StoreError};
+use fencehold_core::limits::TTL_MS_MIN;
+use fencehold_core::{Key, Namespace};
+use tokio::sync::{mpsc, oneshot};
+
+use self::place::Place;
+use self::service::{Order, Question, Shared, Told, or_unknown};
+
+#[cfg(feature = "gates")]
+pub use self::knock::{Knocked, knock, questions};
+pub use self::part::Aside;
+pub use self::tools::{CheckReport, backup, check, restore};
+
+/// What a simulation needs: an owner without a thread, and how what is kept is read after a reboot.
+#[doc(hidden)]
+pub mod sim {
+    pub use crate::boot::{Follows, Noted};
+    pub use crate::job::rebase as rebase_job;
+    pub use crate::load::{Trust, rebase};
+    pub use crate::owned::Owned;
+}
+
+/// How long closing waits for an attempt to take over that is no longer wanted.
+const ATTEMPT_ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How a directory is served.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileOptions {
+    /// For how long finished jobs are kept. The directory remembers what was named last; whoever names nothing leaves it.
+    pub keep_finished: KeepFinished,
+    /// Wait a little for a batch to fill while it is smaller than the recent ones: one sync then serves more. Off only
+    /// to see what it gives.
+    pub gather: bool,
+    /// Open a store that has lost what was acknowledged from it. For whoever advances it next.
+    pub accept_rewound: bool,
+    /// Create a store where there is none. Without it that is an error.
+    pub create: bool,
+    /// The group whose members share the directory: its name, or its number.
+    pub group: Option<String>,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        FileOptions {
+            keep_finished: KeepFinished::default(),
+            gather: true,
+            accept_rewound: false,
+            create: false,
+            group: None,
+        }
+    }
+}
+
+impl FileOptions {
+    /// The same, but each batch takes only what waits already.
+    pub fn without_gathering(self) -> Self {
+        FileOptions { gather: false, ..self }
+    }
+
+    /// The same, but a store that was rewound is opened: its tokens are lifted, and it grants nothing for its longest ttl.
+    pub fn accepting_rewound(self) -> Self {
+        FileOptions { accept_rewound: true, ..self }
+    }
+
+    /// What a URL says.
+    pub fn of_url(url: &FileUrl) -> Self {
+        let FileUrl { keep_finished, create, group, .. } = url.clone();
+        FileOptions { keep_finished, create, group, ..FileOptions::default() }
+    }
+
+    /// The same, but a store is created where there is none.
+    pub fn creating(self) -> Self {
+        FileOptions { create: true, ..self }
+    }
+
+    /// The same, but finished jobs are kept for this long.
+    pub fn keep_finished(self, keep_finished: KeepFinished) -> Self {
+        FileOptions { keep_finished, ..self }
+    }
+}
+
+/// A store in a directory of this machine.
+#[derive(Debug)]
+pub struct FileStore {
+    shared: Arc<Shared>,
+    orders: mpsc::UnboundedSender<Order>,
+    next_id: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl FileStore {
+    /// Opens the store in a directory. It must be there.
+    ///
+    /// The clock decides when leases end; every process that opens the same directory must use the same one.
+    pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(directory, clock, FileOptions::default())
+    }
+
+    /// Opens the store in a directory; where there is none, creates it, and the directory for this user alone.
+    pub fn open_or_create(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(directory, clock, FileOptions::default().creating())
+    }
+
+    /// Whether there is a store in a directory that this process can use. Changes nothing.
+    pub fn find(url: impl Into<FileUrl>) -> Result<(), StoreError> {
+        let url = url.into();
+        Place::open(&url.directory, false, url.group.as_deref()).map(drop)
+    }
+
+    /// Why users who are not meant to could take part in what happens in a directory, or why it cannot be shared with the
+    /// group that its URL names. Changes nothing.
+    pub fn what_is_unsafe(url: impl Into<FileUrl>) -> Option<String> {
+        let url = url.into();
+        let path = std::fs::canonicalize(&url.directory).ok()?;
+        match url.group.as_deref().map(safety::Group::find).transpose() {
+            Ok(group) => safety::what_is_unsafe(&path, group.as_ref()),
+            Err(why) => Some(why),
+        }
+    }
+
+    /// Opens it with other options than the usual ones.
+    pub fn open_with(
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        options: FileOptions,
+    ) -> Result<Self, StoreError> {
+        let mut place = Place::open(directory, options.create, options.group.as_deref())?;
+        place.refuse_lost()?;
+        place.accept_rewound = options.accept_rewound;
+        let place = Arc::new(place);
+        let shared = Arc::new(Shared::default());
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let unavailable = |error: std::io::Error| StoreError::Unavailable {
+            why: format!("the thread of {} could not be started: {error}", directory.display()),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(2)
+            .thread_name("fencehold-file")
+            .build()
+            .map_err(unavailable)?;
+        let service = service::run(place, clock, options, Arc::clone(&shared), inbox);
+        let thread = std::thread::Builder::new()
+            .name("fencehold-file".to_owned())
+            .spawn(move || {
+                runtime.block_on(service);
+                // An attempt to take over may be under way. It sees that it is no longer wanted and ends, and whoever
+                // closed the store may then do with the directory what they like; but a sick disk must not hold them up.
+                runtime.shutdown_timeout(ATTEMPT_ENDS_WITHIN);
+            })
+            .map_err(unavailable)?;
+        Ok(FileStore { shared, orders, next_id: AtomicU64::new(1), thread: Mutex::new(Some(thread)) })
+    }
+
+    fn stop(&self) {
+        self.shared.close();
+        let _ = self.orders.send(Order::Close);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Has the service thread find whoever serves the directory, and ask it. `None`: the handle was closed.
+    fn ask_elsewhere(&self, question: Elsewhere) -> Telling {
+        let (reply, told) = oneshot::channel();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let Elsewhere { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain } = question;
+        let uncertain_before = uncertain;
+        let telling = Telling {
+            orders: self.orders.clone(),
+            id: Some(id),
+            claim: claim.map(|claim| (namespace.clone(), claim)),
+            told,
+        };
+        let question =
+            Question { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
+        // A closed handle drops the question, and with it the reply.
+        let _ = self.orders.send(Order::Ask(id, Box::new(question)));
+        telling
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Route for FileStore {
+    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+        // Here, not only where it is decided: on the way it grows older, and what is too long cannot travel.
+        ask.check()?;
+        let asked_at_ms = SystemClock.now().store_ms;
+        let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
+        let claim = Claim::of(call, &ask);
+        let mut uncertain = false;
+        loop {
+            // Wherever it would go next, also to this process's own engine that has just taken over.
+            if uncertain && !ask.may_be_repeated() {
+                let why = "the owner of the directory went before it answered; look before you try again"
+                    .to_owned();
+                return Err(StoreError::Unknown { why });
+            }
+            if let Some(engine) = self.shared.here() {
+                let sent_at_ms = SystemClock.now().store_ms;
+                let aged = ask.aged(sent_at_ms - asked_at_ms, uncertain);
+                let claim = claim.map(|claim| claim.after_sending(uncertain));
+                if let Some(result) = engine.ask(call.namespace.clone(), aged, claim, give_up_ms).await {
+                    let result = result.map_err(|error| or_unknown(error, &ask, uncertain));
+                    return result.map(|answer| answer.waited_longer(sent_at_ms - asked_at_ms));
+                }
+                uncertain = true;
+                if !ask.may_be_repeated() {
+                    continue;
+                }
+            }
+            let told = self.ask_elsewhere(Elsewhere {
+                namespace: call.namespace.clone(),
+                ask: ask.clone(),
+                claim,
+                asked_at_ms,
+                give_up_ms,
+                uncertain,
+            });
+            match told.await {
+                Some(Told::Answer { result, sent_at_ms, .. }) => {
+                    return (*result)
+                        .map(|answer| answer.waited_longer(sent_at_ms.saturating_sub(asked_at_ms)));
+                }
+                Some(Told::AskHere { uncertain: sent }) => uncertain |= sent,
+                None if uncertain && !ask.only_reads() => {
+                    return Err(StoreError::Unknown { why: "this store was closed".to_owned() });
+                }
+                None => return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }),
+            }
+        }
+    }
+
+    /// Opening only looks at the directory. The first answer shows that the store is there, and was created if it had to be.
+    async fn proven(&self, call: &Call) -> Result<(), StoreError> {
+        // A question about leases: it makes no owner read the jobs.
+        let any = Key::new("fencehold").map_err(StoreError::from)?;
+        self.route(call, Ask::Get(any)).await.map(drop)
+    }
+
+    fn measured(&self) -> Option<&Measures> {
+        Some(&self.shared.measures)
+    }
+
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.shared.hold_changes)
+    }
+
+    fn can(&self) -> Capabilities {
+        Capabilities {
+            store: "file:",
+            fair: true,
+            waits: true,
+            preempts: true,
+            jobs: true,
+            durable: true,
+            ttl_ms_min: TTL_MS_MIN,
+        }
+    }
+
+    async fn shut(&self) {
+        self.stop();
+    }
+}
+
+/// A question before it has a way back.
+struct Elsewhere {
+    namespace: Namespace,
+    ask: Ask,
+    claim: Option<Claim>,
+    asked_at_ms: u64,
+    give_up_ms: u64,
+    uncertain: bool,
+}
+
+/// What will become of a question. Dropping it leaves the line, and gives back a lease that was granted but never
+/// picked up.
+struct Telling {
+    orders: mpsc::UnboundedSender<Order>,
+    /// `None` once there is nothing left to leave.
+    id: Option<u64>,
+    claim: Option<(Namespace, Claim)>,
+    told: oneshot::Receiver<Told>,
+}
+
+impl Future for Telling {
+    type Output = Option<Told>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.told).poll(context).map(Result::ok);
+        if polled.is_ready() {
+            self.id = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        self.told.close();
+        match self.told.try_recv() {
+            Ok(Told::Answer { result, sent_before, .. }) => {
+                if let Some((namespace, claim)) = self.claim.take()
+                    && let Some(unclaimed) = claim.after_sending(sent_before).unclaimed(*result)
+                {
+                    let _ = self.orders.send(Order::GiveBack(namespace, Box::new(unclaimed)));
+                }
+            }
+            Ok(Told::AskHere { .. }) => {}
+            Err(_) => drop(self.orders.send(Order::Cancel(id))),
+        }
+    }
+}

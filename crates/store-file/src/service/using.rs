@@ -1,0 +1,170 @@
+//! Asking the owner: sending what is pending, handing over its answers, and noticing when it goes.
+
+use fencehold_contract::clock::{Clock, SystemClock};
+use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::{KeepFinished, StoreError};
+use fencehold_core::{BadInput, Namespace};
+
+use super::questions::{Pending, Question, Told, or_unknown};
+use super::{Next, Service, Taken, beat};
+use crate::frame::{FromOwner, ToOwner};
+use crate::link::{Link, SILENCE};
+
+/// The number of the one question that is the thread's own. Those of its handle start at 1.
+const KEEP_FINISHED: u64 = 0;
+
+impl Service {
+    /// Asks the owner until it ends, falls silent, or the handle is closed.
+    pub(super) async fn use_owner(&mut self, mut link: Link) -> Next {
+        let pid = link.pid;
+        let path = self.place.path().display().to_string();
+        self.shared.set_obstacle(format!("pid {pid} owns {path} and does not answer"));
+        link.expect_an_answer();
+        self.answer_those_that_may_not_be_repeated();
+        let ids: Vec<u64> = self.pending.keys().copied().collect();
+        let mut sent = self.tell_how_long_to_keep(&mut link);
+        if sent.is_ok() {
+            sent = ids.into_iter().try_for_each(|id| self.put(&mut link, id));
+        }
+        let mut beat = beat();
+        loop {
+            if sent.is_ok() {
+                sent = self.give_back(&mut link);
+            }
+            if sent.is_ok() {
+                sent = link.flush().await;
+            }
+            if let Err(error) = sent {
+                let silent = error.kind() == std::io::ErrorKind::TimedOut;
+                return Next::Seek { silent: silent.then_some(link.epoch) };
+            }
+            sent = tokio::select! {
+                order = self.orders.recv() => {
+                    let mut order = order;
+                    loop {
+                        let was_idle = self.pending.is_empty();
+                        let put = match self.take(order) {
+                            Some(Taken::Asked(id)) => {
+                                if was_idle {
+                                    link.expect_an_answer();
+                                }
+                                self.put(&mut link, id)
+                            }
+                            Some(Taken::Left(id, question)) => {
+                                self.left.insert(id, question);
+                                link.queue(&ToOwner::Cancel { id })
+                            }
+                            Some(Taken::Nothing) => Ok(()),
+                            None => {
+                                // What was taken on before the end is still passed on.
+                                let _ = self.give_back(&mut link);
+                                let _ = link.flush().await;
+                                return Next::Close;
+                            }
+                        };
+                        match (put, self.orders.try_recv()) {
+                            (Ok(()), Ok(next)) => order = Some(next),
+                            (put, _) => break put,
+                        }
+                    }
+                }
+                frame = link.next() => match frame {
+                    Ok(Some(FromOwner::Answer { id: KEEP_FINISHED, result })) => {
+                        if result.is_ok() {
+                            self.untold = KeepFinished::default();
+                        }
+                        Ok(())
+                    }
+                    Ok(Some(FromOwner::Answer { id, result })) => {
+                        self.hand_over(id, result);
+                        Ok(())
+                    }
+                    Ok(Some(FromOwner::HoldChanged { namespace, key })) => {
+                        self.shared.hold_changes.tell(std::iter::once((&namespace, &key)));
+                        Ok(())
+                    }
+                    Ok(Some(_)) => Ok(()),
+                    Ok(None) | Err(_) => return Next::Seek { silent: None },
+                },
+                _ = beat.tick() => {
+                    self.give_up_overdue();
+                    if self.pending.is_empty() {
+                        Ok(())
+                    } else if link.silent_for() > SILENCE {
+                        tracing::warn!(pid, place = path, "the owner of this directory has fallen silent");
+                        return Next::Seek { silent: Some(link.epoch) };
+                    } else {
+                        link.queue(&ToOwner::Ping)
+                    }
+                }
+            };
+        }
+    }
+
+    /// Has the owner note how long finished jobs are to be kept, if this process has something to say about it. An owner
+    /// that goes before it has is followed by another, which is told then.
+    fn tell_how_long_to_keep(&self, link: &mut Link) -> std::io::Result<()> {
+        let Some(ms) = self.untold.named_ms() else { return Ok(()) };
+        let (namespace, ask) = (Namespace::default(), Box::new(Ask::KeepFinished { ms }));
+        link.queue(&ToOwner::Ask { id: KEEP_FINISHED, namespace, ask, patience_ms: u64::MAX })
+    }
+
+    /// Hands an answer to whoever asked. A lease that finds its asker gone is to be given back.
+    fn hand_over(&mut self, id: u64, result: Box<Result<Answer, StoreError>>) {
+        let (namespace, claim, result, sent_before) = match self.pending.remove(&id) {
+            Some(Pending { question, sent_at_ms }) => {
+                let Question { namespace, ask, claim, reply, uncertain_before: sent_before, .. } = *question;
+                let result = Box::new((*result).map_err(|error| or_unknown(error, &ask, sent_before)));
+                match reply.send(Told::Answer { result, sent_at_ms, sent_before }) {
+                    Err(Told::Answer { result, .. }) => (namespace, claim, result, sent_before),
+                    _ => return,
+                }
+            }
+            None => match self.left.remove(&id) {
+                Some(question) => (question.namespace, question.claim, result, question.uncertain_before),
+                None => return,
+            },
+        };
+        let claim = claim.map(|claim| claim.after_sending(sent_before));
+        if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(*result)) {
+            self.unclaimed.push((namespace, unclaimed));
+        }
+    }
+
+    /// Gives back what nobody is there to take, but for what is being asked for again: that has a new asker. If it does
+    /// not arrive, the lease runs out by itself.
+    fn give_back(&mut self, link: &mut Link) -> std::io::Result<()> {
+        for (namespace, unclaimed) in std::mem::take(&mut self.unclaimed) {
+            if self.is_asked_for(&namespace, &unclaimed) {
+                continue;
+            }
+            link.queue(&ToOwner::GiveBack { namespace, unclaimed: Box::new(unclaimed) })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a pending question into the next sending, aged by the time it has been pending.
+    fn put(&mut self, link: &mut Link, id: u64) -> std::io::Result<()> {
+        let Some(pending) = self.pending.get_mut(&id) else { return Ok(()) };
+        let now_ms = SystemClock.now().store_ms;
+        let question = &mut pending.question;
+        let again = std::mem::replace(&mut question.uncertain, true);
+        question.uncertain_before = again;
+        pending.sent_at_ms = now_ms;
+        let ask = question.ask.aged(now_ms.saturating_sub(question.asked_at_ms), again);
+        let patience_ms = question.give_up_ms.saturating_sub(now_ms);
+        let namespace = question.namespace.clone();
+        match link.queue(&ToOwner::Ask { id, namespace, ask: Box::new(ask), patience_ms }) {
+            // This one can never be asked; the link, and everybody else on it, lives on.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let bad = BadInput::new("request", format!("cannot be sent: {error}"));
+                if let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) {
+                    let result = Box::new(Err(bad.into()));
+                    let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
+                }
+                Ok(())
+            }
+            queued => queued,
+        }
+    }
+}

@@ -1,0 +1,678 @@
+//! What a directory may contain: torn, foreign, newer or damaged files.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use fencehold_contract::job::{
+    AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
+    NewJob, Report, ScheduleSpec, Unique, Word,
+};
+use fencehold_contract::{Call, EventsRequest, JobStore, KeepFinished, LeaseStore, StoreError};
+use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, State, Terms, UniqueKey};
+use fencehold_core::lease::How;
+use fencehold_core::limits::{FINISHED_KEPT_MS_MAX, TTL_MS_MAX};
+use fencehold_core::{Fact, HoldId, Owner};
+use fencehold_store_file::{FileOptions, FileStore, backup, check, restore};
+use support::{Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view};
+
+/// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
+fn refused(ground: &Ground, content: &[u8]) -> String {
+    std::fs::write(ground.database(), content).unwrap();
+    let error = ground.try_open().err().map_or_else(
+        || panic!("a store was opened on {:?}", String::from_utf8_lossy(content)),
+        |error| error.to_string(),
+    );
+    assert_eq!(std::fs::read(ground.database()).unwrap(), content);
+    assert_eq!(std::fs::read_dir(ground.path()).unwrap().count(), 1);
+    error
+}
+
+#[test]
+fn somebody_elses_file_is_left_untouched() {
+    assert!(refused(&Ground::new(), b"my diary").contains("too short for a database"));
+    assert!(refused(&Ground::new(), &[7; 4096]).contains("not a Fencehold database"));
+}
+
+#[test]
+fn somebody_elses_database_is_left_untouched() {
+    let ground = Ground::new();
+    ground.tamper("CREATE TABLE diary (page TEXT); INSERT INTO diary VALUES ('dear')");
+    let theirs = std::fs::read(ground.database()).unwrap();
+    assert!(refused(&ground, &theirs).contains("somebody else's database"));
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_named() {
+    let ground = Ground::new();
+    take(&ground.open(), "k", 1);
+    ground.tamper("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
+    let content = std::fs::read(ground.database()).unwrap();
+    std::fs::read_dir(ground.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .for_each(|path| {
+            let _ = std::fs::remove_file(path);
+        });
+    assert!(refused(&ground, &content).contains("schema is version 99"));
+}
+
+#[test]
+fn a_database_that_was_lost_is_not_begun_anew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    let copy = ground.path().join("copy");
+    drop(store);
+    backup(ground.path(), &copy).unwrap();
+    let refused = || {
+        let error = ground.try_open().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("a store was kept here"), "{error}");
+    };
+    std::fs::remove_file(ground.database()).unwrap();
+    refused();
+    assert!(!ground.database().exists());
+    std::fs::write(ground.database(), b"").unwrap();
+    refused();
+    assert_eq!(std::fs::read(ground.database()).unwrap(), b"");
+    let saved = ground.path().join("saved");
+    assert!(check(ground.path()).is_err() && backup(ground.path(), &saved).is_err() && !saved.exists());
+    restore(&copy, ground.path()).unwrap();
+    assert_eq!(view(&ground.open(), "k").token, token);
+}
+
+#[test]
+fn a_backup_takes_no_place_that_somebody_serves() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    let copy = ground.path().join("copy");
+    backup(ground.path(), &copy).unwrap();
+    // Who serves goes on in a file that has lost its name.
+    for beside in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(ground.path().join(format!("fencehold.db{beside}")));
+    }
+    let error = restore(&copy, ground.path()).unwrap_err().to_string();
+    assert!(error.contains("still serves it"), "{error}");
+    drop(store);
+    restore(&copy, ground.path()).unwrap();
+}
+
+/// Whoever serves has the files open, and would go on granting what nobody finds after it.
+#[test]
+fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
+    for directory in [false, true] {
+        let (ground, elsewhere) = (Ground::new(), Ground::new());
+        let store = ground.open();
+        let token = take(&store, "k", 1);
+        let copy = elsewhere.path().join("copy");
+        backup(ground.path(), &copy).unwrap();
+        if directory {
+            std::fs::remove_dir_all(ground.path()).unwrap();
+        } else {
+            for beside in ["", "-wal", "-shm"] {
+                std::fs::remove_file(ground.path().join(format!("fencehold.db{beside}"))).unwrap();
+            }
+        }
+        let renewed = block_on(store.renew(&call(), vec![hold("k", 1, token)])).map(drop);
+        for answer in [renewed, acquire(&store, "other", 2).map(drop)] {
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains("fencehold store restore"), "{error}");
+        }
+        restore(&copy, ground.path()).unwrap();
+        // It goes on with what was put back, unless it has to look elsewhere for it.
+        let store = if directory {
+            let error = acquire(&store, "other", 2).unwrap_err().to_string();
+            assert!(error.contains("start this process again"), "{error}");
+            ground.open()
+        } else {
+            store
+        };
+        assert_eq!(view(&store, "k").token, token);
+    }
+}
+
+/// To SQLite any log beside a database belongs to it.
+#[test]
+fn the_log_of_a_database_that_was_replaced_is_not_played_into_the_other_one() {
+    let (ground, elsewhere) = (Ground::new(), Ground::new());
+    let store = ground.open();
+    let first = take(&store, "k", 1);
+    let copy = elsewhere.path().join("copy");
+    backup(ground.path(), &copy).unwrap();
+    for nth in 0..200 {
+        take(&store, &format!("late/{nth}"), 2);
+    }
+    std::fs::rename(&copy, ground.database()).unwrap();
+    assert_eq!(view(&store, "k").token, first);
+    assert!(
+        block_on(store.get(&call(), key("late/7"))).unwrap().is_none(),
+        "it goes on with what was put there"
+    );
+    drop(store);
+    assert_eq!(check(ground.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(view(&ground.open(), "k").token, first);
+    assert!(ground.path().join("fencehold.db-wal.replaced").exists(), "nothing was thrown away");
+}
+
+#[test]
+fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let first = take(&store, "k", 1);
+    std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
+    let second = take(&store, "other", 2);
+    // As whoever comes after a kill finds it.
+    let copy = Ground::new();
+    for name in ["fencehold.db", "fencehold.db-wal"] {
+        std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let store = copy.open();
+    assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
+}
+
+/// It is nowhere else: whoever reads is waited for.
+#[test]
+fn a_log_that_was_removed_is_saved_although_somebody_reads() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "early", 1);
+    let reader = rusqlite::Connection::open(ground.database()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
+    let first = take(&store, "k", 1);
+    std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
+    ground.set_gate("checkpoint.closed");
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| take(&store, "other", 2));
+        ground.await_gate("checkpoint");
+        std::fs::remove_file(ground.path().join("gates/checkpoint.reached")).unwrap();
+        // It tries in vain, and again.
+        ground.lift_gate("checkpoint.closed");
+        ground.await_passed("checkpoint");
+        ground.set_gate("checkpoint.closed");
+        ground.await_gate("checkpoint");
+        drop(reader);
+        ground.lift_gate("checkpoint.closed");
+        let second = second.join().unwrap();
+        assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
+    });
+}
+
+#[test]
+fn a_torn_database_gives_an_error_and_loses_nothing() {
+    let ground = Ground::new();
+    let store = ground.open();
+    for nth in 0..100 {
+        take(&store, &format!("key-{nth}"), 1);
+    }
+    drop(store);
+    let whole = std::fs::read(ground.database()).unwrap();
+    let torn = &whole[..whole.len() / 2];
+    std::fs::write(ground.database(), torn).unwrap();
+    let error = ground
+        .try_open()
+        .map(|store| acquire(&store, "k", 1))
+        .and_then(|answer| answer)
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+    assert_eq!(std::fs::read(ground.database()).unwrap(), torn);
+}
+
+#[test]
+fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    // As it lies on disk when the power is cut in the middle of the next batch.
+    let copy = Ground::new();
+    for name in ["fencehold.db", "fencehold.db-wal"] {
+        std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let log = copy.path().join("fencehold.db-wal");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let half_a_frame = bytes[bytes.len() - 4120..bytes.len() - 2000].to_vec();
+    bytes.extend(half_a_frame);
+    std::fs::write(&log, bytes).unwrap();
+    let store = copy.open();
+    assert_eq!(view(&store, "k").token, token);
+    copy.clock.pass(2 * TTL_MS);
+    assert!(take(&store, "k", 2) > token, "no token is issued twice");
+}
+
+#[test]
+fn a_log_without_its_database_is_left_untouched() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    let copy = Ground::new();
+    let log = copy.path().join("fencehold.db-wal");
+    std::fs::copy(ground.path().join("fencehold.db-wal"), &log).unwrap();
+    let whole = std::fs::read(&log).unwrap();
+    let refused = || {
+        let error = copy
+            .try_open()
+            .map(|store| acquire(&store, "k", 2))
+            .and_then(|answer| answer)
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+        assert_eq!(std::fs::read(&log).unwrap(), whole);
+    };
+    refused();
+    std::fs::write(copy.database(), "").unwrap();
+    refused();
+}
+
+#[test]
+fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
+    // Renewed since it was taken: its holder believes in it for longer than its row says.
+    ground.clock.pass(TTL_MS - 1);
+    renew(&store, "good", 1, good);
+    renew(&store, "bad", 2, bad);
+    drop(store);
+    ground.clock.pass(TTL_MS - 1);
+    ground.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
+    assert_eq!(check(ground.path()).unwrap().problems.len(), 1);
+
+    let store = ground.open();
+    assert_eq!(renew(&store, "good", 1, good), TTL_MS);
+    let held = acquire(&store, "bad", 3).unwrap_err().to_string();
+    assert!(held.contains("unreadable"), "its holder may still be at work: {held}");
+    let events = EventsRequest { limit: 100, ..EventsRequest::default() };
+    let page = block_on(store.events(&call(), events)).unwrap();
+    let told = page
+        .events
+        .iter()
+        .any(|e| e.key == key("bad") && matches!(e.fact, Fact::RowSetAside { .. }));
+    assert!(told, "{page:?}");
+    ground.clock.pass(TTL_MS);
+    assert!(take(&store, "bad", 3) > bad, "its tokens go on growing");
+    let status = block_on(store.status(&call())).unwrap();
+    assert_eq!(status.set_aside, 1);
+    drop(store);
+    assert_eq!(check(ground.path()).unwrap().set_aside, 1);
+    assert_eq!(view(&ground.open(), "bad").token.get(), bad.get() + 1, "it is kept like any other again");
+}
+
+#[test]
+fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "other", 1);
+    take(&store, "lost", 2);
+    drop(store);
+    ground.tamper("UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'");
+    let store = ground.open();
+    assert!(take(&store, "lost", 3).get() > 1 << 32, "whatever token it had, this one is larger");
+}
+
+#[test]
+fn a_row_without_a_readable_name_lifts_the_floor_above_the_rows_after_it_too() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "lost", 1);
+    take(&store, "later", 2);
+    drop(store);
+    ground.tamper(
+        "UPDATE leases SET counter = 1 << 40 WHERE key = 'later';
+         UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'",
+    );
+    assert!(take(&ground.open(), "lost", 3).get() > (1 << 40) + (1 << 32));
+}
+
+#[test]
+fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "held", 1);
+    let ended = take(&store, "ended", 2);
+    release(&store, "ended", 2, ended);
+    drop(store);
+    ground.clock.pass(3 * TTL_MS);
+    ground.tamper("UPDATE meta SET boot = 'another'");
+    let store = ground.open();
+    assert_eq!(remaining_ms(&store, "held"), TTL_MS, "whatever the other boot's clock said");
+    assert_eq!(renew(&store, "held", 1, token), TTL_MS);
+    let again = acquire(&store, "ended", 2).unwrap_err();
+    assert!(matches!(again, StoreError::Refused { .. }), "an ended hold id stays ended: {again:?}");
+    assert_eq!(take(&store, "ended", 3).get(), 2);
+}
+
+#[test]
+fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let first = take(&store, "k", 1);
+    let copy = ground.path().join("copy.fencehold");
+    backup(ground.path(), &copy).unwrap();
+    release(&store, "k", 1, first);
+    let later = take(&store, "k", 2);
+    assert!(backup(ground.path(), &copy).unwrap_err().to_string().contains("exists already"));
+
+    let restored = Ground::new();
+    restore(&copy, restored.path()).unwrap();
+    assert!(
+        restore(&copy, restored.path())
+            .unwrap_err()
+            .to_string()
+            .contains("left untouched")
+    );
+    let store = restored.open();
+    let alarm = block_on(store.renew(&call(), vec![support::hold("k", 2, later)])).unwrap();
+    let alarm = alarm.answers[0].as_ref().unwrap_err().to_string();
+    assert!(alarm.contains("rewound"), "{alarm}");
+    let by = fencehold_core::Owner::new("operator").unwrap();
+    let advanced = block_on(store.advance(&call(), by, 1_000)).unwrap();
+    assert_eq!((advanced.ended, advanced.closed_for_ms), (1, TTL_MS));
+    assert!(acquire(&store, "k", 3).unwrap_err().to_string().contains("store advance"));
+    drop(store);
+    let store = restored.open();
+    assert!(acquire(&store, "k", 3).is_err(), "it stays closed over a restart");
+    restored.clock.pass(TTL_MS);
+    assert!(take(&store, "k", 3) > later);
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored() {
+    let ground = Ground::new();
+    take(&ground.open(), "k", 1);
+    let copy = ground.path().join("copy.fencehold");
+    backup(ground.path(), &copy).unwrap();
+    rusqlite::Connection::open(&copy)
+        .unwrap()
+        .execute("UPDATE leases SET record = x'00'", [])
+        .unwrap();
+    let target = Ground::new();
+    let error = restore(&copy, target.path()).unwrap_err().to_string();
+    assert!(error.contains("unknown version 0"), "{error}");
+    assert!(!target.database().exists());
+    assert!(
+        check(&ground.path().join("nothing"))
+            .unwrap_err()
+            .to_string()
+            .contains("no such file")
+    );
+}
+
+#[test]
+fn a_stand_in_never_outlives_the_longest_ttl() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    drop(store);
+    ground.tamper("UPDATE leases SET record = x'00', deadline_ms = 9000000000000000");
+    let store = ground.open();
+    assert_eq!(remaining_ms(&store, "k"), TTL_MS_MAX);
+}
+
+/// A database of every schema that was ever released can be opened. This one was made by version 1.
+#[test]
+fn a_database_of_schema_1_is_read() {
+    let ground = Ground::new();
+    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-1.db");
+    restore(&kept, ground.path()).unwrap();
+    let store = ground.open();
+    let daily = view(&store, "reports/daily");
+    assert_eq!((daily.token.get(), daily.endings[0].how), (2, How::Released));
+    let holder = daily.holder.unwrap();
+    assert_eq!((holder.owner.as_str(), holder.ttl_ms), ("host-a/2", 600_000));
+    let gpu = view(&store, "gpu/3");
+    assert_eq!((gpu.token.get(), gpu.holder), (2, None), "the revocation consumed a token");
+    let revoked = &gpu.endings[0];
+    assert_eq!((revoked.how, revoked.reason.as_ref().unwrap().as_str()), (How::Revoked, "wrong branch"));
+    let status = block_on(store.status(&call())).unwrap();
+    assert_eq!((status.keys, status.held, status.set_aside), (3, 2, 0));
+}
+
+/// This one was made by version 2: a job that waits, one that is done with its result, and nothing said about how long
+/// finished jobs are kept.
+#[test]
+fn a_database_of_schema_2_is_read() {
+    let ground = Ground::new();
+    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-2.db");
+    restore(&kept, ground.path()).unwrap();
+    // The job that is done was done long ago.
+    let options = FileOptions::default().keep_finished(KeepFinished::for_ms(FINISHED_KEPT_MS_MAX).unwrap());
+    let clock = std::sync::Arc::new(ground.clock.clone());
+    let store = FileStore::open_with(ground.path(), clock, options).unwrap();
+    assert_eq!(view(&store, "reports/daily").token.get(), 1);
+    let jobs = |state| {
+        let filter = JobFilter { states: vec![state], ..JobFilter::default() };
+        let request = JobsRequest { filter, limit: 10, ..JobsRequest::default() };
+        block_on(JobStore::jobs(&store, &call(), request)).unwrap().jobs
+    };
+    assert_eq!(jobs(State::Queued).len(), 1);
+    let done = jobs(State::Completed);
+    let detail = block_on(store.job(&call(), done[0].id)).unwrap().unwrap();
+    assert_eq!(detail.result.as_deref(), Some("{\"sent\":true}"));
+    let status = block_on(store.status(&call())).unwrap();
+    assert_eq!((status.jobs, status.set_aside), (1, 0));
+}
+
+#[test]
+fn a_second_look_at_the_files_costs_the_owner_no_lock() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    take(&owner, "k", 1);
+    // Whoever looks at the database in the owner's process and closes it again must not take the owner's locks along:
+    // another process that comes and goes would then remove the log under the owner.
+    check(ground.path()).unwrap();
+    drop(ground.open());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(ground.database()).unwrap());
+    assert!(
+        locks.lines().any(|line| line.contains(&format!(":{inode} "))),
+        "no lock on the database: {locks}"
+    );
+    let other = rusqlite::Connection::open(ground.database()).unwrap();
+    let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 1);
+    take(&owner, "later", 1);
+    let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 2, "what the owner commits is seen by everybody");
+}
+
+#[test]
+fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
+    let ground = Ground::new();
+    let store = ground.open();
+    take(&store, "k", 1);
+    block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
+    ground.clock.pass(TTL_MS);
+    take(&store, "k", 2);
+    drop(store);
+    ground.tamper("UPDATE meta SET boot = 'another'");
+    let store = ground.open();
+    take(&store, "other", 3);
+}
+
+#[test]
+fn a_store_that_was_rewound_waits_for_leases_that_it_never_knew() {
+    let ground = Ground::new();
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    release(&store, "k", 1, token);
+    // Nothing is held when the backup is made; something may have been granted since.
+    let advanced =
+        block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
+    assert_eq!(advanced.closed_for_ms, TTL_MS);
+}
+
+fn job_id(nth: u8) -> JobId {
+    JobId::from_random(1_000 + u64::from(nth), [nth; 10])
+}
+
+fn new_job(queue: &str, nth: u8) -> NewJob {
+    NewJob::new(job_id(nth), Queue::new(queue).unwrap(), Kind::new("work").unwrap(), "{}")
+}
+
+fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
+    block_on(store.enqueue(&patient(), vec![job])).map(|answers| assert!(answers[0].is_ok(), "{answers:?}"))
+}
+
+fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, StoreError> {
+    let request = ClaimRequest {
+        queues: vec![(Queue::new(queue).unwrap(), 1)],
+        limit: 1,
+        hold: HoldId::from_random([nth; 16]),
+        owner: Owner::new("worker").unwrap(),
+        ttl_ms: 60_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    block_on(store.claim(&patient(), request)).map(|claimed| claimed.jobs.into_iter().next())
+}
+
+fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Word) {
+    let attempt = AttemptRef { job: job.id, hold: HoldId::from_random([nth; 16]), token: job.token };
+    let answers = block_on(store.report(&patient(), vec![Report { attempt, word }])).unwrap();
+    assert!(answers[0].is_ok(), "{answers:?}");
+}
+
+/// With as much patience as a slow machine needs.
+fn patient() -> Call {
+    call().with_patience_ms(60_000)
+}
+
+/// Jobs in two queues, in every kind of row.
+fn a_store_with_jobs(ground: &Ground) {
+    let store = ground.open();
+    let token = take(&store, "k", 1);
+    renew(&store, "k", 1, token);
+    let unique = Some(Unique { key: UniqueKey::new("u").unwrap(), window_ms: 1_000_000 });
+    put(&store, NewJob { unique, ..new_job("q", 1) }).unwrap();
+    for nth in 2..=4 {
+        put(&store, new_job("q", nth)).unwrap();
+    }
+    put(&store, new_job("other", 5)).unwrap();
+    let done = claim(&store, "q", 1).unwrap().unwrap();
+    report(&store, &done, 1, Word::Complete { result: Some("1".into()) });
+    let running = claim(&store, "q", 2).unwrap().unwrap();
+    report(&store, &running, 2, Word::Checkpoint { bytes: vec![7] });
+    let attempt = AttemptRef { job: running.id, hold: HoldId::from_random([2; 16]), token: running.token };
+    let effect = EffectName::new("charge").unwrap();
+    let act = LedgerAct::Record { effect, value: "1".into(), undo: None };
+    block_on(store.ledger(&call(), vec![LedgerEntry { attempt: attempt.clone(), act }])).unwrap();
+    block_on(store.renew_claims(&call(), vec![attempt])).unwrap();
+    let spec = ScheduleSpec {
+        name: ScheduleName::new("nightly").unwrap(),
+        cron: "0 3 * * *".to_owned(),
+        zone: "UTC".to_owned(),
+        queue: Queue::new("q").unwrap(),
+        kind: Kind::new("report").unwrap(),
+        payload: "{}".into(),
+        terms: Terms::default(),
+        labels: Vec::new(),
+        by: Owner::new("person").unwrap(),
+    };
+    block_on(store.set_schedule(&call(), spec)).unwrap();
+}
+
+/// A damaged row of a queue costs no job: its jobs say what its name was. The damage is reported, before and after.
+#[test]
+fn a_damaged_queue_costs_no_job_and_is_reported() {
+    for damage in [
+        "UPDATE queues SET name = x'ff' WHERE number = 0",
+        "UPDATE queues SET namespace = '' WHERE number = 0",
+        "UPDATE queues SET mode = 'x' WHERE number = 0",
+        "UPDATE queues SET completed = 'x' WHERE number = 0",
+        "UPDATE queues SET number = 4000000000 WHERE number = 0",
+        "DELETE FROM queues WHERE number = 0",
+        "UPDATE job_live SET queue = 77",
+    ] {
+        let ground = Ground::new();
+        a_store_with_jobs(&ground);
+        ground.tamper(damage);
+        assert!(!check(ground.path()).unwrap().problems.is_empty(), "{damage}: no damage is found");
+        let store = ground.open();
+        let status = block_on(store.status(&patient())).unwrap();
+        assert_eq!(status.jobs, 4, "{damage}");
+        assert!(status.set_aside > 0, "{damage}: nothing is told of it");
+        assert_eq!(claim(&store, "q", 11).unwrap().map(|job| job.id), Some(job_id(3)), "{damage}");
+        assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
+        drop(store);
+        assert!(check(ground.path()).unwrap().set_aside > 0, "{damage}");
+        assert_eq!(
+            block_on(ground.open().status(&patient())).unwrap().jobs,
+            4,
+            "{damage}: on the next start"
+        );
+    }
+}
+
+/// Whatever column of whatever table holds what was never written into it: the store opens and serves, or says that it is
+/// damaged; and no job is missing in silence.
+#[test]
+fn no_damaged_column_ends_the_engine() {
+    let sound = Ground::new();
+    a_store_with_jobs(&sound);
+    let values =
+        ["''", "'x'", "x'00'", "x'ffffffffffffffffffffffffffffffffff'", "-1", "9223372036854775807", "1.5"];
+    for (table, columns) in [
+        ("queues", "number namespace name mode completed failed cancelled"),
+        ("jobs", "id body"),
+        ("job_live", "id queue deadline_ms record"),
+        ("job_terms", "token deadline_ms"),
+        ("job_finished", "queue record"),
+        ("job_notes", "what bytes"),
+        ("effects", "name effect"),
+        ("uniques", "namespace key job payload until_wall_ms"),
+        ("schedules", "namespace name spec next_wall_ms last_wall_ms"),
+        ("leases", "namespace key counter deadline_ms record"),
+        ("terms", "token deadline_ms"),
+        ("floors", "namespace floor"),
+        ("events", "event"),
+    ] {
+        for column in columns.split(' ') {
+            for value in values {
+                let ground = Ground::new();
+                backup(sound.path(), &ground.database()).unwrap();
+                let what = format!("{table}.{column} = {value}");
+                let keyed = matches!(table, "job_notes" | "effects" | "uniques" | "schedules" | "floors");
+                let first = format!(" WHERE rowid = (SELECT min(rowid) FROM {table})");
+                let first = if keyed { "" } else { &first };
+                let connection = rusqlite::Connection::open(ground.database()).unwrap();
+                let sql = format!("UPDATE OR IGNORE {table} SET {column} = {value}{first}");
+                // An integer key takes no text: then there is nothing to damage.
+                if connection.execute_batch(&sql).is_err() {
+                    continue;
+                }
+                drop(connection);
+                let is_reported = check(ground.path()).is_ok_and(|found| !found.problems.is_empty());
+                use_it(&ground, &what, is_reported);
+            }
+        }
+    }
+}
+
+fn use_it(ground: &Ground, what: &str, is_reported: bool) {
+    let store = match ground.try_open() {
+        Ok(store) => store,
+        Err(StoreError::Unusable { .. }) => return,
+        Err(other) => panic!("{what}: {other}"),
+    };
+    let status = match block_on(store.status(&patient())) {
+        Ok(status) => status,
+        Err(StoreError::Unusable { .. }) => return,
+        Err(other) => panic!("{what}: {other}"),
+    };
+    let lost = status.jobs < 4;
+    assert!(!lost || is_reported || status.set_aside > 0, "{what}: a job is missing, and nothing says so");
+    let answered = |answer: Result<(), StoreError>| assert!(answer.is_ok(), "{what}: {answer:?}");
+    let all = JobsRequest { limit: 100, ..JobsRequest::default() };
+    answered(block_on(JobStore::jobs(&store, &patient(), all)).map(drop));
+    answered(block_on(store.queues(&patient())).map(drop));
+    answered(block_on(store.schedules(&patient())).map(drop));
+    answered(block_on(store.findings(&patient(), FindingsRequest { cursor: None, limit: 100 })).map(drop));
+    for nth in 1..=5 {
+        answered(block_on(store.job(&patient(), job_id(nth))).map(drop));
+    }
+    put(&store, new_job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let fresh = claim(&store, "fresh", 21).unwrap_or_else(|error| panic!("{what}: {error}"));
+    report(&store, &fresh.unwrap_or_else(|| panic!("{what}: no job")), 21, Word::Complete { result: None });
+    answered(claim(&store, "q", 22).map(drop));
+    answered(claim(&store, "other", 23).map(drop));
+}

@@ -1,0 +1,54 @@
+//! What is kept in a directory is for its user alone, whatever the umask is. Alone in its file: the umask is the process's.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use fencehold_store_file::backup;
+use rustix::fs::Mode;
+use support::{Ground, take};
+
+/// The database and what SQLite has beside it.
+fn files(ground: &Ground) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|beside| ground.path().join(format!("fencehold.db{beside}")))
+}
+
+fn modes(ground: &Ground) -> [u32; 3] {
+    files(ground).map(|path| mode(&path))
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn the_database_and_its_log_are_for_their_user_alone() {
+    for umask in [0o000, 0o022, 0o077] {
+        rustix::process::umask(Mode::from_bits_truncate(umask));
+        let ground = Ground::new();
+        fs::set_permissions(ground.path(), Permissions::from_mode(0o755)).unwrap();
+        let store = ground.open();
+        take(&store, "k", 1);
+        assert_eq!(modes(&ground), [0o600; 3], "made under the umask {umask:03o}");
+        assert_eq!(
+            mode(&ground.path().join("owner-1.sock")),
+            0o600,
+            "the socket, under the umask {umask:03o}"
+        );
+        let copy = ground.path().join("copy.db");
+        backup(ground.path(), &copy).unwrap();
+        assert_eq!(mode(&copy), 0o600, "a backup");
+
+        // As an earlier version has left them.
+        drop(store);
+        for path in files(&ground).into_iter().filter(|path| path.exists()) {
+            fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+        }
+        let store = ground.open();
+        take(&store, "other", 1);
+        assert_eq!(modes(&ground), [0o600; 3], "found as 644");
+    }
+}

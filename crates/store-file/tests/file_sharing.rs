@@ -1,0 +1,326 @@
+//! One directory, several handles: whoever opens it first serves the others, and a later one goes on where it ended.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use fencehold_contract::{LeaseStore, ListRequest, RevokeRequest, StoreError, Which};
+use fencehold_core::lease::How;
+use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
+use fencehold_core::{Owner, Reason, Refusal};
+use support::{Ground, TTL_MS, acquire, block_on, call, release, remaining_ms, renew, request, take, view};
+
+#[test]
+fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
+    let ground = Ground::new();
+    let first = ground.open();
+    assert_eq!(take(&first, "k", 1).get(), 1);
+
+    let second = ground.open();
+    let refused = acquire(&second, "k", 2).unwrap_err();
+    assert!(matches!(refused, StoreError::Refused { refusal: Refusal::Held { .. }, .. }), "{refused:?}");
+    let status = block_on(second.status(&call())).unwrap();
+    assert_eq!((status.epoch, status.held), (Some(1), 1));
+
+    drop(first);
+    let status = block_on(second.status(&call())).unwrap();
+    assert_eq!((status.epoch, status.held), (Some(2), 1), "the second serves now, and nothing was lost");
+    ground.clock.pass(TTL_MS - 1);
+    assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
+    ground.clock.pass(1);
+    assert_eq!(take(&second, "k", 2).get(), 2);
+    assert_eq!(view(&second, "k").endings[0].how, How::Expired);
+}
+
+#[test]
+fn a_renewal_holds_over_a_takeover() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    ground.clock.pass(TTL_MS - 1_000);
+    assert_eq!(renew(&first, "k", 1, token), TTL_MS);
+    drop(first);
+    let second = ground.open();
+    ground.clock.pass(TTL_MS - 1);
+    assert_eq!(remaining_ms(&second, "k"), 1);
+}
+
+#[test]
+fn a_renewal_of_an_earlier_hold_never_lengthens_a_later_one() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    renew(&first, "k", 1, token);
+    release(&first, "k", 1, token);
+    let mut short = request("k", 2);
+    short.ttl_ms = 1_000;
+    block_on(first.acquire(&call(), short)).unwrap();
+    drop(first);
+    assert_eq!(remaining_ms(&ground.open(), "k"), 1_000);
+}
+
+#[test]
+fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
+    let ground = Ground::new();
+    let first = ground.open();
+    take(&first, "k", 1);
+    let second = ground.open();
+    let mut waiting = request("k", 2);
+    waiting.wait_ms = 60_000;
+    let waiter = std::thread::spawn(move || {
+        let granted = block_on(second.acquire(&call(), waiting)).unwrap();
+        (granted, second)
+    });
+    while view(&first, "k").waiters == 0 {
+        std::thread::yield_now();
+    }
+    // The owner goes; the one who waits takes over and stands in its own line.
+    drop(first);
+    let third = ground.open();
+    while view(&third, "k").waiters == 0 {
+        std::thread::yield_now();
+    }
+    ground.clock.pass(TTL_MS);
+    let (granted, _second) = waiter.join().unwrap();
+    assert_eq!(granted.grant.token.get(), 2);
+}
+
+#[test]
+fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
+    let ground = Ground::new();
+    let first = ground.open();
+    take(&first, "k", 1);
+    // What a contender does to an owner that has fallen silent: it raises the epoch, and commits.
+    let raised = rusqlite::Connection::open(ground.database()).unwrap();
+    raised
+        .execute_batch("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 41; COMMIT")
+        .unwrap();
+    drop(raised);
+    // The old owner would have answered 1 from its memory.
+    assert_eq!(view(&first, "k").token.get(), 41, "an answer that changes nothing is checked too");
+    let status = block_on(first.status(&call())).unwrap();
+    assert_eq!(status.epoch, Some(3));
+}
+
+#[test]
+fn an_owner_that_was_superseded_commits_nothing() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    let raised = rusqlite::Connection::open(ground.database()).unwrap();
+    raised.execute_batch("UPDATE meta SET epoch = epoch + 1").unwrap();
+    drop(raised);
+    release(&first, "k", 1, token);
+    // It was carried out once, by the next epoch.
+    let status = block_on(first.status(&call())).unwrap();
+    assert_eq!((status.epoch, status.held), (Some(3), 0));
+    let ended = view(&first, "k").endings;
+    assert_eq!(ended.iter().map(|ending| ending.how).collect::<Vec<_>>(), [How::Released]);
+}
+
+/// What an owner knows may be old. A commit that does not look at the epoch would write it over what its successor kept.
+#[test]
+fn an_owner_that_was_superseded_writes_over_nothing() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    // Somebody took over, and the key has passed through many hands since.
+    ground.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
+    let answers = block_on(first.release(&call(), vec![support::hold("k", 1, token)])).unwrap();
+    assert!(matches!(&answers[0], Err(Refusal::Lost { current, .. }) if current.get() == 100), "{answers:?}");
+    assert_eq!(view(&first, "k").token.get(), 100);
+}
+
+#[test]
+fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
+    let ground = Ground::new();
+    let deep = ground.path().join("d".repeat(100)).join("e".repeat(100));
+    let clock = || std::sync::Arc::new(ground.clock.clone());
+    let first = fencehold_store_file::FileStore::open_or_create(&deep, clock()).unwrap();
+    take(&first, "k", 1);
+    let second = fencehold_store_file::FileStore::open_or_create(&deep, clock()).unwrap();
+    assert!(acquire(&second, "k", 2).is_err(), "held, as the owner says through its socket");
+}
+
+/// What comes back from the owner's socket for these bytes, until it hangs up.
+fn answer_to(ground: &Ground, bytes: &[u8]) -> String {
+    use std::io::{Read, Write};
+    let mut socket = std::os::unix::net::UnixStream::connect(ground.path().join("owner-1.sock")).unwrap();
+    socket.write_all(bytes).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_process_of_another_version_is_told_which() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    take(&owner, "k", 1);
+    // A frame of four bytes: a hello of protocol 99, schema 1, pid 7.
+    let told = answer_to(&ground, &[4, 0, 0, 0, 0, 99, 1, 7]);
+    assert!(told.contains("this process speaks protocol 99 and schema 1"), "{told}");
+    assert!(told.contains(&format!("pid {}", std::process::id())), "{told}");
+    let told = answer_to(&ground, &[4, 0, 0, 0, 0, 1, 98, 7]);
+    assert!(told.contains("schema 98"), "{told}");
+    // Every earlier protocol began in the same way.
+    for earlier in 1..6 {
+        let told = answer_to(&ground, &[4, 0, 0, 0, 0, earlier, 3, 7]);
+        let speaks =
+            format!("speaks protocol {earlier} and schema 3: use the same version of fencehold in both");
+        assert!(told.contains(&speaks), "{told}");
+    }
+}
+
+#[test]
+fn garbage_on_the_socket_disturbs_nobody() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    let token = take(&owner, "k", 1);
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[255; 64], &[0; 64], &[4, 0, 0, 0, 9, 9, 9, 9]] {
+        assert_eq!(answer_to(&ground, garbage), "");
+    }
+    renew(&owner, "k", 1, token);
+}
+
+#[test]
+fn force_is_never_sent_twice() {
+    let ground = Ground::new();
+    let first = ground.open();
+    let token = take(&first, "k", 1);
+    let second = ground.open();
+    block_on(second.status(&call())).unwrap();
+    // The owner goes in the middle of the revocation, without an answer; whoever takes over is held until the disk works.
+    ground.set_gate("commit.fails");
+    ground.set_gate("takeover.closed");
+    let revoke = RevokeRequest {
+        which: Which::Key { key: support::key("k"), only_token: None },
+        by: Owner::new("operator").unwrap(),
+        reason: Reason::new("stuck").unwrap(),
+    };
+    let asking = std::thread::spawn(move || (block_on(second.revoke(&call(), revoke)), second));
+    while !ground.path().join("gates/takeover.reached").exists() {
+        std::thread::yield_now();
+    }
+    ground.lift_gate("commit.fails");
+    ground.lift_gate("takeover.closed");
+    let (answer, second) = asking.join().unwrap();
+    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    assert_eq!(
+        view(&second, "k").holder.unwrap().owner.as_str(),
+        "owner-1",
+        "nobody was struck by a second sending"
+    );
+    assert_eq!(view(&second, "k").token, token);
+}
+
+#[test]
+fn a_revocation_of_more_than_a_page_ends_them_all() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    for nth in 0..=PAGE_MAX {
+        take(&owner, &format!("gpu/{nth}"), 1);
+    }
+    take(&owner, "cpu/1", 1);
+    let other = ground.open();
+    let revoke = RevokeRequest {
+        which: Which::Prefix("gpu/".to_owned()),
+        by: Owner::new("operator").unwrap(),
+        reason: Reason::new("stuck").unwrap(),
+    };
+    let ended = block_on(other.revoke(&call(), revoke)).unwrap();
+    assert_eq!(ended.len(), PAGE_MAX + 1);
+    assert_eq!(block_on(other.status(&call())).unwrap().held, 1, "and nothing else");
+}
+
+#[test]
+fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
+    let ground = Ground::new();
+    let owner = ground.open();
+    let token = take(&owner, "k", 1);
+    let other = ground.open();
+    let waiting = std::thread::scope(|scope| {
+        let mut waiter = request("k", 2);
+        waiter.wait_ms = 60_000;
+        let waiting = scope.spawn(|| block_on(other.acquire(&call(), waiter)));
+        while view(&owner, "k").waiters == 0 {
+            std::thread::yield_now();
+        }
+        let too_many = vec![support::hold("k", 1, token); BATCH_MAX + 1];
+        let refused = block_on(other.renew(&call(), too_many)).unwrap_err();
+        assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
+        let too_long = ListRequest { prefix: Some("x".repeat(40 << 20)), limit: 1, ..ListRequest::default() };
+        let refused = block_on(other.list(&call(), too_long)).unwrap_err();
+        assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
+        assert_eq!(view(&other, "k").waiters, 1, "whoever stands in line still does");
+        release(&owner, "k", 1, token);
+        waiting.join().unwrap()
+    });
+    assert_eq!(waiting.unwrap().grant.token.get(), 2);
+}
+
+/// A store as its owner left it when it was killed: everything acknowledged is in the log.
+fn killed() -> Ground {
+    let (ground, left) = (Ground::new(), Ground::new());
+    let store = ground.open();
+    take(&store, "k", 1);
+    for name in ["fencehold.db", "fencehold.db-wal", "disk.lock"] {
+        std::fs::copy(ground.path().join(name), left.path().join(name)).unwrap();
+    }
+    left
+}
+
+fn impatient() -> fencehold_contract::Call {
+    call().with_patience_ms(300)
+}
+
+/// A backup reads for as long as it copies.
+#[test]
+fn one_who_reads_keeps_nobody_from_taking_over() {
+    let ground = killed();
+    let reader = rusqlite::Connection::open(ground.database()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
+    let store = ground.open();
+    let granted = acquire(&store, "other", 2);
+    assert!(granted.is_ok(), "{granted:?}");
+    assert_eq!(view(&store, "k").token.get(), 1);
+}
+
+#[test]
+fn whoever_is_in_the_way_is_named_and_not_the_last_owner() {
+    let ground = killed();
+    std::fs::write(ground.path().join("owner-1.lock"), "4194301").unwrap();
+    let turns = std::fs::File::open(ground.path().join("disk.lock")).unwrap();
+    turns.lock().unwrap();
+    let store = ground.open();
+    let error = loop {
+        let error = block_on(store.acquire(&impatient(), request("other", 2)))
+            .unwrap_err()
+            .to_string();
+        // It has not looked yet.
+        if !error.contains("nobody serves this directory yet") {
+            break error;
+        }
+    };
+    assert!(!error.contains("4194301"), "it blames a process that has gone: {error}");
+    assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
+}
+
+/// Between the look at the database and the look at its log, another process makes both.
+#[test]
+fn a_new_directory_can_be_opened_while_another_process_makes_the_store() {
+    let (ground, made) = (Ground::new(), killed());
+    ground.set_gate("look.closed");
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| ground.try_open());
+        ground.await_gate("look");
+        for name in ["fencehold.db", "fencehold.db-wal"] {
+            std::fs::copy(made.path().join(name), ground.path().join(name)).unwrap();
+        }
+        ground.lift_gate("look.closed");
+        let opened = opening.join().unwrap();
+        let store = opened.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(view(&store, "k").token.get(), 1);
+    });
+}

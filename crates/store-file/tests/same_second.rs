@@ -1,0 +1,126 @@
+//! Very many jobs that are scheduled for the same second: all become ready, in their order, and hold up nobody who asks meanwhile.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+#![allow(clippy::print_stderr, reason = "how long it took is for whoever runs it at length")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "how long a caller waits while others become ready is real time"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed, NewJob, When};
+use fencehold_contract::{Call, JobStore};
+use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::limits::JOBS_PER_CALL_MAX;
+use fencehold_core::{HoldId, Namespace, Owner};
+use fencehold_store_file::FileStore;
+use fencehold_test_store::block_on;
+
+/// How many. `cargo xtask long` has a million.
+fn many() -> u64 {
+    std::env::var("FENCEHOLD_SAME_SECOND_JOBS").map_or(20_000, |text| text.parse().unwrap())
+}
+
+/// The longest that a renewal may take while they become ready: more than a sweep, far less than all of them.
+const RENEWAL_MAX: Duration = Duration::from_secs(1);
+
+struct Desk {
+    store: FileStore,
+    call: Call,
+}
+
+impl Desk {
+    fn jobs(&self) -> &dyn JobStore {
+        &self.store
+    }
+
+    fn enqueue(&self, jobs: Vec<NewJob>) {
+        for answer in block_on(self.jobs().enqueue(&self.call, jobs)).unwrap() {
+            answer.unwrap();
+        }
+    }
+
+    fn claim(&self, queue: &str, nth: u64, limit: usize) -> (HoldId, Claimed) {
+        let mut bits = [7; 16];
+        bits[..8].copy_from_slice(&nth.to_be_bytes());
+        let hold = HoldId::from_random(bits);
+        let request = ClaimRequest {
+            queues: vec![(Queue::new(queue).unwrap(), 1)],
+            limit,
+            hold,
+            owner: Owner::new("w").unwrap(),
+            ttl_ms: 3_600_000,
+            wait_ms: 0,
+            waited_before_ms: 0,
+        };
+        (hold, block_on(self.jobs().claim(&self.call, request)).unwrap())
+    }
+
+    fn ready(&self, queue: &str) -> u64 {
+        let queues = block_on(self.jobs().queues(&self.call)).unwrap();
+        queues
+            .iter()
+            .find(|view| view.queue.as_str() == queue)
+            .map_or(0, |view| view.counts.queued)
+    }
+}
+
+fn job(queue: &str, nth: u64, when: When) -> NewJob {
+    let mut bits = [0; 10];
+    bits[2..].copy_from_slice(&nth.to_be_bytes());
+    let id = JobId::from_random(1_800_000_000_000, bits);
+    let payload = format!("{{\"nth\":{nth}}}");
+    NewJob { when, ..NewJob::new(id, Queue::new(queue).unwrap(), Kind::new("k").unwrap(), payload) }
+}
+
+#[test]
+fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let store = FileStore::open_or_create(directory.path(), Arc::new(clock.clone())).unwrap();
+    let desk = Desk { store, call: Call::new(Namespace::default()).with_patience_ms(600_000) };
+    let many = many();
+    desk.enqueue(vec![job("work", 0, When::Now)]);
+    let (hold, claimed) = desk.claim("work", 0, 1);
+    let at_work = AttemptRef { job: claimed.jobs[0].id, hold, token: claimed.jobs[0].token };
+
+    let began = Instant::now();
+    let wall_ms = clock.now().wall_ms + 60_000;
+    let numbers: Vec<u64> = (1..=many).collect();
+    for part in numbers.chunks(JOBS_PER_CALL_MAX) {
+        desk.enqueue(part.iter().map(|nth| job("q", *nth, When::At { wall_ms })).collect());
+    }
+    let enqueued = began.elapsed();
+    assert_eq!(desk.ready("q"), 0);
+
+    let began = Instant::now();
+    clock.pass(60_000);
+    let mut slowest = Duration::ZERO;
+    let mut renewals = 0;
+    while desk.ready("q") < many {
+        let before = Instant::now();
+        let renewed = block_on(desk.jobs().renew_claims(&desk.call, vec![at_work.clone()])).unwrap();
+        renewed.answers[0].as_ref().unwrap();
+        slowest = slowest.max(before.elapsed());
+        renewals += 1;
+    }
+    let woken = began.elapsed();
+    eprintln!(
+        "{many} jobs of one second: enqueued in {enqueued:.2?}, ready in {woken:.2?}; {renewals} renewals meanwhile, the \
+         slowest in {slowest:.2?}"
+    );
+    assert!(slowest < RENEWAL_MAX, "a renewal took {slowest:?}");
+
+    let mut next = 1;
+    while next <= many {
+        let (_, claimed) = desk.claim("q", next, JOBS_PER_CALL_MAX);
+        assert!(!claimed.jobs.is_empty(), "{} are missing", many + 1 - next);
+        for claimed in claimed.jobs {
+            assert_eq!(*claimed.payload, format!("{{\"nth\":{next}}}"));
+            next += 1;
+        }
+    }
+    assert!(desk.claim("q", next, 1).1.jobs.is_empty());
+}

@@ -1,0 +1,118 @@
+//! What the tests of `file:` share: a directory, a clock, and short ways to ask.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, LeaseView, StoreError};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
+use fencehold_store_file::FileStore;
+pub use fencehold_test_store::block_on;
+
+pub const TTL_MS: u64 = 5_000;
+
+/// A directory and a clock.
+pub struct Ground {
+    directory: tempfile::TempDir,
+    pub clock: ManualClock,
+}
+
+impl Ground {
+    pub fn new() -> Self {
+        Ground { directory: tempfile::tempdir().unwrap(), clock: ManualClock::new() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.path().join("fencehold.db")
+    }
+
+    pub fn open(&self) -> FileStore {
+        self.try_open().unwrap()
+    }
+
+    pub fn try_open(&self) -> Result<FileStore, StoreError> {
+        FileStore::open_or_create(self.path(), Arc::new(self.clock.clone()))
+    }
+
+    /// Closes a gate, or makes the disk fail, at a point of the store.
+    pub fn set_gate(&self, name: &str) {
+        std::fs::create_dir_all(self.path().join("gates")).unwrap();
+        std::fs::write(self.path().join("gates").join(name), "").unwrap();
+    }
+
+    pub fn lift_gate(&self, name: &str) {
+        std::fs::remove_file(self.path().join("gates").join(name)).unwrap();
+    }
+
+    /// Waits until somebody stands at a closed gate.
+    pub fn await_gate(&self, name: &str) {
+        self.await_file(&format!("{name}.reached"));
+    }
+
+    /// Waits until somebody who stood at a gate has gone on.
+    pub fn await_passed(&self, name: &str) {
+        self.await_file(&format!("{name}.passed"));
+    }
+
+    fn await_file(&self, name: &str) {
+        let file = self.path().join("gates").join(name);
+        while !file.exists() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Changes what is kept, while nobody serves it.
+    pub fn tamper(&self, sql: &str) {
+        let connection = rusqlite::Connection::open(self.database()).unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+}
+
+pub fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+pub fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub fn request(name: &str, nth: u8) -> AcquireRequest {
+    let owner = Owner::new(format!("owner-{nth}")).unwrap();
+    AcquireRequest::new(key(name), HoldId::from_random([nth; 16]), owner, TTL_MS)
+}
+
+pub fn acquire(store: &FileStore, name: &str, nth: u8) -> Result<Acquired, StoreError> {
+    block_on(store.acquire(&call(), request(name, nth)))
+}
+
+pub fn take(store: &FileStore, name: &str, nth: u8) -> Token {
+    acquire(store, name, nth).unwrap().grant.token
+}
+
+pub fn hold(name: &str, nth: u8, token: Token) -> HoldRef {
+    HoldRef { key: key(name), hold: HoldId::from_random([nth; 16]), token }
+}
+
+pub fn renew(store: &FileStore, name: &str, nth: u8, token: Token) -> u64 {
+    let renewed = block_on(store.renew(&call(), vec![hold(name, nth, token)])).unwrap();
+    renewed.answers[0].as_ref().unwrap().remaining_ms
+}
+
+pub fn release(store: &FileStore, name: &str, nth: u8, token: Token) {
+    block_on(store.release(&call(), vec![hold(name, nth, token)])).unwrap()[0]
+        .as_ref()
+        .unwrap();
+}
+
+pub fn view(store: &FileStore, name: &str) -> LeaseView {
+    block_on(store.get(&call(), key(name))).unwrap().unwrap()
+}
+
+pub fn remaining_ms(store: &FileStore, name: &str) -> u64 {
+    view(store, name).holder.unwrap().remaining_ms
+}

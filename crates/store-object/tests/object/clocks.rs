@@ -1,0 +1,112 @@
+//! Clocks: machines agree on nothing but how fast time passes, and not even quite on that.
+
+use std::sync::Arc;
+
+use fencehold_contract::clock::{Clock as _, ManualClock, SystemClock};
+use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError};
+use fencehold_core::Namespace;
+use fencehold_store_object::{Cloud, ObjectStore, Seed, over_after_ms};
+use fencehold_test_store::block_on;
+
+use crate::servers::{CLOUDS, Server};
+use crate::{TTL_MS, ask};
+
+/// One machine: a handle and clocks of its own.
+struct Machine {
+    store: ObjectStore,
+    clock: ManualClock,
+}
+
+impl Machine {
+    /// Booted this long ago, with its wall clock off by this much.
+    fn new(place: &fencehold_contract::ObjectPlace, booted_ms: u64, wall_off_ms: i64) -> Self {
+        let clock = ManualClock::new();
+        clock.pass(booted_ms);
+        clock.set_wall(1_800_000_000_000_u64.saturating_add_signed(wall_off_ms));
+        let cloud = Arc::new(Cloud::open(place).unwrap());
+        let store =
+            ObjectStore::open_on(cloud, place, Arc::new(clock.clone()), Seed::draw().unwrap()).unwrap();
+        Machine { store, clock }
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> Result<fencehold_contract::Acquired, StoreError> {
+        block_on(self.store.acquire(&Call::new(Namespace::default()), request))
+    }
+
+    fn renew(&self, hold: &HoldRef) -> bool {
+        let renewed = block_on(self.store.renew(&Call::new(Namespace::default()), vec![hold.clone()]));
+        renewed.unwrap().answers[0].is_ok()
+    }
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// R20, R21: whatever a machine's wall clock says and whenever it was booted, it takes over at the same age, to the
+/// millisecond.
+#[test]
+fn machines_whose_clocks_agree_in_nothing_take_over_at_the_same_age() {
+    for server in CLOUDS {
+        for (booted_ms, wall_off_ms) in [(0, 0), (5_000_000_000, HOUR_MS), (17, -HOUR_MS)] {
+            let place = server.place();
+            let holder = Machine::new(&place, 123_456_789, 0);
+            let contender = Machine::new(&place, booted_ms, wall_off_ms);
+            let context = format!("{server:?}, booted {booted_ms} ms ago, off by {wall_off_ms} ms");
+            let first = holder.acquire(ask("k", "A")).unwrap();
+            assert!(contender.acquire(ask("k", "B")).is_err(), "{context}");
+            let pass = |ms| [&holder, &contender].map(|machine| machine.clock.pass(ms));
+            pass(over_after_ms(TTL_MS) - 1);
+            assert!(contender.acquire(ask("k", "B")).is_err(), "{context}: a moment too early");
+            // A jump of the wall clock in the middle changes nothing either.
+            contender
+                .clock
+                .set_wall(contender.clock.now().wall_ms.saturating_add_signed(-3 * wall_off_ms));
+            pass(1);
+            let next = contender
+                .acquire(ask("k", "B"))
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(next.grant.token > first.grant.token, "{context}");
+        }
+    }
+}
+
+/// The holder's clock is slewed to be 8 % slow and the contender's to be 8 % fast: a holder that renews as late as it
+/// believes it may is never overtaken.
+#[test]
+fn a_slow_holder_and_a_fast_contender_never_hold_together() {
+    let place = Server::Gcs.place();
+    let (holder, contender) = (Machine::new(&place, 0, 0), Machine::new(&place, 0, 0));
+    let request = ask("k", "A");
+    let hold = request.hold;
+    let acquired = holder.acquire(request).unwrap();
+    let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+    for round in 0..5 {
+        assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}");
+        // Right up to what the holder takes for its deadline.
+        holder.clock.pass(TTL_MS - 1);
+        contender.clock.pass((TTL_MS - 1) * 108 / 92);
+        assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}: it believes in its lease");
+        assert!(holder.renew(&own), "round {round}");
+    }
+}
+
+/// Google Cloud Storage takes about one write a second of one object: whoever writes one again waits until then.
+#[test]
+fn an_object_that_was_just_written_is_left_alone_for_a_second() {
+    let mut place = Server::Gcs.place();
+    place.options.write_gap_ms = 1_000;
+    let cloud = Arc::new(Cloud::open(&place).unwrap());
+    let store = ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
+    let call = Call::new(Namespace::default());
+    let request = ask("k", "A");
+    let hold = request.hold;
+    let before_ms = SystemClock.now().store_ms;
+    let acquired = block_on(store.acquire(&call, request)).unwrap();
+    let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+    for _ in 0..2 {
+        block_on(store.renew(&call, vec![own.clone()])).unwrap().answers[0]
+            .clone()
+            .unwrap();
+    }
+    let took_ms = SystemClock.now().store_ms - before_ms;
+    assert!(took_ms >= 2_000, "three writes within {took_ms} ms");
+}

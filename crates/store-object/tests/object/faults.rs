@@ -1,0 +1,105 @@
+//! A fault gate: the answer of a write that was carried out is turned into a 503, a silence or a reset, at every write
+//! in turn. No lease is lost, none is held twice, and the holder never waits for itself.
+
+use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore as _, StoreError};
+use fencehold_core::Refusal;
+use fencehold_core::lease::How;
+use fencehold_store_object::Fate;
+
+use crate::servers::{CLOUDS, Server};
+use crate::stage::Stage;
+
+/// Short, so that a silence is given up on after two seconds.
+const TTL_MS: u64 = 12_000;
+
+/// How many writes a life has: acquire, two renewals, release; then the next holder's acquire.
+const WRITES: usize = 5;
+
+fn a_life_with_one_lost_answer(server: Server, lost: usize, fate: Fate) {
+    let context = format!("{server:?}, write {lost}, {fate:?}");
+    let stage = Stage::on(server);
+    let (a, b) = (stage.holder("A"), stage.holder("B"));
+    if lost + 1 < WRITES {
+        a.gate.lose_write(lost, fate);
+    } else {
+        b.gate.lose_write(0, fate);
+    }
+    let request = AcquireRequest { ttl_ms: TTL_MS, ..a.ask("k") };
+    let hold = request.hold;
+    let acquired = a.acquire(request).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(!acquired.grant.resumed, "{context}: granted once");
+    let token = acquired.grant.token;
+    let own = HoldRef { key: acquired.key, hold, token };
+    assert_eq!(b.held_by("k"), ("A".to_owned(), token), "{context}");
+    for _ in 0..2 {
+        let renewal = a.renew(&own).unwrap_or_else(|refusal| panic!("{context}: {refusal}"));
+        assert_eq!((renewal.token, renewal.remaining_ms), (token, TTL_MS), "{context}");
+        assert_eq!(b.held_by("k"), ("A".to_owned(), token), "{context}");
+    }
+    assert_eq!(a.release(&own), Ok(token), "{context}");
+    let next = b.take("k");
+    assert_eq!(next.token.get(), token.get() + 1, "{context}: nothing else was granted in between");
+    assert!(matches!(a.renew(&own), Err(Refusal::Lost { how: Some(How::Released), .. })), "{context}");
+    let view = b.look("k").unwrap();
+    assert_eq!(view.endings.len(), 1, "{context}: it ended once");
+    assert!(a.gate.is_done() && b.gate.is_done(), "{context}: the answer was lost");
+}
+
+fn every_write_in_turn(server: Server) {
+    for fate in [Fate::Unavailable, Fate::Silence, Fate::Reset] {
+        // Side by side, since a silence is waited out.
+        std::thread::scope(|scope| {
+            for lost in 0..WRITES {
+                scope.spawn(move || a_life_with_one_lost_answer(server, lost, fate));
+            }
+        });
+    }
+}
+
+#[test]
+fn no_answer_that_is_lost_loses_or_doubles_a_lease_on_s3() {
+    every_write_in_turn(Server::Moto);
+}
+
+#[test]
+fn no_answer_that_is_lost_loses_or_doubles_a_lease_on_gs() {
+    every_write_in_turn(Server::Gcs);
+}
+
+#[test]
+fn no_answer_that_is_lost_loses_or_doubles_a_lease_on_az() {
+    every_write_in_turn(Server::Azurite);
+}
+
+/// Force with a lost answer: it ends the hold that it was meant for, once, and consumes one token.
+#[test]
+fn a_revocation_whose_answer_is_lost_hits_once() {
+    for server in CLOUDS {
+        for fate in [Fate::Unavailable, Fate::Reset] {
+            let stage = Stage::on(server);
+            let (a, p) = (stage.holder("A"), stage.holder("P"));
+            let held = a.take("k");
+            p.gate.lose_write(0, fate);
+            let revoked = p.revoke("k").unwrap_or_else(|error| panic!("{server:?}: {error}"));
+            assert_eq!(revoked[0].revoked.token, held.token);
+            let view = p.look("k").unwrap();
+            assert_eq!((view.token, view.endings.len()), (revoked[0].revoked.consumed, 1), "{server:?}");
+        }
+    }
+}
+
+/// Two releases in one call, of which one stands at the gate until the caller's patience ends: the other was done, so it is
+/// not said that nothing was.
+#[test]
+fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {
+    let stage = Stage::on(Server::Gcs);
+    let a = stage.holder("A");
+    let held = vec![a.take("j"), a.take("k")];
+    let gate = a.gate.hold_write();
+    let call = a.call.clone().with_patience_ms(1_000);
+    let answer = fencehold_test_store::block_on(a.store.release(&call, held));
+    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    gate.arrived();
+    let holders = ["j", "k"].map(|key| a.look(key).expect("a key").holder.is_some());
+    assert_eq!(holders.iter().filter(|held| **held).count(), 1, "one was released, the other was not");
+}

@@ -1,0 +1,132 @@
+//! Limits of a namespace: what they cost, when they count, and who may exceed them.
+
+use std::sync::Arc;
+
+use fencehold_contract::{LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
+use fencehold_core::Owner;
+use fencehold_store_object::Fate;
+use fencehold_test_store::block_on;
+
+use crate::TTL_MS;
+use crate::servers::{CLOUDS, Server};
+use crate::stage::{Holder, Stage};
+
+fn limits(holder: &Holder, set: impl Into<Option<Limits>>) -> Result<LimitsView, StoreError> {
+    let by = Owner::new("ops").unwrap();
+    block_on(
+        holder
+            .store
+            .limits(&holder.call, LimitsRequest { set: set.into(), every_namespace: false, by }),
+    )
+}
+
+fn keys(keys: u64) -> Limits {
+    Limits { keys: Some(keys), ..Limits::default() }
+}
+
+fn ttl(ttl_ms: u64) -> Limits {
+    Limits { ttl_ms: Some(ttl_ms), ..Limits::default() }
+}
+
+fn reads(holder: &Holder) -> usize {
+    holder.gate.take().iter().filter(|request| request.method == "GET").count()
+}
+
+/// Keys are listed for a key that is new, where their number is limited.
+#[test]
+fn only_a_new_key_is_counted_and_only_where_there_is_a_limit() {
+    for server in CLOUDS {
+        let stage = Stage::on(server);
+        let (a, b) = (stage.holder("A"), stage.holder("B"));
+        limits(&b, ttl(TTL_MS)).unwrap();
+        let held = a.take("one");
+        assert_eq!(reads(&a), 3, "{server:?}: a new key where only the ttl is limited");
+        a.release(&held).unwrap();
+        limits(&b, keys(2)).unwrap();
+        stage.clock.pass(60_000);
+        a.take("one");
+        assert_eq!(reads(&a), 2, "{server:?}: a known key, and limits");
+        let held = a.take("two");
+        assert_eq!(reads(&a), 3, "{server:?}: a new key");
+        a.release(&held).unwrap();
+        a.take("two");
+        assert_eq!(reads(&a), 1, "{server:?}: it is known now");
+        match a.acquire(a.ask("three")) {
+            Err(StoreError::Full { what, limit: 2 }) => {
+                let named = "lease keys of namespace default (use the same keys again";
+                assert!(what.starts_with(named), "{server:?}: {what}");
+            }
+            other => panic!("{server:?}: a third key: {other:?}"),
+        }
+        assert_eq!(limits(&b, None).unwrap().used.keys, 2, "{server:?}");
+    }
+}
+
+/// A handle goes by limits that it read within the last minute, but refuses nothing by them.
+#[test]
+fn a_limit_counts_within_a_minute_and_one_that_is_lifted_at_once() {
+    let stage = Stage::on(Server::Moto);
+    let (a, b) = (stage.holder("A"), stage.holder("B"));
+    let held = a.take("k");
+    a.release(&held).unwrap();
+    limits(&b, ttl(TTL_MS - 1)).unwrap();
+    let held = a.take("k");
+    a.release(&held).unwrap();
+    stage.clock.pass(60_000);
+    match a.acquire(a.ask("k")) {
+        Err(StoreError::BadInput(bad)) => assert!(bad.problem.contains("29999 ms"), "{bad}"),
+        other => panic!("above the longest: {other:?}"),
+    }
+    limits(&b, ttl(TTL_MS)).unwrap();
+    a.take("k");
+}
+
+/// Two who counted at the same moment both get their key: one more than the limit, and the next is refused.
+#[test]
+fn callers_that_come_at_the_same_time_exceed_a_limit_by_one_each() {
+    let stage = Stage::on(Server::Moto);
+    let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
+    limits(&b, keys(1)).unwrap();
+    let held = a.gate.hold_write();
+    let late = a.start(|a| a.acquire(a.ask("one")));
+    held.arrived();
+    b.take("two");
+    held.go();
+    late.join().unwrap().unwrap();
+    for holder in [&*a, &b] {
+        let refused = holder.acquire(holder.ask("three"));
+        assert!(matches!(refused, Err(StoreError::Full { limit: 1, .. })), "{refused:?}");
+    }
+}
+
+/// An answer that is lost costs a second try, and no limit of another caller.
+#[test]
+fn limits_are_set_although_an_answer_was_lost() {
+    for server in CLOUDS {
+        let stage = Stage::on(server);
+        let (a, b) = (stage.holder("A"), stage.holder("B"));
+        limits(&a, ttl(TTL_MS)).unwrap();
+        b.gate.lose_write(0, Fate::Unavailable);
+        let view = limits(&b, keys(7)).unwrap();
+        assert!(b.gate.is_done(), "{server:?}");
+        let set = Limits { keys: Some(7), ttl_ms: Some(TTL_MS), ..Limits::USUAL };
+        assert_eq!(view.limits, set, "{server:?}");
+    }
+}
+
+/// What only jobs have is refused with what can be set instead.
+#[test]
+fn limits_of_jobs_are_refused() {
+    let mut stage = Stage::on(Server::Moto);
+    stage.place.options.ttl_ms_min = 15_000;
+    let a = stage.holder("A");
+    match limits(&a, Some(Limits { jobs: Some(3), keys: Some(1), ..Limits::default() })) {
+        Err(StoreError::Unsupported { what, .. }) => assert!(what.contains("--max-keys"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    match limits(&a, ttl(14_999)) {
+        Err(StoreError::BadInput(bad)) => assert!(bad.problem.contains("15000 ms"), "{bad}"),
+        other => panic!("below the shortest: {other:?}"),
+    }
+    assert_eq!(limits(&a, None).unwrap().limits, Limits::USUAL);
+}

@@ -1,0 +1,301 @@
+//! What attempts say: renewals and completions in one statement; everything else, by the rules.
+
+use std::collections::HashMap;
+
+use fencehold_contract::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};
+use fencehold_contract::operation::{JobAnswer, JobAsk, check_word};
+use fencehold_contract::{Call, CompletedJobs, StoreError};
+use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
+use fencehold_core::{HoldId, Token};
+use tokio_postgres::types::Type;
+
+use super::decide::{About, within};
+use super::value::{Bits, from_sql, to_sql};
+use crate::errand::Errand;
+use crate::fenced::Wanted;
+use crate::pool::Lane;
+use crate::{Core, Repeat};
+
+impl Core {
+    pub(super) async fn renew_claims(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewedJobs, StoreError> {
+        let proofs = Proofs::of(attempts.iter());
+        errand.lane = Lane::Renewals;
+        let before_ms = self.clock.now().store_ms;
+        let sql = self.sql(&within(Core::lock_ms(errand), "job_renew($1, $2, $3, $4)"));
+        let mut kept = self
+            .run(errand, Repeat::Safe, async |client| {
+                let namespace = call.namespace.as_str();
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace, Type::TEXT),
+                            (&proofs.ids, Type::UUID_ARRAY),
+                            (&proofs.hashes, Type::UUID_ARRAY),
+                            (&proofs.tokens, Type::INT8_ARRAY),
+                        ],
+                    )
+                    .await?;
+                let told = |row: &tokio_postgres::Row| (from_sql(row.get(0)), from_sql(row.get(1)));
+                Ok(rows.iter().map(told).collect::<HashMap<u64, u64>>())
+            })
+            .await?;
+        let at_ms = kept.remove(&0);
+        // What is renewed is renewed, whatever comes after.
+        errand.uncertain |= !kept.is_empty();
+        if let Some(at_ms) = at_ms {
+            // Before the rules refuse what a clock that has jumped has ended.
+            self.saw_the_clock(errand, before_ms, to_sql(at_ms)).await?;
+        }
+        let renewal = |token, remaining_ms| JobRenewal {
+            token,
+            remaining_ms,
+            cancel_requested: false,
+            notice: None,
+            yield_in_ms: None,
+        };
+        let mut answers: Vec<Option<Result<JobRenewal, Refusal>>> = (1..)
+            .zip(&attempts)
+            .map(|(nth, attempt)| kept.get(&nth).map(|left_ms| Ok(renewal(attempt.token, *left_ms))))
+            .collect();
+        let left: Vec<usize> = (0..attempts.len()).filter(|nth| answers[*nth].is_none()).collect();
+        if !left.is_empty() {
+            errand.lane = Lane::Checks;
+            let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
+            let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job).collect());
+            let JobAnswer::Renewed(decided) =
+                self.by_the_rules(errand, call, &about, JobAsk::Renew(rest)).await?
+            else {
+                return Err(fencehold_contract::operation::misfit());
+            };
+            for (nth, answer) in left.into_iter().zip(decided.answers) {
+                answers[nth] = Some(answer);
+            }
+        }
+        let answers = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .collect();
+        Ok(RenewedJobs { answers, waited_ms: 0 })
+    }
+
+    pub(super) async fn report(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        reports: Vec<Report>,
+    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        let reports: Vec<Report> = reports.into_iter().map(without_nul).collect();
+        let mut spoken: HashMap<JobId, usize> = HashMap::new();
+        for report in &reports {
+            *spoken.entry(report.attempt.job).or_default() += 1;
+        }
+        // Of a job of which more is said, everything is heard in order.
+        let plain: Vec<usize> = (0..reports.len())
+            .filter(|nth| {
+                let Report { attempt, word } = &reports[*nth];
+                let completes = matches!(word, Word::Complete { .. }) && check_word(word).is_ok();
+                completes && spoken.get(&attempt.job) == Some(&1)
+            })
+            .collect();
+        let completed = |late: bool| Reported { state: State::Completed, again_in_ms: None, late };
+        let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
+        for (nth, late) in self.complete(errand, call, &reports, plain).await? {
+            answers[nth] = Some(Ok(completed(late)));
+        }
+        let done: Vec<bool> = answers.iter().map(Option::is_some).collect();
+        let left: Vec<usize> = (0..reports.len()).filter(|nth| !done[*nth]).collect();
+        errand.uncertain |= left.len() < reports.len();
+        if !left.is_empty() {
+            let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
+            let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
+            // A holder may leave notes while it has a transaction open under its own fence.
+            let notes =
+                |report: &Report| matches!(report.word, Word::Checkpoint { .. } | Word::Progress { .. });
+            let about = if rest.iter().all(notes) { about } else { about.ending() };
+            // Whether it is the same completion again is told by the result that is kept.
+            let says_completed = |report: &Report| matches!(report.word, Word::Complete { .. });
+            let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
+            let JobAnswer::Reported(decided) =
+                self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
+            else {
+                return Err(fencehold_contract::operation::misfit());
+            };
+            for (nth, mut answer) in left.into_iter().zip(decided) {
+                if let Err(Refusal::OtherJob { token, job: job @ None }) = &mut answer {
+                    // Whoever is heard after this one was at work when this one spoke.
+                    let later = (nth..reports.len()).filter(|later| done[*later]);
+                    *job = later
+                        .map(|later| &reports[later].attempt)
+                        .find(|attempt| attempt.token == *token)
+                        .map(|attempt| attempt.job);
+                }
+                answers[nth] = Some(answer);
+            }
+        }
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .collect())
+    }
+
+    /// Completes what can be completed in one statement of the reports with these numbers, each about another job. Says which that
+    /// were, and whether it was late.
+    async fn complete(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        reports: &[Report],
+        mut plain: Vec<usize>,
+    ) -> Result<Vec<(usize, bool)>, StoreError> {
+        if plain.is_empty() {
+            return Ok(Vec::new());
+        }
+        // The order in which they are locked.
+        plain.sort_unstable_by_key(|nth| reports[*nth].attempt.job);
+        let proofs = Proofs::of(plain.iter().map(|nth| &reports[*nth].attempt));
+        let results: Vec<Option<&str>> = plain
+            .iter()
+            .map(|nth| match &reports[*nth].word {
+                Word::Complete { result } => result.as_deref(),
+                _ => None,
+            })
+            .collect();
+        // Most have none to tell.
+        let results = results.iter().any(Option::is_some).then_some(results);
+        let drops = self.jobs.completed == CompletedJobs::Dropped;
+        let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job).collect();
+        let sql = self.sql(&within(Core::lock_ms(errand), "job_complete($1, $2, $3, $4, $5, $6)"));
+        let rows = self
+            .run_past_fences(errand, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
+                let namespace = call.namespace.as_str();
+                client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace, Type::TEXT),
+                            (&proofs.ids, Type::UUID_ARRAY),
+                            (&proofs.hashes, Type::UUID_ARRAY),
+                            (&proofs.tokens, Type::INT8_ARRAY),
+                            (&results, Type::TEXT_ARRAY),
+                            (&drops, Type::BOOL),
+                        ],
+                    )
+                    .await
+            })
+            .await?;
+        let told: Vec<(Option<Bits>, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        if let [(None, late)] = told[..] {
+            return Ok(plain.into_iter().map(|nth| (nth, late)).collect());
+        }
+        let told: HashMap<Bits, bool> = told.into_iter().filter_map(|(id, late)| Some((id?, late))).collect();
+        let of = |nth: usize| told.get(&reports[nth].attempt.job.into()).map(|late| (nth, *late));
+        Ok(plain.into_iter().filter_map(of).collect())
+    }
+
+    pub(super) async fn ledger(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        entries: Vec<LedgerEntry>,
+    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job).collect());
+        match self.by_the_rules(errand, call, &about, JobAsk::Ledger(entries)).await? {
+            JobAnswer::Ledger(answers) => Ok(answers),
+            _ => Err(fencehold_contract::operation::misfit()),
+        }
+    }
+
+    /// Has the rules decide, and names the jobs of tokens that were shown for others.
+    pub(super) async fn by_the_rules(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        about: &About,
+        ask: JobAsk,
+    ) -> Result<JobAnswer, StoreError> {
+        let mut answer = self
+            .decide(errand, Repeat::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .await??;
+        for refusal in refusals(&mut answer) {
+            if let Refusal::OtherJob { token, job } = refusal
+                && job.is_none()
+            {
+                *job = self.job_under(errand, call, *token).await;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The job of the caller's namespace that is worked on under a token. Only for the words of a refusal, which is an answer
+    /// without it too.
+    async fn job_under(&self, errand: &mut Errand, call: &Call, token: Token) -> Option<JobId> {
+        let (namespace, token) = (call.namespace.as_str(), to_sql(token.get()));
+        let found = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT fencehold.job_under($1, $2)");
+                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                    [(&namespace, Type::TEXT), (&token, Type::INT8)];
+                let rows = client.query_typed(&sql, &asked).await?;
+                let found: Option<Bits> = rows.first().and_then(|row| row.get(0));
+                Ok(found.map(|id| JobId::from_bytes(id.0)))
+            })
+            .await;
+        found.ok().flatten()
+    }
+}
+
+/// Every refusal in an answer to attempts.
+fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
+    match answer {
+        JobAnswer::Renewed(renewed) => {
+            renewed.answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+        }
+        JobAnswer::Reported(answers) => {
+            answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+        }
+        JobAnswer::Ledger(answers) => answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The database keeps no character of code zero in texts.
+fn without_nul(mut report: Report) -> Report {
+    if let Word::Fail { error, .. } = &mut report.word
+        && error.contains('\0')
+    {
+        *error = error.replace('\0', "\u{fffd}");
+    }
+    report
+}
+
+/// By what attempts speak for themselves, column by column.
+struct Proofs {
+    ids: Vec<Bits>,
+    hashes: Vec<Bits>,
+    tokens: Vec<i64>,
+}
+
+impl Proofs {
+    fn of<'a>(attempts: impl Iterator<Item = &'a AttemptRef>) -> Self {
+        let mut proofs = Proofs { ids: Vec::new(), hashes: Vec::new(), tokens: Vec::new() };
+        // Those that were claimed together have one hold id.
+        let mut last: Option<(HoldId, Bits)> = None;
+        for attempt in attempts {
+            let hash = match last {
+                Some((hold, hash)) if hold == attempt.hold => hash,
+                _ => attempt.hold.hash().into(),
+            };
+            last = Some((attempt.hold, hash));
+            proofs.ids.push(attempt.job.into());
+            proofs.hashes.push(hash);
+            proofs.tokens.push(to_sql(attempt.token.get()));
+        }
+        proofs
+    }
+}

@@ -1,0 +1,199 @@
+//! Claims: served at once, or by standing in line.
+//!
+//! The line is a table that every process sees, first come first served: whoever stands in it may take what those before it
+//! leave, and is told when there is something for it. So those for whom there is enough take it side by side.
+
+use std::time::Duration;
+
+use fencehold_contract::job::{ClaimRequest, Claimed};
+use fencehold_contract::{Call, Limits, StoreError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::types::{ToSql, Type};
+
+use super::handed::Handed;
+use super::take::{Became, Taken, Way};
+use super::value::{Bits, from_sql, to_sql};
+use crate::errand::{Errand, pause};
+use crate::{Core, Order, Repeat, closed};
+
+/// For how long a claim that does not wait gives way to those in line who have something to take.
+const POLITE_TRIES: u32 = 25;
+const POLITE_PAUSE: Duration = Duration::from_millis(20);
+/// When to look again without being told, after the first look from a place in line: a job that was about to be committed then may have
+/// been put there by somebody who did not see that place yet. From then on everybody sees it.
+const EARLY_LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
+
+impl Core {
+    /// Serves one claim, waiting for the first job if need be.
+    pub(super) async fn serve_claim(
+        &self,
+        call: &Call,
+        request: &ClaimRequest,
+        orders: &mpsc::UnboundedSender<Order>,
+        mut reply: oneshot::Sender<Result<Handed, StoreError>>,
+    ) {
+        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
+        let hash = request.hold.hash();
+        let hand = |claimed: Claimed| Handed::new(call, orders, hash, claimed);
+        if let Err(outdated) = self.begin_nothing_outdated() {
+            let _ = reply.send(Err(outdated));
+            return;
+        }
+        let answer = match self.take_politely(&mut errand, call, request).await {
+            Ok(Taken { became: Became::Closed(ms), .. }) => Err(still_closed(ms)),
+            Ok(Taken { became: Became::TtlTooLong(ms), .. }) => Err(ttl_too_long(call, request, ms)),
+            Ok(taken) if !taken.jobs.is_empty() || request.wait_ms == 0 => Ok(hand(Claimed {
+                resumed: taken.became == Became::Repeated,
+                jobs: taken.jobs,
+                waited_ms: 0,
+            })),
+            Ok(_) => match self.stand_in_line(call, request, &mut reply).await {
+                Some(answer) => answer.map(hand),
+                None => return self.tell_lines().await,
+            },
+            Err(error) => Err(error),
+        };
+        // Whoever has gone drops what it was handed, and so it goes back.
+        let _ = reply.send(answer);
+        self.tell_lines().await;
+    }
+
+    /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
+    /// moment: it may be dead, or about to leave.
+    async fn take_politely(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: &ClaimRequest,
+    ) -> Result<Taken, StoreError> {
+        if request.wait_ms == 0 {
+            for _ in 0..POLITE_TRIES {
+                let taken = self.take_jobs(errand, call, request, &Way::AtOnce).await?;
+                if !taken.jobs.is_empty() || taken.became != Became::Behind {
+                    return Ok(taken);
+                }
+                pause(POLITE_PAUSE).await;
+            }
+        }
+        let way = if request.wait_ms == 0 { Way::PastTheLine } else { Way::AtOnce };
+        self.take_jobs(errand, call, request, &way).await
+    }
+
+    /// Waits for the first job. `None`: the asker has gone.
+    async fn stand_in_line(
+        &self,
+        call: &Call,
+        request: &ClaimRequest,
+        reply: &mut oneshot::Sender<Result<Handed, StoreError>>,
+    ) -> Option<Result<Claimed, StoreError>> {
+        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, request.wait_ms);
+        let ear = self.listen(&format!("line/{}", Bits::from(request.hold.hash()).text()));
+        let (since_ms, sending) = match self.line_up(&mut errand, call, request).await {
+            Ok(place) => place,
+            Err(error) => return Some(Err(error)),
+        };
+        let place = self.jobs.line.stand(sending);
+        let mut closing = self.closing.clone();
+        let mut early_looks = EARLY_LOOKS.into_iter();
+        let answer = loop {
+            if reply.is_closed() {
+                self.leave_line(call, request, sending).await;
+                return None;
+            }
+            // Each look is a request of its own, and its patience starts with it.
+            let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
+            let way = Way::InLine { sending, gone: &|| reply.is_closed() };
+            match self.take_jobs(&mut errand, call, request, &way).await {
+                Ok(Taken { became: Became::Replaced, .. }) => {
+                    let why = "the same claim was sent again, and the later one stands in line".to_owned();
+                    return Some(Err(StoreError::Unavailable { why }));
+                }
+                Ok(Taken { became: Became::Closed(ms), .. }) => break Err(still_closed(ms)),
+                Ok(Taken { became: Became::TtlTooLong(ms), .. }) => {
+                    break Err(ttl_too_long(call, request, ms));
+                }
+                Ok(taken) if !taken.jobs.is_empty() || taken.became == Became::TooLate => {
+                    let waited_ms = taken.now_ms.saturating_sub(since_ms);
+                    if taken.jobs.is_empty() {
+                        break Ok(Claimed { jobs: Vec::new(), waited_ms, resumed: false });
+                    }
+                    let resumed = taken.became == Became::Repeated;
+                    return Some(Ok(Claimed { jobs: taken.jobs, waited_ms, resumed }));
+                }
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+            let early = early_looks.next();
+            tokio::select! {
+                () = ear.heard() => {}
+                () = place.beaten() => {}
+                () = reply.closed() => {}
+                () = pause(early.unwrap_or_default()), if early.is_some() => {}
+                _ = closing.wait_for(|closing| *closing) => break Err(closed()),
+            }
+        };
+        self.leave_line(call, request, sending).await;
+        Some(answer)
+    }
+
+    async fn line_up(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: &ClaimRequest,
+    ) -> Result<(u64, Bits), StoreError> {
+        let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
+        let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
+        let wants = i32::try_from(request.limit).unwrap_or(i32::MAX);
+        let (wait_ms, before_ms) = (to_sql(request.wait_ms), to_sql(request.waited_before_ms));
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)");
+            let rows = client
+                .query_typed(
+                    &sql,
+                    &[
+                        (&namespace, Type::TEXT),
+                        (&queues, Type::TEXT_ARRAY),
+                        (&hash, Type::UUID),
+                        (&wants, Type::INT4),
+                        (&wait_ms, Type::INT8),
+                        (&before_ms, Type::INT8),
+                    ],
+                )
+                .await?;
+            let row = rows.first();
+            Ok(row.map_or((0, Bits([0; 16])), |row| (from_sql(row.get(0)), row.get(1))))
+        })
+        .await
+    }
+
+    async fn leave_line(&self, call: &Call, request: &ClaimRequest, sending: Bits) {
+        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
+        let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
+        let left = self
+            .run(&mut errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT fencehold.job_leave_line($1, $2, $3)");
+                let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                    [(&namespace, Type::TEXT), (&hash, Type::UUID), (&sending, Type::UUID)];
+                client.query_typed(&sql, &parameters).await.map(drop)
+            })
+            .await;
+        if let Err(why) = left {
+            // Its place is no longer kept up, and so it falls out of the line by itself.
+            tracing::debug!(%why, "a claim could not leave its line");
+        }
+    }
+}
+
+fn still_closed(for_ms: u64) -> StoreError {
+    let why = format!("after `store advance` nobody is granted anything for another {for_ms} ms");
+    StoreError::Unavailable { why }
+}
+
+fn ttl_too_long(call: &Call, request: &ClaimRequest, longest_ms: u64) -> StoreError {
+    let limits = Limits { ttl_ms: Some(longest_ms), ..Limits::default() };
+    match limits.check_ttl(&call.namespace, request.ttl_ms) {
+        Err(bad) => bad.into(),
+        Ok(()) => fencehold_contract::operation::misfit(),
+    }
+}

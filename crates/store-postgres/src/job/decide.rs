@@ -1,0 +1,310 @@
+//! What the fast statements leave undecided: one transaction that locks the jobs it is about, has the rules of the core decide,
+//! and keeps what they decided. So every refusal is the core's own.
+
+use std::collections::{HashSet, VecDeque};
+
+use fencehold_contract::StoreError;
+use fencehold_core::job::{JobId, Queue};
+use fencehold_core::{Namespace, Token};
+use fencehold_engine::{Brought, Replay, Replayed};
+use serde::de::DeserializeOwned;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row, Transaction};
+
+use super::form::mode_of;
+use super::keep::{Loaded, changes_to_keep};
+use super::loaded::{Head, JobRow};
+use super::value::{Bits, Json, from_sql, stamp};
+use crate::errand::Errand;
+use crate::fenced::Wanted;
+use crate::{Core, Repeat};
+
+/// How long a decision waits at a time for what somebody else has locked, such as by a fence: the others, which it has locked by then, cannot
+/// be renewed meanwhile, and the one with the fence may be about to wait for one of them. Then it lets all of them go, and comes again.
+const LOCK_MS: i64 = 250;
+
+/// What a decision is about.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    pub(super) namespace: Namespace,
+    pub(super) jobs: Vec<JobId>,
+    /// Unique keys, by their digests.
+    pub(super) keys: Vec<[u8; 16]>,
+    /// Queues whose state matters although none of the jobs is in them.
+    pub(super) queues: Vec<Queue>,
+    /// Whether what holders left behind must be read: checkpoints, progress, results.
+    pub(super) notes: bool,
+    /// Whether what a queue does is decided.
+    pub(super) sets_queue: bool,
+    /// Whether claims may be ended: a fence is then in the way.
+    pub(super) ends: bool,
+}
+
+impl About {
+    pub(super) fn jobs(namespace: &Namespace, jobs: Vec<JobId>) -> Self {
+        About {
+            namespace: namespace.clone(),
+            jobs,
+            keys: Vec::new(),
+            queues: Vec::new(),
+            notes: false,
+            sets_queue: false,
+            ends: false,
+        }
+    }
+
+    /// The same for what may end their claims.
+    pub(super) fn ending(self) -> Self {
+        About { ends: true, ..self }
+    }
+
+    pub(super) fn with_notes(self) -> Self {
+        About { notes: true, ..self }
+    }
+}
+
+/// What a transaction of the rules came to.
+pub(super) enum Decided<T> {
+    /// It was kept.
+    Kept(T),
+    /// Somebody came in between: all must be decided again.
+    Again,
+    /// What is kept cannot be read.
+    Damaged(String),
+}
+
+impl Core {
+    /// Decides until it is kept. `act` may be called many times, and only what it did last counts.
+    pub(super) async fn decide<T>(
+        &self,
+        errand: &mut Errand,
+        repeat: Repeat,
+        about: &About,
+        act: impl Fn(&mut Replay) -> T,
+    ) -> Result<T, StoreError> {
+        loop {
+            let lock_ms = Core::lock_ms(errand).min(LOCK_MS);
+            let wanted = Wanted::Jobs(&about.jobs);
+            let decided = self
+                .run_past_fences(errand, repeat, wanted, async |client| {
+                    decide_once(self, client, about, lock_ms, &act).await
+                })
+                .await?;
+            match decided {
+                Decided::Kept(answer) => return Ok(answer),
+                Decided::Again if errand.is_over() => {
+                    return Err(errand.given_up("others changed the same jobs again and again"));
+                }
+                Decided::Again => {}
+                Decided::Damaged(why) => {
+                    return Err(StoreError::Unusable { place: self.place.clone(), why });
+                }
+            }
+        }
+    }
+
+    /// Looks at jobs, and changes nothing.
+    pub(super) async fn look<T>(
+        &self,
+        errand: &mut Errand,
+        about: &About,
+        act: impl Fn(&mut Replay) -> T,
+    ) -> Result<T, StoreError> {
+        let loaded = self
+            .run(errand, Repeat::Safe, async |client| look(self, client, about).await)
+            .await?;
+        let brought = loaded.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+        Ok(act(&mut Replay::new(brought)))
+    }
+}
+
+async fn decide_once<T>(
+    core: &Core,
+    client: &mut Client,
+    about: &About,
+    lock_ms: i64,
+    act: impl Fn(&mut Replay) -> T,
+) -> Result<Decided<T>, tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    let mut decided = decide_in(core, &transaction, about, lock_ms, VecDeque::new(), act).await;
+    if let Ok(Decided::Kept(answer)) = decided {
+        transaction.commit().await?;
+        return Ok(Decided::Kept(answer));
+    }
+    transaction.rollback().await?;
+    if let Err(error) = &decided
+        && error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+    {
+        decided = Ok(Decided::Again);
+    }
+    decided
+}
+
+/// Decides within a transaction that is under way.
+pub(super) async fn decide_in<T>(
+    core: &Core,
+    transaction: &Transaction<'_>,
+    about: &About,
+    lock_ms: i64,
+    schedules: VecDeque<fencehold_engine::KeptSchedule>,
+    act: impl Fn(&mut Replay) -> T,
+) -> Result<Decided<T>, tokio_postgres::Error> {
+    let mut about = about.clone();
+    let mut tokens = VecDeque::new();
+    loop {
+        let mut brought = match load(core, transaction, &about, lock_ms).await? {
+            Ok(brought) => brought,
+            Err(why) => return Ok(Decided::Damaged(why)),
+        };
+        brought.tokens.clone_from(&tokens);
+        brought.schedules = schedules.iter().cloned().collect();
+        let newest = brought.newest;
+        let loaded = Loaded::of(&brought, about.sets_queue);
+        let mut replay = Replay::new(brought);
+        let answer = act(&mut replay);
+        let Replayed { changes, events, missed, consumed } = replay.into_replayed();
+        if !missed.is_empty() {
+            about.jobs.extend(missed);
+            continue;
+        }
+        if consumed > tokens.len() {
+            let drawn = draw(core, transaction, consumed - tokens.len()).await?;
+            // Drawn in a row from where the rules counted on, they are the ones that were used.
+            let next = newest.get() + 1;
+            let in_a_row = tokens.is_empty()
+                && drawn.iter().map(|token| token.get()).eq(next..next + drawn.len() as u64);
+            tokens.extend(drawn);
+            if !in_a_row {
+                continue;
+            }
+        }
+        if !changes.is_empty() || !events.is_empty() {
+            let sql = core.sql("SELECT fencehold.job_keep($1)");
+            let kept = changes_to_keep(&changes, &events, &loaded);
+            let row = transaction.query_typed(&sql, &[(&kept, Type::JSONB)]).await?;
+            if !row.first().is_some_and(|row| row.get::<_, bool>(0)) {
+                return Ok(Decided::Again);
+            }
+        }
+        return Ok(Decided::Kept(answer));
+    }
+}
+
+/// Tokens that nobody else gets.
+async fn draw(
+    core: &Core,
+    transaction: &Transaction<'_>,
+    count: usize,
+) -> Result<Vec<Token>, tokio_postgres::Error> {
+    let sql = core.sql("SELECT * FROM fencehold.job_draw($1)");
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    let rows = transaction.query_typed(&sql, &[(&count, Type::INT4)]).await?;
+    Ok(rows.iter().map(|row| Token::new(from_sql(row.get(0)))).collect())
+}
+
+/// A call that leaves rows locked while the rules decide, with a bound on how long: one who is stopped there, or has vanished, keeps
+/// nobody from them for long.
+pub(super) fn locking(call: &str) -> String {
+    format!(
+        "SELECT o.* FROM fencehold.job_idle_limit() LEFT JOIN fencehold.{call} AS o ON true WHERE o IS DISTINCT FROM NULL"
+    )
+}
+
+/// A call that waits for locks for so long at most: no backend goes on waiting for what its caller has given up.
+pub(super) fn within(lock_ms: i64, call: &str) -> String {
+    format!(
+        "SELECT o.* FROM set_config('lock_timeout', '{}', true) AS bound LEFT JOIN fencehold.{call} AS o ON true \
+         WHERE o IS DISTINCT FROM NULL",
+        lock_ms.max(1)
+    )
+}
+
+/// All that a decision may look at, locked. The inner error: what is kept cannot be read.
+async fn load(
+    core: &Core,
+    client: &Transaction<'_>,
+    about: &About,
+    lock_ms: i64,
+) -> Result<Result<Brought, String>, tokio_postgres::Error> {
+    let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
+    let keys: Vec<Bits> = about.keys.iter().copied().map(Bits).collect();
+    let queues: Vec<&str> = about.queues.iter().map(Queue::as_str).collect();
+    let namespace = about.namespace.as_str();
+    let rows = client
+        .query_typed(
+            &core.sql(&locking("job_load($1, $2, $3, $4, $5, $6, $7)")),
+            &[
+                (&ids, Type::UUID_ARRAY),
+                (&namespace, Type::TEXT),
+                (&keys, Type::UUID_ARRAY),
+                (&queues, Type::TEXT_ARRAY),
+                (&about.notes, Type::BOOL),
+                (&about.ends, Type::BOOL),
+                (&lock_ms, Type::INT8),
+            ],
+        )
+        .await?;
+    Ok(read_all(about, &rows))
+}
+
+/// Jobs as they stand, for those who only look.
+async fn look(
+    core: &Core,
+    client: &Client,
+    about: &About,
+) -> Result<Result<Brought, String>, tokio_postgres::Error> {
+    let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
+    let namespace = about.namespace.as_str();
+    let rows = client
+        .query_typed(
+            &core.sql("SELECT * FROM fencehold.job_look($1, $2, $3)"),
+            &[(&ids, Type::UUID_ARRAY), (&namespace, Type::TEXT), (&about.notes, Type::BOOL)],
+        )
+        .await?;
+    Ok(read_all(about, &rows))
+}
+
+fn read_all(about: &About, rows: &[Row]) -> Result<Brought, String> {
+    let mut texts = rows.iter().map(|row| row.get::<_, &str>(0));
+    let head: Head = read("moment", texts.next().unwrap_or(""))?;
+    let mut brought = Brought {
+        now: stamp(head.now_ms),
+        newest: Token::new(head.newest),
+        closed_ms: head.closed_ms,
+        known: about.jobs.iter().copied().collect::<HashSet<_>>(),
+        uniques: head
+            .uniques
+            .unwrap_or_default()
+            .iter()
+            .map(|row| row.kept(&about.namespace))
+            .collect(),
+        ..Brought::default()
+    };
+    let unused = head.room.as_ref().map(|room| room.unused.clone()).unwrap_or_default();
+    brought.room = head.room.map(|room| (about.namespace.clone(), room.limits, room.used));
+    for queue in head.queues.unwrap_or_default() {
+        if unused.contains(&queue.name) {
+            continue;
+        }
+        brought.queues.push((queue.namespace, queue.name, mode_of(queue.mode)));
+    }
+    for text in texts {
+        let job: JobRow = read("job", text)?;
+        brought
+            .queues
+            .push((job.namespace.clone(), job.queue.clone(), mode_of(job.mode)));
+        brought.jobs.push(job.brought());
+    }
+    Ok(brought)
+}
+
+/// Reads what was kept as JSON, or says what is wrong with it.
+pub(super) fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| format!("a {what} that is kept there cannot be read: {error}"))
+}
+
+/// As the database takes it.
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Json {
+    Json(serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()))
+}

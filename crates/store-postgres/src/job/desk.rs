@@ -1,0 +1,238 @@
+//! What operators, schedulers and request handlers ask: all of it is decided by the rules.
+
+use std::collections::VecDeque;
+
+use fencehold_contract::job::{
+    ActOn, ActRequest, Acted, Action, Began, BeginRequest, Contents, Counts, QueueOrder, QueueView,
+    ResolveRequest, ScheduleSpec, ScheduleView,
+};
+use fencehold_contract::operation::{JobAnswer, JobAsk};
+use fencehold_contract::quota::{Limited, full};
+use fencehold_contract::{Call, StoreError};
+use fencehold_core::Owner;
+use fencehold_core::job::{JobId, Queue, Refusal, ScheduleName, State};
+use fencehold_engine::{Replay, unique_digest};
+use tokio_postgres::types::Type;
+
+use super::decide::{About, Decided, decide_in, locking, read};
+use super::loaded::ScheduleRow;
+use super::value::from_sql;
+use crate::errand::Errand;
+use crate::{Core, Repeat};
+
+impl Core {
+    pub(super) async fn act(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: ActRequest,
+    ) -> Result<Acted, StoreError> {
+        let (ids, next, filter) = match &request.on {
+            ActOn::Jobs(ids) => (ids.clone(), None, None),
+            ActOn::Matching { filter, cursor, limit } => {
+                let (ids, next) = self.matching(errand, call, filter, *cursor, *limit).await?;
+                (ids, next, Some(filter))
+            }
+        };
+        // A person's act is not repeated: the job could have gone on since.
+        let repeat = if request.dry_run { Repeat::Safe } else { Repeat::Never };
+        // Whoever only asks its holder to stop waits for no fence.
+        let forced =
+            matches!(request.action, Action::Cancel { now: true, .. } | Action::Delete { force: true });
+        let about = About::jobs(&call.namespace, ids.clone());
+        let about = if forced && !request.dry_run { about.ending() } else { about };
+        let one = |replay: &mut Replay, id: JobId| {
+            let ask = JobAsk::Act(ActRequest { on: ActOn::Jobs(vec![id]), ..request.clone() });
+            match replay.ask(&call.namespace, ask)? {
+                JobAnswer::Acted(acted) => Ok(acted.items),
+                _ => Err(fencehold_contract::operation::misfit()),
+            }
+        };
+        let items: Result<Vec<_>, StoreError> = self
+            .decide(errand, repeat, &about, |replay| {
+                let mut items = Vec::new();
+                for id in &ids {
+                    // What was found is locked only now: it counts if it still is what was meant.
+                    if filter.is_none_or(|filter| replay.still_stands(*id, filter)) {
+                        items.extend(one(replay, *id)?);
+                    }
+                }
+                Ok(items)
+            })
+            .await?;
+        Ok(Acted { items: items?, next })
+    }
+
+    pub(super) async fn set_queue(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        order: QueueOrder,
+    ) -> Result<QueueView, StoreError> {
+        let (queue, mode) = (order.queue.clone(), order.mode);
+        let about = About {
+            queues: vec![queue.clone()],
+            sets_queue: true,
+            ..About::jobs(&call.namespace, Vec::new())
+        };
+        self.by_the_rules(errand, call, &about, JobAsk::SetQueue(order)).await?;
+        errand.uncertain = true;
+        let mut views = self.queue_views(errand, call, Some(&queue)).await?;
+        // One that is open and empty is not shown.
+        let unused = || QueueView { queue, mode, counts: Counts::default(), claimers: 0 };
+        Ok(views.pop().unwrap_or_else(unused))
+    }
+
+    pub(super) async fn schedules(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+    ) -> Result<Vec<ScheduleView>, StoreError> {
+        let namespace = call.namespace.as_str();
+        let texts = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_schedules($1)");
+                let rows = client.query_typed(&sql, &[(&namespace, Type::TEXT)]).await?;
+                Ok(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>())
+            })
+            .await?;
+        let mut views = Vec::with_capacity(texts.len());
+        for text in texts {
+            let row: ScheduleRow = read("schedule", &text)
+                .map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+            let ScheduleRow { spec, next_ms, last_ms, .. } = row;
+            views.push(ScheduleView { spec, next_wall_ms: next_ms, last_wall_ms: last_ms });
+        }
+        Ok(views)
+    }
+
+    pub(super) async fn set_schedule(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        spec: ScheduleSpec,
+    ) -> Result<ScheduleView, StoreError> {
+        let (namespace, name) = (call.namespace.as_str(), spec.name.as_str());
+        let ask = JobAsk::SetSchedule(Box::new(spec.clone()));
+        let lock_ms = Core::lock_ms(errand);
+        let decided = self
+            .run(errand, Repeat::Safe, async |client| {
+                let transaction = client.transaction().await?;
+                let sql = self.sql(&locking("job_schedule_hold($1, $2)"));
+                let rows = transaction
+                    .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
+                    .await?;
+                let text: Option<&str> = rows.first().and_then(|row| row.get(0));
+                let earlier: Option<ScheduleRow> = text.and_then(|text| read("schedule", text).ok());
+                let count: i64 = rows.first().map_or(0, |row| row.get(1));
+                if earlier.is_none() {
+                    let sql = self.sql("SELECT fencehold.job_schedules_most($1)");
+                    let most = &transaction.query_typed(&sql, &[(&namespace, Type::TEXT)]).await?[0];
+                    let most: i64 = most.try_get(0)?;
+                    if count >= most {
+                        let full = full(Limited::Schedules, &call.namespace, from_sql(most));
+                        return Ok(Decided::Kept(Err(full)));
+                    }
+                }
+                let earlier: VecDeque<_> = earlier.into_iter().map(ScheduleRow::kept).collect();
+                let about = About::jobs(&call.namespace, Vec::new());
+                let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
+                let decided = decide_in(self, &transaction, &about, lock_ms, earlier, act).await?;
+                // What was not decided to its end is rolled back, all of it.
+                if matches!(decided, Decided::Kept(_)) {
+                    transaction.commit().await?;
+                }
+                Ok(decided)
+            })
+            .await?;
+        match decided {
+            Decided::Kept(answer) => match answer? {
+                JobAnswer::Schedule(view) => Ok(*view),
+                _ => Err(fencehold_contract::operation::misfit()),
+            },
+            Decided::Again => Err(fencehold_contract::operation::misfit()),
+            Decided::Damaged(why) => Err(StoreError::Unusable { place: self.place.clone(), why }),
+        }
+    }
+
+    pub(super) async fn remove_schedule(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        name: &ScheduleName,
+        _by: &Owner,
+    ) -> Result<bool, StoreError> {
+        let (namespace, name) = (call.namespace.as_str(), name.as_str());
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("SELECT fencehold.job_unschedule($1, $2)");
+            let rows = client
+                .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
+                .await?;
+            Ok(rows.first().is_some_and(|row| row.get(0)))
+        })
+        .await
+    }
+
+    pub(super) async fn remove_queue(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        queue: &Queue,
+        by: &Owner,
+    ) -> Result<bool, StoreError> {
+        let (namespace, name, by) = (call.namespace.as_str(), queue.as_str(), by.as_str());
+        let row = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_queue_remove($1, $2, $3)");
+                let values = [(&namespace as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT)];
+                let values = values.into_iter().chain([(&name as _, Type::TEXT), (&by as _, Type::TEXT)]);
+                let rows = client.query_typed(&sql, &values.collect::<Vec<_>>()).await?;
+                let row = rows.first();
+                Ok(row.map(|row| {
+                    (row.get::<_, bool>(0), row.get::<_, Option<Vec<i64>>>(1), row.get::<_, i64>(2))
+                }))
+            })
+            .await?;
+        let Some((removed, told, schedules)) = row else { return Ok(false) };
+        let mut counts = Counts::default();
+        for (state, count) in State::ALL.into_iter().zip(told.unwrap_or_default()) {
+            *counts.of(state) = from_sql(count);
+        }
+        if removed {
+            Contents { counts, schedules: from_sql(schedules) }.check(queue)?;
+        }
+        Ok(removed)
+    }
+
+    pub(super) async fn begin(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: BeginRequest,
+    ) -> Result<Began, StoreError> {
+        let about = About {
+            keys: vec![unique_digest("operation", &request.key)],
+            queues: vec![fencehold_core::job::Queue::operations()],
+            ..About::jobs(&call.namespace, vec![request.id]).with_notes()
+        };
+        match self.by_the_rules(errand, call, &about, JobAsk::Begin(request)).await? {
+            JobAnswer::Began(began) => Ok(began),
+            _ => Err(fencehold_contract::operation::misfit()),
+        }
+    }
+
+    pub(super) async fn resolve(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: ResolveRequest,
+    ) -> Result<Result<(), Refusal>, StoreError> {
+        let about = About::jobs(&call.namespace, vec![request.job]);
+        let ask = JobAsk::Resolve(request);
+        let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
+        match self.decide(errand, Repeat::Never, &about, act).await?? {
+            JobAnswer::Resolved(answer) => Ok(answer),
+            _ => Err(fencehold_contract::operation::misfit()),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Putting jobs into their queues: the new ones in one statement; what was there already, by the rules.
+
+use fencehold_contract::job::{Enqueued, NewJob, When};
+use fencehold_contract::operation::{JobAnswer, JobAsk, check_job};
+use fencehold_contract::{Call, StoreError};
+use fencehold_core::Stamp;
+use fencehold_core::job::Refusal;
+use fencehold_engine::{digest, unique_digest};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use super::decide::{About, within};
+use super::form::{Extra, kept_terms};
+use super::value::{Bits, Json, to_sql};
+use crate::errand::Errand;
+use crate::fault::Fault;
+use crate::{Core, Repeat};
+
+/// How long an enqueue waits at a time for what another transaction is about to make. Between two tries it uses no connection.
+const LOCK_MS: i64 = 250;
+
+type Answers = Vec<Result<Enqueued, Refusal>>;
+
+impl Core {
+    pub(super) async fn enqueue(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        jobs: Vec<NewJob>,
+    ) -> Result<Answers, StoreError> {
+        self.begin_nothing_outdated()?;
+        let jobs: Vec<NewJob> = jobs.into_iter().map(without_nul).collect();
+        // Whether a job can be enqueued at all does not depend on the moment.
+        let mut answers: Vec<Option<Result<Enqueued, Refusal>>> = jobs
+            .iter()
+            .map(|job| check_job(job, Stamp::default()).err().map(|bad| Err(bad.into())))
+            .collect();
+        let good: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
+        if !good.is_empty() {
+            let batch = Batch::of(good.iter().map(|nth| &jobs[*nth]));
+            let made = self.make_jobs(errand, call, &batch).await?;
+            // From here on 'nothing was done' would not be true.
+            errand.uncertain |= !made.is_empty();
+            for nth in made {
+                if nth == 0 {
+                    self.jobs
+                        .telling
+                        .note(&call.namespace, good.iter().map(|nth| &jobs[*nth].queue));
+                    continue;
+                }
+                let nth = good[usize::try_from(nth - 1).unwrap_or(0)];
+                answers[nth] = Some(Ok(Enqueued { id: jobs[nth].id, existed: false }));
+            }
+        }
+        if good
+            .iter()
+            .any(|nth| answers[*nth].is_some() && jobs[*nth].yield_within_ms.is_some())
+        {
+            self.make_room_or_leave_it(errand).await;
+        }
+        self.tell_lines().await;
+        // What an earlier sending of this call had made is there now, and is found to be.
+        let left: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
+        if !left.is_empty() {
+            let rest: Vec<NewJob> = left.iter().map(|nth| jobs[*nth].clone()).collect();
+            let decided = self.enqueue_by_the_rules(errand, call, rest).await?;
+            for (nth, answer) in left.into_iter().zip(decided) {
+                answers[nth] = Some(answer);
+            }
+        }
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .collect())
+    }
+
+    /// Makes those that are new, and says which those are: their numbers, from 1.
+    async fn make_jobs(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<i64>, StoreError> {
+        let lock_ms = Core::lock_ms(errand).min(LOCK_MS);
+        let sql = self.sql(&within(lock_ms, "job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
+        loop {
+            let made = self
+                .send(errand, async |client| {
+                    let namespace = call.namespace.as_str();
+                    let parameters = batch.parameters(&namespace);
+                    match client.query_typed(&sql, &parameters).await {
+                        Ok(rows) => Ok(rows.iter().map(|row| row.get::<_, i64>(0)).collect()),
+                        // Somebody enqueues one of them at this very moment: the rules tell whether it is the same.
+                        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Vec::new()),
+                        Err(error) => Err(error),
+                    }
+                })
+                .await;
+            match made {
+                Ok(made) => return Ok(made),
+                Err(Fault::Locked(_)) => {
+                    let why = self.held_up(errand, call, batch).await?;
+                    errand.bear(Fault::Locked(why)).await?;
+                }
+                Err(fault) => errand.bear(fault).await?,
+            }
+        }
+    }
+
+    /// What open transaction is in the way of these jobs, in words.
+    async fn held_up(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        batch: &Batch<'_>,
+    ) -> Result<String, StoreError> {
+        let sql = self.sql("SELECT fencehold.job_held_up($1, $2, $3, $4)");
+        self.run(errand, Repeat::Safe, async |client| {
+            let rows = client
+                .query_typed(
+                    &sql,
+                    &[
+                        (&call.namespace.as_str(), Type::TEXT),
+                        (&batch.queues, Type::TEXT_ARRAY),
+                        (&batch.priorities, Type::INT2_ARRAY),
+                        (&batch.unique, Type::TEXT_ARRAY),
+                    ],
+                )
+                .await?;
+            rows[0].try_get(0)
+        })
+        .await
+    }
+
+    async fn enqueue_by_the_rules(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        jobs: Vec<NewJob>,
+    ) -> Result<Answers, StoreError> {
+        let keys = jobs.iter().filter_map(|job| job.unique.as_ref());
+        let mut about = About {
+            keys: keys.map(|unique| unique_digest("job", &unique.key)).collect(),
+            queues: jobs.iter().map(|job| job.queue.clone()).collect(),
+            ..About::jobs(&call.namespace, jobs.iter().map(|job| job.id).collect())
+        };
+        about.queues.sort();
+        about.queues.dedup();
+        let ask = JobAsk::Enqueue(jobs);
+        let answer = self
+            .decide(errand, Repeat::Safe, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .await??;
+        match answer {
+            JobAnswer::Enqueued(answers) => Ok(answers),
+            _ => Err(fencehold_contract::operation::misfit()),
+        }
+    }
+}
+
+/// The database keeps no character of code zero in texts.
+fn without_nul(job: NewJob) -> NewJob {
+    let trace = job.trace.map(|trace| trace.replace('\0', "\u{fffd}").into());
+    NewJob { trace, ..job }
+}
+
+/// The columns of many new jobs.
+struct Batch<'a> {
+    ids: Vec<Bits>,
+    queues: Vec<&'a str>,
+    priorities: Vec<i16>,
+    kinds: Vec<&'a str>,
+    payloads: Vec<&'a str>,
+    terms: Vec<Option<Json>>,
+    extras: Vec<Option<Json>>,
+    at_ms: Vec<Option<i64>>,
+    after_ms: Vec<Option<i64>>,
+    urgent: Vec<bool>,
+    /// The unique keys as they were given.
+    unique: Vec<&'a str>,
+    /// `None`: no job has a unique key.
+    keys: Option<Vec<Option<Bits>>>,
+    digests: Vec<Option<Bits>>,
+    windows: Vec<Option<i64>>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(jobs: impl Iterator<Item = &'a NewJob> + Clone) -> Self {
+        let any_unique = jobs.clone().any(|job| job.unique.is_some());
+        let mut batch = Batch {
+            ids: Vec::new(),
+            queues: Vec::new(),
+            priorities: Vec::new(),
+            kinds: Vec::new(),
+            payloads: Vec::new(),
+            terms: Vec::new(),
+            extras: Vec::new(),
+            at_ms: Vec::new(),
+            after_ms: Vec::new(),
+            urgent: Vec::new(),
+            unique: Vec::new(),
+            keys: any_unique.then(Vec::new),
+            digests: Vec::new(),
+            windows: Vec::new(),
+        };
+        for job in jobs {
+            batch.push(job);
+        }
+        batch
+    }
+
+    fn push(&mut self, job: &'a NewJob) {
+        let unique = job.unique.as_ref();
+        let extra = Extra {
+            labels: job.labels.clone(),
+            trace: job.trace.clone(),
+            unique: unique.map(|unique| unique.key.clone()),
+            yield_within_ms: job.yield_within_ms,
+            undo_of: None,
+        };
+        self.unique.extend(unique.map(|unique| unique.key.as_str()));
+        self.ids.push(job.id.into());
+        self.queues.push(job.queue.as_str());
+        self.priorities.push(job.terms.priority);
+        self.kinds.push(job.kind.as_str());
+        self.payloads.push(&job.payload);
+        self.terms.push(kept_terms(&job.terms));
+        self.extras.push(extra.kept());
+        self.at_ms.push(match job.when {
+            When::At { wall_ms } => Some(to_sql(wall_ms)),
+            _ => None,
+        });
+        self.after_ms.push(match job.when {
+            When::After { delay_ms } => Some(to_sql(delay_ms)),
+            _ => None,
+        });
+        self.urgent.push(job.yield_within_ms.is_some());
+        if let Some(keys) = &mut self.keys {
+            keys.push(unique.map(|unique| Bits(unique_digest("job", &unique.key))));
+            self.digests.push(unique.map(|_| Bits(digest(&job.payload))));
+            self.windows.push(unique.map(|unique| to_sql(unique.window_ms)));
+        }
+    }
+
+    fn parameters<'b>(
+        &'b self,
+        namespace: &'b &'b str,
+    ) -> [(&'b (dyn tokio_postgres::types::ToSql + Sync), Type); 14] {
+        [
+            (namespace, Type::TEXT),
+            (&self.ids, Type::UUID_ARRAY),
+            (&self.queues, Type::TEXT_ARRAY),
+            (&self.priorities, Type::INT2_ARRAY),
+            (&self.kinds, Type::TEXT_ARRAY),
+            (&self.payloads, Type::TEXT_ARRAY),
+            (&self.terms, Type::JSONB_ARRAY),
+            (&self.extras, Type::JSONB_ARRAY),
+            (&self.at_ms, Type::INT8_ARRAY),
+            (&self.after_ms, Type::INT8_ARRAY),
+            (&self.urgent, Type::BOOL_ARRAY),
+            (&self.keys, Type::UUID_ARRAY),
+            (&self.digests, Type::UUID_ARRAY),
+            (&self.windows, Type::INT8_ARRAY),
+        ]
+    }
+}

@@ -1,0 +1,234 @@
+//! Looking at jobs, at many of them, and waiting for the end of one.
+
+use fencehold_contract::job::{
+    Counts, FindingPage, FindingsRequest, JobDetail, JobFilter, JobPage, JobsRequest, QueueView, WaitRequest,
+};
+use fencehold_contract::operation::{JobAnswer, JobAsk};
+use fencehold_contract::{Call, StoreError};
+use fencehold_core::Owner;
+use fencehold_core::job::{JobId, Kind, Queue};
+use tokio_postgres::types::Type;
+
+use super::decide::{About, json};
+use super::form::mode_of;
+use super::value::{Bits, from_sql, to_sql};
+use crate::errand::{Errand, pause};
+use crate::{Core, Repeat};
+
+/// How many jobs one page looks at, so that listing a million of them never takes long at a time.
+const LOOK_AT_MAX: i32 = 10_000;
+/// How often one who waits for a job looks, should it never be told.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+
+impl Core {
+    pub(super) async fn job(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        id: JobId,
+    ) -> Result<Option<JobDetail>, StoreError> {
+        Ok(self.job_and_moment(errand, call, id).await?.0)
+    }
+
+    async fn job_and_moment(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        id: JobId,
+    ) -> Result<(Option<JobDetail>, u64), StoreError> {
+        let about = About::jobs(&call.namespace, vec![id]).with_notes();
+        let (answer, now_ms) = self
+            .look(errand, &about, |replay| (replay.ask(&call.namespace, JobAsk::Get(id)), replay.now_ms()))
+            .await?;
+        match answer? {
+            JobAnswer::Job(detail) => Ok((detail.map(|detail| *detail), now_ms)),
+            _ => Err(fencehold_contract::operation::misfit()),
+        }
+    }
+
+    pub(super) async fn wait_for(
+        &self,
+        call: &Call,
+        request: WaitRequest,
+    ) -> Result<Option<JobDetail>, StoreError> {
+        let WaitRequest { id, wait_ms } = request;
+        let ear = self.listen(&format!("job/{id}"));
+        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
+        let (detail, since_ms) = self.job_and_moment(&mut errand, call, id).await?;
+        let settled =
+            |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_settled());
+        if settled(&detail) || wait_ms == 0 {
+            return Ok(detail);
+        }
+        // Who may only look adds no row for this, and looks now and then.
+        if self.works() {
+            self.await_end(&mut errand, id, wait_ms).await?;
+        }
+        let mut closing = self.closing.clone();
+        loop {
+            let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
+            let (detail, now_ms) = self.job_and_moment(&mut errand, call, id).await?;
+            if settled(&detail) || now_ms.saturating_sub(since_ms) >= wait_ms {
+                return Ok(detail);
+            }
+            tokio::select! {
+                () = ear.heard() => {}
+                () = pause(LOOK_EVERY) => {}
+                _ = closing.wait_for(|closing| *closing) => return Err(crate::closed()),
+            }
+        }
+    }
+
+    /// From now on the end of this job is told.
+    async fn await_end(&self, errand: &mut Errand, id: JobId, wait_ms: u64) -> Result<(), StoreError> {
+        let (id, wait_ms) = (Bits::from(id), to_sql(wait_ms));
+        self.run(errand, Repeat::Safe, async |client| {
+            let sql = self.sql("SELECT fencehold.job_await($1, $2)");
+            client
+                .query_typed(&sql, &[(&id, Type::UUID), (&wait_ms, Type::INT8)])
+                .await
+                .map(drop)
+        })
+        .await
+    }
+
+    pub(super) async fn list_jobs(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: &JobsRequest,
+    ) -> Result<JobPage, StoreError> {
+        let (ids, next) = self
+            .matching(errand, call, &request.filter, request.cursor, request.limit)
+            .await?;
+        let about = About::jobs(&call.namespace, ids.clone());
+        let jobs = self.look(errand, &about, |replay| replay.views(&ids)).await?;
+        Ok(JobPage { jobs, next })
+    }
+
+    /// A page of the jobs that match, in the order of their arrival, and where the next one starts.
+    pub(super) async fn matching(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        filter: &JobFilter,
+        cursor: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<JobId>, Option<u64>), StoreError> {
+        let JobFilter { queue, kind, states, labels, owner, payload_contains } = filter;
+        let namespace = call.namespace.as_str();
+        let from = to_sql(cursor.unwrap_or(0));
+        let (queue, kind) = (queue.as_ref().map(Queue::as_str), kind.as_ref().map(Kind::as_str));
+        let tags: Vec<i16> = states
+            .iter()
+            .filter_map(|state| fencehold_core::job::State::ALL.iter().position(|other| other == state))
+            .filter_map(|tag| i16::try_from(tag).ok())
+            .collect();
+        let tags = Some(tags).filter(|tags| !tags.is_empty());
+        let labels = json(labels);
+        let owner = owner.as_ref().map(Owner::as_str);
+        // No payload has such a character in it.
+        if payload_contains.as_ref().is_some_and(|text| text.contains('\0')) {
+            return Ok((Vec::new(), None));
+        }
+        let limit_and_one = i32::try_from(limit).unwrap_or(i32::MAX - 1) + 1;
+        let rows = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql =
+                    self.sql("SELECT * FROM fencehold.job_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
+                let rows = client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace, Type::TEXT),
+                            (&from, Type::INT8),
+                            (&queue, Type::TEXT),
+                            (&kind, Type::TEXT),
+                            (&tags, Type::INT2_ARRAY),
+                            (&labels, Type::JSONB),
+                            (&owner, Type::TEXT),
+                            (payload_contains, Type::TEXT),
+                            (&limit_and_one, Type::INT4),
+                            (&LOOK_AT_MAX, Type::INT4),
+                        ],
+                    )
+                    .await?;
+                let told = |row: &tokio_postgres::Row| {
+                    (row.get::<_, Option<i64>>(0).map(from_sql), row.get::<_, Option<Bits>>(1))
+                };
+                Ok(rows.iter().map(told).collect::<Vec<_>>())
+            })
+            .await?;
+        let mut ids = Vec::new();
+        for (arrival, id) in rows {
+            match id {
+                Some(_) if ids.len() == limit => return Ok((ids, arrival)),
+                Some(id) => ids.push(JobId::from_bytes(id.0)),
+                None => return Ok((ids, arrival.map(|last| last + 1))),
+            }
+        }
+        Ok((ids, None))
+    }
+
+    pub(super) async fn findings(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        request: FindingsRequest,
+    ) -> Result<FindingPage, StoreError> {
+        let namespace = call.namespace.as_str();
+        let (from, limit) = (to_sql(request.cursor.unwrap_or(0)), to_sql(request.limit as u64));
+        let found = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_with_effects($1, $2, $3)");
+                let rows = client
+                    .query_typed(&sql, &[(&namespace, Type::TEXT), (&from, Type::INT8), (&limit, Type::INT8)])
+                    .await?;
+                let told = |row: &tokio_postgres::Row| {
+                    (from_sql(row.get::<_, i64>(0)), JobId::from_bytes(row.get::<_, Bits>(1).0))
+                };
+                Ok(rows.iter().map(told).collect::<Vec<_>>())
+            })
+            .await?;
+        // By what was found: some of it may be gone when it is looked at, and what is behind it is still to come.
+        let next = found.last().filter(|_| found.len() == request.limit).map(|(last, _)| last + 1);
+        let about = About::jobs(&call.namespace, found.into_iter().map(|(_, id)| id).collect());
+        let ask = JobAsk::Findings(request);
+        match self
+            .look(errand, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .await??
+        {
+            JobAnswer::Findings(page) => Ok(FindingPage { next, ..page }),
+            _ => Err(fencehold_contract::operation::misfit()),
+        }
+    }
+
+    pub(super) async fn queue_views(
+        &self,
+        errand: &mut Errand,
+        call: &Call,
+        only: Option<&Queue>,
+    ) -> Result<Vec<QueueView>, StoreError> {
+        let (namespace, only) = (call.namespace.as_str(), only.map(Queue::as_str));
+        let rows = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_queues($1, $2)");
+                client.query_typed(&sql, &[(&namespace, Type::TEXT), (&only, Type::TEXT)]).await
+            })
+            .await?;
+        let view = |row: &tokio_postgres::Row| {
+            let mut counts = Counts::default();
+            let told: Vec<i64> = row.get(2);
+            for (state, count) in fencehold_core::job::State::ALL.into_iter().zip(told) {
+                *counts.of(state) = from_sql(count);
+            }
+            Some(QueueView {
+                queue: Queue::new(row.get::<_, &str>(0)).ok()?,
+                mode: mode_of(u8::try_from(row.get::<_, i16>(1)).unwrap_or(0)),
+                counts,
+                claimers: from_sql(row.get(3)),
+            })
+        };
+        Ok(rows.iter().filter_map(view).collect())
+    }
+}

@@ -1,0 +1,208 @@
+//! What is done in the background, by every process that uses jobs: whoever comes first does it, the others pass it over.
+//!
+//! Claims that have run out are decided upon by the rules; jobs whose time has come, and what is to be forgotten, are moved by
+//! the database alone; schedules fire; jobs that may ask for room do so. All of it in small steps.
+
+use std::collections::VecDeque;
+use std::rc::Weak;
+use std::time::Duration;
+
+use fencehold_contract::StoreError;
+use fencehold_core::Namespace;
+use fencehold_core::job::{JobId, Queue};
+use fencehold_engine::Replay;
+use futures_util::future::select;
+use tokio_postgres::types::Type;
+
+use super::decide::{About, Decided, decide_in, locking, read};
+use super::loaded::ScheduleRow;
+use super::value::{Bits, to_sql};
+use crate::errand::{Errand, pause};
+use crate::{Core, Repeat};
+
+/// How often: a claim ends at most a second after its deadline.
+const EVERY: Duration = Duration::from_millis(500);
+const PATIENCE_MS: u64 = 2_000;
+/// How long a step waits for what others have locked: what cannot be had now is looked at again.
+const LOCK_MS: i64 = 1_000;
+/// How much of everything in one step.
+const STEP: i32 = 256;
+/// How many schedules fire in one step.
+const FIRE_MAX: i32 = 64;
+
+/// How often a namespace with many queues is looked through for unused ones.
+const UNUSED_QUEUES_EVERY_MS: u64 = 60_000;
+
+/// Sweeps for as long as the handle lives.
+pub(super) async fn sweep(core: Weak<Core>) {
+    let Some(ear) = core.upgrade().map(|core| core.listen("sweep")) else { return };
+    loop {
+        select(std::pin::pin!(pause(EVERY)), std::pin::pin!(ear.heard())).await;
+        loop {
+            let Some(core) = core.upgrade() else { return };
+            match core.sweep_once().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => {
+                    tracing::debug!(%why, "jobs could not be swept; trying again");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// What a look for claims that have run out came to.
+enum Swept {
+    /// So many were ended.
+    Ended(usize),
+    /// None, for the clock had jumped to this moment.
+    Jumped { at_ms: i64 },
+}
+
+impl Core {
+    /// One step of everything. True: there is more.
+    async fn sweep_once(&self) -> Result<bool, StoreError> {
+        if !self.works() {
+            return Ok(false);
+        }
+        // What one part cannot do, or takes too long for, keeps nobody from the others.
+        let errand = || Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+        let expired = self.expire(&mut errand()).await;
+        let more = self.tidy(&mut errand()).await;
+        let fired = self.fire_schedules(&mut errand()).await;
+        let room = self.make_room(&mut errand()).await;
+        self.maintained("expiry", expired.as_ref().err()).await;
+        self.maintained("retention", more.as_ref().err()).await;
+        self.maintained("schedules", fired.as_ref().err()).await;
+        self.maintained("preemption", room.as_ref().err()).await;
+        room?;
+        Ok(more? || expired? >= STEP as usize || fired? >= FIRE_MAX as usize)
+    }
+
+    async fn expire(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+        let before_ms = self.clock.now().store_ms;
+        let decided = self
+            .run(errand, Repeat::Safe, async |client| {
+                let transaction = client.transaction().await?;
+                let sql = self.sql(&locking("job_run_out($1)"));
+                let rows = transaction.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
+                let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Bits>(0).0);
+                let ids: Vec<JobId> = rows.iter().map(id).collect();
+                let count = ids.len();
+                if let Some(at_ms) = rows.first().map(|row| row.get::<_, i64>(1)) {
+                    // What the clock has jumped over is not over: rolled back, and noted first.
+                    if self.jump(at_ms).is_some() {
+                        return Ok(Ok(Swept::Jumped { at_ms }));
+                    }
+                    let about = About::jobs(&Namespace::default(), ids.clone()).ending();
+                    let act = |replay: &mut Replay| replay.expire(&ids);
+                    match decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await? {
+                        Decided::Kept(()) => {}
+                        // Rolled back, all of it: the next sweep decides again.
+                        Decided::Again => return Ok(Ok(Swept::Ended(0))),
+                        Decided::Damaged(why) => return Ok(Err(why)),
+                    }
+                }
+                transaction.commit().await?;
+                Ok(Ok(Swept::Ended(count)))
+            })
+            .await?;
+        match decided.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })? {
+            Swept::Ended(count) => Ok(count),
+            Swept::Jumped { at_ms } => {
+                self.saw_the_clock(errand, before_ms, at_ms).await?;
+                Ok(0)
+            }
+        }
+    }
+
+    async fn tidy(&self, errand: &mut Errand) -> Result<bool, StoreError> {
+        let kept_ms = to_sql(self.jobs.keep_finished.ms());
+        let now_ms = self.clock.now().store_ms;
+        let unused = now_ms >= self.jobs.queues_looked_at_ms.get().saturating_add(UNUSED_QUEUES_EVERY_MS);
+        let more = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)");
+                let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                    [(&kept_ms, Type::INT8), (&STEP, Type::INT4), (&unused, Type::BOOL)];
+                let rows = client.query_typed(&sql, &values).await?;
+                Ok(rows.first().map_or((false, false), |row| (row.get(0), row.get(1))))
+            })
+            .await?;
+        if unused && !more.1 {
+            self.jobs.queues_looked_at_ms.set(now_ms);
+        }
+        Ok(more.0 || more.1)
+    }
+
+    /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
+    async fn fire_schedules(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+        let fired = self
+            .run(errand, Repeat::Safe, async |client| {
+                let mut transaction = client.transaction().await?;
+                let sql = self.sql(&locking("job_schedules_due($1)"));
+                let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
+                let read_one = |row: &tokio_postgres::Row| read::<ScheduleRow>("schedule", row.get(0));
+                // One that cannot be read stays as it is: a newer program may understand it.
+                let due: VecDeque<_> = rows
+                    .iter()
+                    .filter_map(|row| read_one(row).ok())
+                    .map(ScheduleRow::kept)
+                    .collect();
+                let about = About::jobs(&Namespace::default(), Vec::new());
+                let mut fired = 0;
+                for schedule in due {
+                    let name = schedule.spec.name.clone();
+                    let one = transaction.transaction().await?;
+                    let alone = VecDeque::from([schedule]);
+                    let why = match decide_in(self, &one, &about, LOCK_MS, alone, Replay::fire).await {
+                        Ok(Decided::Kept(())) => {
+                            one.commit().await?;
+                            fired += 1;
+                            continue;
+                        }
+                        Ok(Decided::Again) => "others changed the same jobs".to_owned(),
+                        Ok(Decided::Damaged(why)) => why,
+                        Err(error) if error.as_db_error().is_some() => error.to_string(),
+                        Err(error) => return Err(error),
+                    };
+                    one.rollback().await?;
+                    tracing::warn!(schedule = %name, why, "a schedule could not fire; it is tried again");
+                }
+                transaction.commit().await?;
+                Ok(fired)
+            })
+            .await?;
+        Ok(fired)
+    }
+
+    /// The same for somebody whose own question was answered already: the sweep asks again.
+    pub(super) async fn make_room_or_leave_it(&self, errand: &mut Errand) {
+        if let Err(why) = self.make_room(errand).await {
+            tracing::debug!(%why, "nobody could be asked for room; the sweep does it");
+        }
+    }
+
+    /// Has the first jobs of their queues ask for room, where they may.
+    async fn make_room(&self, errand: &mut Errand) -> Result<(), StoreError> {
+        let asking = self
+            .run(errand, Repeat::Safe, async |client| {
+                let sql = self.sql("SELECT * FROM fencehold.job_room($1)");
+                let rows = client.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
+                let id = |row: &tokio_postgres::Row, nth| JobId::from_bytes(row.get::<_, Bits>(nth).0);
+                let told = |row: &tokio_postgres::Row| {
+                    (row.get::<_, String>(0), row.get::<_, String>(1), id(row, 2), id(row, 3))
+                };
+                Ok(rows.iter().map(told).collect::<Vec<_>>())
+            })
+            .await?;
+        for (namespace, queue, contender, victim) in asking {
+            let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), Queue::new(queue)) else { continue };
+            let about = About::jobs(&namespace, vec![contender, victim]);
+            self.decide(errand, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Telling those in line that there may be something for them, after the commit that put it there.
+//!
+//! PostgreSQL lets transactions that notify commit one at a time, each with its sync: were every enqueue one of them, all would queue
+//! up behind the disk. So they are told by a transaction of its own that waits for no disk, and one of them does for everybody who has
+//! something to tell at that moment. A process that dies before it has told costs those in line the time until they look by themselves.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use fencehold_core::Namespace;
+use fencehold_core::job::Queue;
+use tokio::sync::Mutex;
+use tokio_postgres::types::Type;
+
+use crate::Core;
+use crate::errand::Errand;
+
+const PATIENCE_MS: u64 = 2_000;
+
+/// What is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    lines: RefCell<BTreeSet<(Namespace, Queue)>>,
+    /// How many times what had gathered was taken up to be told.
+    round: Cell<u64>,
+    /// Whoever has it tells.
+    speaks: Mutex<()>,
+}
+
+impl Telling {
+    /// There may be something for those who stand in line for these queues.
+    pub(super) fn note<'a>(&self, namespace: &Namespace, queues: impl Iterator<Item = &'a Queue>) {
+        let lines = queues.map(|queue| (namespace.clone(), queue.clone()));
+        self.lines.borrow_mut().extend(lines);
+    }
+}
+
+impl Core {
+    /// Tells what was noted, unless somebody else is about to.
+    pub(super) async fn tell_lines(&self) {
+        let telling = &self.jobs.telling;
+        if telling.lines.borrow().is_empty() {
+            return;
+        }
+        let round = telling.round.get();
+        let _speaks = telling.speaks.lock().await;
+        if telling.round.get() != round {
+            return;
+        }
+        telling.round.set(round + 1);
+        let lines = telling.lines.take();
+        let namespaces: Vec<&str> = lines.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        let queues: Vec<&str> = lines.iter().map(|(_, queue)| queue.as_str()).collect();
+        let errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+        let told = self
+            .send(&errand, async |client| {
+                let sql = self.sql("SELECT fencehold.job_tell_lines($1, $2)");
+                let lines: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                    [(&namespaces, Type::TEXT_ARRAY), (&queues, Type::TEXT_ARRAY)];
+                client.query_typed(&sql, &lines).await.map(drop)
+            })
+            .await;
+        if let Err(why) = told {
+            tracing::debug!(?why, "those in line were not told; they look by themselves");
+        }
+    }
+}

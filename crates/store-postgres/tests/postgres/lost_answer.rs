@@ -1,0 +1,210 @@
+//! R27: the statement was carried out, and its answer never came.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
+use fencehold_contract::{
+    AcquireRequest, Call, HoldRef, LeaseStore as _, PostgresUrl, RevokeRequest, StoreError, StoreUrl, Which,
+};
+use fencehold_core::job::{JobId, Kind, Queue, State};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
+use fencehold_store_postgres::PostgresStore;
+use fencehold_test_store::block_on;
+
+use crate::cluster::fresh_schema;
+
+/// Stands between a store and the server. Some answers do not come through: the connection breaks instead.
+struct Wire {
+    port: u16,
+    /// The function whose next answer is lost.
+    losing: Losing,
+}
+
+type Losing = Arc<Mutex<Option<&'static str>>>;
+
+impl Wire {
+    fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let losing: Losing = Arc::default();
+        let wire = Wire { port: listener.local_addr().unwrap().port(), losing: Arc::clone(&losing) };
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", port)).unwrap());
+                let (asking, asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                // On one connection one question is answered after the other.
+                let doomed: Losing = Arc::default();
+                let (losing, dooms) = (Arc::clone(&losing), Arc::clone(&doomed));
+                let again = Arc::clone(&losing);
+                thread::spawn(move || {
+                    carry(asking, asked, |bytes| {
+                        let mut losing = losing.lock().unwrap();
+                        let meant =
+                            |name: &mut &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
+                        if let Some(name) = losing.take_if(|name| meant(name)) {
+                            *dooms.lock().unwrap() = Some(name);
+                        }
+                        true
+                    });
+                });
+                thread::spawn(move || {
+                    carry(server, client, |bytes| match doomed.lock().unwrap().take() {
+                        // An error comes through, and the next try is meant: nothing was carried out.
+                        Some(name) if !was_carried_out(bytes) => {
+                            *again.lock().unwrap() = Some(name);
+                            true
+                        }
+                        doomed => doomed.is_none(),
+                    });
+                });
+            }
+        });
+        wire
+    }
+
+    /// The next answer of this function does not come through.
+    fn lose(&self, function: &'static str) {
+        *self.losing.lock().unwrap() = Some(function);
+    }
+
+    fn has_lost(&self) -> bool {
+        self.losing.lock().unwrap().is_none()
+    }
+
+    fn url(&self, schema: &str) -> PostgresUrl {
+        let text = format!(
+            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&connections=1&sslmode=disable",
+            self.port
+        );
+        match text.parse().unwrap() {
+            StoreUrl::Postgres(url) => *url,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// Whether an answer of the server has a message of the type `CommandComplete`.
+fn was_carried_out(mut answer: &[u8]) -> bool {
+    while let [kind, a, b, c, d, ..] = *answer {
+        if kind == b'C' {
+            return true;
+        }
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        answer = answer.get(1 + length..).unwrap_or_default();
+    }
+    false
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool) {
+    let mut buffer = vec![0; 65536];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if !passes(&buffer[..read]) || to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+#[test]
+fn a_lost_answer_is_resolved_by_the_hold_id() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let key = || Key::new("k").unwrap();
+    let hold = HoldId::from_random([7; 16]);
+    let request = AcquireRequest::new(key(), hold, Owner::new("A").unwrap(), 30_000);
+    block_on(store.status(&call())).unwrap();
+
+    wire.lose("lease_acquire");
+    let acquired = block_on(store.acquire(&call(), request)).unwrap();
+    assert!(wire.has_lost());
+    assert_eq!(
+        (acquired.grant.token.get(), acquired.grant.resumed),
+        (1, true),
+        "not held by somebody else: itself"
+    );
+
+    let mine = HoldRef { key: key(), hold, token: acquired.grant.token };
+    wire.lose("lease_renew");
+    assert!(block_on(store.renew(&call(), vec![mine.clone()])).unwrap().answers[0].is_ok());
+    wire.lose("lease_release");
+    let released = block_on(store.release(&call(), vec![mine.clone()])).unwrap();
+    assert_eq!(released[0], Ok(mine.token), "the same release, the same answer");
+    let view = block_on(store.get(&call(), key())).unwrap().unwrap();
+    assert_eq!((view.endings.len(), view.holder), (1, None), "one grant, one ending");
+}
+
+#[test]
+fn force_whose_answer_was_lost_is_not_used_again() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let key = || Key::new("k").unwrap();
+    let request = AcquireRequest::new(key(), HoldId::from_random([8; 16]), Owner::new("A").unwrap(), 30_000);
+    block_on(store.acquire(&call(), request)).unwrap();
+    wire.lose("lease_revoke");
+    let which = Which::Key { key: key(), only_token: None };
+    let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
+    match block_on(store.revoke(&call(), RevokeRequest { which, by, reason })) {
+        Err(StoreError::Unknown { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(wire.has_lost());
+    let view = block_on(store.get(&call(), key())).unwrap().unwrap();
+    assert_eq!((view.token.get(), view.holder), (2, None), "it was carried out, once");
+}
+
+/// The same of a job's whole life: each word is sent again, and happens once.
+#[test]
+fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_once() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let jobs = store.jobs().unwrap();
+    let (queue, hold, owner) =
+        (Queue::new("q").unwrap(), HoldId::from_random([9; 16]), Owner::new("A").unwrap());
+    let id = JobId::from_random(1, [9; 10]);
+    let job = NewJob::new(id, queue.clone(), Kind::new("work").unwrap(), "{}".to_owned());
+
+    wire.lose("job_enqueue");
+    let enqueued = block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();
+    assert_eq!(enqueued.id, id);
+    assert!(wire.has_lost());
+
+    wire.lose("job_claim");
+    let request = ClaimRequest {
+        queues: vec![(queue, 1)],
+        limit: 1,
+        hold,
+        owner,
+        ttl_ms: 30_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    let claimed = block_on(jobs.claim(&call(), request)).unwrap().jobs;
+    assert!(wire.has_lost());
+    assert_eq!((claimed.len(), claimed[0].token.get()), (1, 1), "the claim that it has already");
+
+    let attempt = AttemptRef { job: id, hold, token: claimed[0].token };
+    wire.lose("job_renew");
+    block_on(jobs.renew_claims(&call(), vec![attempt.clone()])).unwrap().answers[0]
+        .as_ref()
+        .unwrap();
+    assert!(wire.has_lost());
+
+    wire.lose("job_complete");
+    let report = Report { attempt, word: Word::Complete { result: Some("7".into()) } };
+    let reported = block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap();
+    assert!(wire.has_lost());
+    assert!(reported.state == State::Completed && !reported.late, "{reported:?}");
+    let detail = block_on(jobs.job(&call(), id)).unwrap().unwrap();
+    assert_eq!(detail.attempts.len(), 1, "{detail:?}");
+}

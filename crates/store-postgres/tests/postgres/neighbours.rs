@@ -1,0 +1,184 @@
+//! R48: other roles of the same database. Nothing that they made is run or changed, and they learn nothing that they were not granted.
+
+use std::sync::Arc;
+
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{Call, LeaseStore as _, PostgresUrl, StoreError};
+use fencehold_core::Namespace;
+use fencehold_store_postgres::PostgresStore;
+use fencehold_test_store::block_on;
+
+use crate::cluster::{Admin, fresh_schema};
+
+fn call() -> Call {
+    Call::new(Namespace::default()).with_patience_ms(60_000)
+}
+
+/// A store in a schema, used by one role.
+pub(crate) fn open_as(role: &str, schema: &str) -> PostgresStore {
+    PostgresStore::open(&url_of(role, schema), Arc::new(SystemClock)).unwrap()
+}
+
+fn url_of(role: &str, schema: &str) -> PostgresUrl {
+    let mut url = crate::cluster().url(schema);
+    url.user = Some(role.to_owned());
+    url
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Unusable { why, .. }) => why,
+        other => panic!("it was not refused: {other:?}"),
+    }
+}
+
+/// A role that may log in and make schemas, and nothing else.
+fn role(admin: &Admin) -> String {
+    let name = format!("{}_other", fresh_schema());
+    admin.run(&format!("CREATE ROLE {name} LOGIN; GRANT CREATE ON DATABASE postgres TO {name}"));
+    name
+}
+
+fn is_superuser(admin: &Admin, role: &str) -> bool {
+    admin.value(&format!("SELECT rolsuper FROM pg_roles WHERE rolname = '{role}'")) == "t"
+}
+
+/// What the attacker puts in the place of a function that every handle calls.
+fn trap(schema: &str, name: &str, returns: &str, attacker: &str) -> String {
+    format!(
+        "CREATE OR REPLACE FUNCTION {schema}.{name} RETURNS {returns} LANGUAGE plpgsql AS $$
+        BEGIN
+            IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+                ALTER ROLE {attacker} SUPERUSER;
+            END IF;
+            RETURN NULL;
+        END $$;"
+    )
+}
+
+#[test]
+fn a_schema_that_another_role_made_first_is_refused_and_none_of_its_code_runs() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let attacker = role(&admin);
+    // A store of its own, up to date in every way, but for one function.
+    block_on(open_as(&attacker, &schema).migrate(&call())).unwrap();
+    admin.run(&format!("SET SESSION AUTHORIZATION {attacker}"));
+    admin.run(&format!("DROP FUNCTION {schema}.lease_timeline()"));
+    admin.run(&trap(&schema, "lease_timeline()", "boolean", &attacker));
+    admin.run("RESET SESSION AUTHORIZATION");
+    let why = [
+        block_on(open_as("postgres", &schema).status(&call())).map(drop),
+        block_on(open_as("postgres", &schema).migrate(&call())).map(drop),
+    ];
+    assert!(!is_superuser(&admin, &attacker), "code of {attacker} ran as a superuser: {why:?}");
+    for why in why.map(refused) {
+        assert!(why.contains(&attacker) && why.contains(&format!("owner={attacker}")), "{why}");
+    }
+}
+
+#[test]
+fn an_empty_schema_of_another_role_is_refused() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let attacker = role(&admin);
+    admin.run(&format!("CREATE SCHEMA {schema} AUTHORIZATION {attacker}"));
+    let why = refused(block_on(open_as("postgres", &schema).migrate(&call())));
+    assert!(why.contains(&attacker), "{why}");
+    let made = format!("SELECT count(*) FROM pg_class WHERE relnamespace = '{schema}'::regnamespace");
+    assert_eq!(admin.value(&made), "0", "nothing is made in it");
+}
+
+#[test]
+fn what_another_role_plants_in_our_schema_is_refused_before_anything_is_called() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let attacker = role(&admin);
+    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    admin.run(&format!("GRANT USAGE, CREATE ON SCHEMA {schema} TO {attacker}"));
+    let why = refused(block_on(open_as("postgres", &schema).status(&call())));
+    assert!(why.contains(&format!("REVOKE CREATE ON SCHEMA \"{schema}\" FROM {attacker}")), "{why}");
+    admin.run(&format!("SET SESSION AUTHORIZATION {attacker}"));
+    // An overload that fits better than ours.
+    admin.run(&trap(&schema, "lease_sweep(smallint)", "bigint", &attacker));
+    admin.run(&format!("RESET SESSION AUTHORIZATION; REVOKE CREATE ON SCHEMA {schema} FROM {attacker}"));
+    let why = refused(block_on(open_as("postgres", &schema).status(&call())));
+    assert!(why.contains("lease_sweep(smallint)") && why.contains(&attacker), "{why}");
+    admin.run(&format!("DROP FUNCTION {schema}.lease_sweep(smallint)"));
+    block_on(open_as("postgres", &schema).status(&call())).unwrap();
+}
+
+#[test]
+fn a_trigger_or_a_rule_of_another_role_on_our_tables_is_refused() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let attacker = role(&admin);
+    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    admin.run(&format!(
+        "CREATE SCHEMA AUTHORIZATION {attacker}; GRANT USAGE ON SCHEMA {schema} TO {attacker};
+         GRANT TRIGGER ON {schema}.party TO {attacker}; SET SESSION AUTHORIZATION {attacker}"
+    ));
+    admin.run(&trap(&attacker, "sprung()", "trigger", &attacker));
+    admin.run(&format!(
+        "CREATE TRIGGER sprung BEFORE INSERT ON {schema}.party FOR EACH ROW EXECUTE FUNCTION {attacker}.sprung();
+         RESET SESSION AUTHORIZATION"
+    ));
+    let why = refused(block_on(open_as("postgres", &schema).status(&call())));
+    assert!(why.contains("sprung") && why.contains(&attacker), "{why}");
+}
+
+/// How a routine looks to those who use it.
+fn looks(admin: &Admin, name: &str) -> String {
+    admin.value(&format!(
+        "SELECT row(proacl, proconfig, proowner, prosrc) FROM pg_proc WHERE oid = '{name}'::regprocedure"
+    ))
+}
+
+#[test]
+fn a_schema_with_other_things_in_it_is_refused_and_left_as_it_was() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    admin.run(&format!(
+        "CREATE SCHEMA {schema};
+         CREATE FUNCTION {schema}.theirs() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"
+    ));
+    let theirs = format!("{schema}.theirs()");
+    let before = looks(&admin, &theirs);
+    let why = refused(block_on(open_as("postgres", &schema).migrate(&call())));
+    assert_eq!(looks(&admin, &theirs), before, "it was changed");
+    assert!(why.contains("theirs()") && why.contains("schema="), "{why}");
+}
+
+/// The first migrations, as an older program carried them out.
+pub(crate) fn make_old(admin: &Admin, schema: &str, versions: usize) -> usize {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/migrations");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut sql = format!(
+        "CREATE SCHEMA {schema}; SET search_path = {schema}, pg_temp;
+         CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL,
+            carried_out_at timestamptz NOT NULL DEFAULT clock_timestamp());"
+    );
+    for (version, file) in (1..=versions).zip(&files) {
+        sql += &std::fs::read_to_string(file).unwrap();
+        let noted = format!("INSERT INTO migration (version, name) VALUES ({version}, 'old');");
+        sql += &noted;
+    }
+    sql += "RESET search_path;";
+    admin.run(&sql);
+    files.len()
+}
+
+#[test]
+fn what_we_did_not_make_is_not_touched_by_a_migration() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    make_old(&admin, &schema, 20);
+    admin.run(&format!(
+        "CREATE TABLE {schema}.kept (id int); INSERT INTO {schema}.kept VALUES (1);
+         CREATE FUNCTION {schema}.theirs() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"
+    ));
+    let theirs = format!("{schema}.theirs()");
+    let before = looks(&admin, &theirs);
+    // What older migrations say of every routine would change it.
+    let why = refused(block_on(open_as("postgres", &schema).migrate(&call())));
+    assert_eq!(looks(&admin, &theirs), before, "it was changed");
+    assert!(why.contains("theirs()") && why.contains("SET SCHEMA"), "{why}");
+    admin.run(&format!("DROP FUNCTION {theirs}"));
+    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.kept")), "1");
+}

@@ -1,0 +1,241 @@
+//! Who may do what: every function and every table of the schema, role by role.
+
+use std::sync::Arc;
+
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{AcquireRequest, Call, LeaseStore as _, StoreError};
+use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_store_postgres::PostgresStore;
+use fencehold_test_store::block_on;
+
+use crate::arena::PostgresArena;
+use crate::cluster::fresh_schema;
+use crate::neighbours::open_as;
+use crate::session::{LOOKS_MAX, Session};
+
+/// What a reader may call, and the one table that it may read.
+const READER: &str =
+    "events_read job_list job_live job_look job_queues job_schedules job_with_effects lease_get lease_list
+    lease_status lease_timeline maintenance_errors migration now_ms store_closed_ms store_limits";
+/// What a worker may call beside that.
+const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guard job_await job_claim job_complete job_complete_hashed
+    job_draw job_enqueue job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew
+    job_room job_run_out job_schedule_hold job_schedules_due job_schedules_most job_tell_lines job_tidy job_under job_unheard job_unschedule lease_abandon
+    lease_acquire lease_leave lease_look lease_release lease_renew lease_renew_checked lease_suspend lease_sweep maintenance_failed
+    maintenance_worked namespace_count once party_lives raise";
+/// What an admin may call beside that.
+const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_limits_set store_open_now";
+
+fn call() -> Call {
+    Call::new(Namespace::default()).with_patience_ms(60_000)
+}
+
+fn migrated() -> String {
+    let schema = fresh_schema();
+    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    schema
+}
+
+/// Everything in the schema that this role has any right to.
+fn rights(role: &str, schema: &str) -> Vec<String> {
+    let rows = crate::cluster().admin().run(&format!(
+        "SELECT DISTINCT p.proname::text FROM pg_proc p WHERE p.pronamespace = '{schema}'::regnamespace
+            AND has_function_privilege('{role}', p.oid, 'EXECUTE')
+         UNION
+         SELECT c.relname || CASE WHEN r = 'SELECT' THEN '' ELSE ' ' || r END
+         FROM pg_class c CROSS JOIN unnest('{{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}}'::text[]) AS r
+         WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p')
+            AND has_table_privilege('{role}', c.oid, r)
+         UNION
+         SELECT c.relname || ' ' || r FROM pg_class c CROSS JOIN unnest('{{SELECT,USAGE,UPDATE}}'::text[]) AS r
+         WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'S' AND has_sequence_privilege('{role}', c.oid, r)
+         ORDER BY 1"
+    ));
+    rows.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
+}
+
+/// Those of these names that there are in the schema.
+fn named(schema: &str, lists: &[&str]) -> Vec<String> {
+    let there = format!(
+        "SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
+         UNION SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
+    );
+    let there: Vec<String> = crate::cluster()
+        .admin()
+        .run(&there)
+        .into_iter()
+        .map(|mut row| row.remove(0).unwrap())
+        .collect();
+    let mut names: Vec<String> = lists
+        .iter()
+        .flat_map(|list| list.split_whitespace())
+        .map(str::to_owned)
+        .filter(|name| there.contains(name))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_role_may_do_what_is_its_own_and_nothing_else() {
+    let (schema, other) = (migrated(), migrated());
+    let admin = crate::cluster().admin();
+    admin.run(&format!("CREATE ROLE stranger_of_{schema}"));
+    assert_eq!(rights(&format!("stranger_of_{schema}"), &schema), named(&schema, &[]));
+    assert_eq!(rights(&format!("fencehold_{schema}_reader"), &schema), named(&schema, &[READER]));
+    assert_eq!(rights(&format!("fencehold_{schema}_worker"), &schema), named(&schema, &[READER, WORKER]));
+    assert_eq!(
+        rights(&format!("fencehold_{schema}_admin"), &schema),
+        named(&schema, &[READER, WORKER, ADMIN])
+    );
+    for rank in ["reader", "worker", "admin"] {
+        assert_eq!(
+            rights(&format!("fencehold_{schema}_{rank}"), &other),
+            named(&schema, &[]),
+            "one grant opens one store"
+        );
+        assert_eq!(
+            rights(&format!("fencehold_{rank}"), &schema),
+            named(&schema, &[]),
+            "nor do those of another schema"
+        );
+        let may_add =
+            format!("SELECT has_schema_privilege('fencehold_{schema}_{rank}', '{schema}', 'CREATE')");
+        assert_eq!(admin.value(&may_add), "f");
+    }
+}
+
+/// What runs with the rights of the owner finds nothing that its caller has put in its way.
+#[test]
+fn every_function_that_runs_as_the_owner_has_a_search_path_of_its_own() {
+    let schema = migrated();
+    let loose = format!(
+        "SELECT string_agg(p.oid::regprocedure::text, ' ') FROM pg_proc p WHERE p.pronamespace = '{schema}'::regnamespace
+            AND p.prosecdef AND NOT coalesce(p.proconfig @> ARRAY['search_path={schema}, pg_temp'], false)"
+    );
+    assert_eq!(crate::cluster().admin().value(&loose), "");
+}
+
+#[test]
+fn roles_that_were_made_after_the_schema_get_their_rights_from_a_migration() {
+    let schema = migrated();
+    let admin = crate::cluster().admin();
+    // As a dump leaves it that was restored without roles.
+    let worker = format!("fencehold_{schema}_worker");
+    admin.run(&format!("DROP OWNED BY {worker}; DROP ROLE {worker}"));
+    admin.run(&format!("CREATE ROLE {worker} NOLOGIN; CREATE ROLE user_of_{schema} LOGIN IN ROLE {worker}"));
+    let user = || open_as(&format!("user_of_{schema}"), &schema);
+    match block_on(user().status(&call())) {
+        Err(StoreError::Unusable { why, .. }) => {
+            assert!(
+                why.contains(&worker) && why.contains("if it has that role") && why.contains("store migrate"),
+                "{why}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(block_on(open_as("postgres", &schema).migrate(&call())).unwrap().len(), 0);
+    assert_eq!(rights(&worker, &schema), named(&schema, &[READER, WORKER]));
+    block_on(user().status(&call())).unwrap();
+    assert_eq!(block_on(user().migrate(&call())).unwrap().len(), 0, "a worker finds nothing to do");
+}
+
+/// A grant that the owner made by hand is the owner's.
+#[test]
+fn a_grant_to_another_role_outlives_a_migration() {
+    let schema = fresh_schema();
+    let admin = crate::cluster().admin();
+    crate::neighbours::make_old(&admin, &schema, 21);
+    admin.run(&format!(
+        "CREATE ROLE shop_of_{schema}; GRANT USAGE ON SCHEMA {schema} TO shop_of_{schema};
+         GRANT EXECUTE ON FUNCTION {schema}.enqueue TO shop_of_{schema}"
+    ));
+    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    assert_eq!(rights(&format!("shop_of_{schema}"), &schema), ["enqueue"]);
+    admin.run(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}', priority => 5)"));
+}
+
+#[test]
+fn a_worker_cannot_keep_the_leases_of_others_from_expiring() {
+    let arena = PostgresArena::new();
+    let worker = Session::new(&arena);
+    arena.admin(
+        "SELECT fencehold.lease_acquire('default', '{k}', '\\x01', 0, 'me', NULL, 30000, NULL,
+            0, 0, 0::smallint, NULL, NULL, NULL, 60000)",
+    );
+    worker.value("SET ROLE fencehold_worker");
+    let expired = (0..100).any(|_| {
+        worker.value("SELECT fencehold.lease_suspend(9007199254740991)");
+        arena.admin("UPDATE fencehold.test_clock SET at_ms = at_ms + 20000");
+        worker.value("SELECT fencehold.lease_sweep(10)");
+        arena.value("SELECT count(*) FROM fencehold.lease_hold") == "0"
+    });
+    assert!(expired, "a lease of 30 s is held after 2000 s");
+}
+
+#[test]
+fn a_reader_sweeps_nothing_and_adds_no_row() {
+    let schema = migrated();
+    let admin = crate::cluster().admin();
+    admin.run(&format!("CREATE ROLE reader_of_{schema} LOGIN IN ROLE fencehold_{schema}_reader"));
+    let text = crate::cluster()
+        .url_text(&schema)
+        .replacen("postgres@", &format!("reader_of_{schema}@"), 1);
+    let fencehold_contract::StoreUrl::Postgres(url) = text.parse().unwrap() else { panic!("{text}") };
+    let reader = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    let id = admin
+        .value(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}')"))
+        .parse()
+        .unwrap();
+    let jobs = reader.jobs().unwrap();
+    assert!(block_on(jobs.job(&call(), id)).unwrap().is_some());
+    let wait = fencehold_contract::job::WaitRequest { id, wait_ms: 1 };
+    assert!(block_on(jobs.wait_for(&call(), wait)).unwrap().is_some(), "it is told that the job is not over");
+    assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
+    let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
+    let request = AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 30_000);
+    assert!(matches!(block_on(reader.acquire(&call(), request)), Err(StoreError::Unusable { .. })));
+}
+
+#[test]
+fn every_table_can_be_published() {
+    let schema = migrated();
+    let without = format!(
+        "SELECT string_agg(c.relname, ' ') FROM pg_class c WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'r'
+            AND NOT (c.relreplident = 'f' OR c.relreplident = 'd' AND EXISTS (
+                SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))"
+    );
+    assert_eq!(
+        crate::cluster().admin().value(&without),
+        "",
+        "no row of these can be deleted while they are published"
+    );
+}
+
+/// Whatever keeps retention from its work is told to those who ask how the store is.
+#[test]
+fn maintenance_that_fails_is_seen_in_the_status_until_it_works_again() {
+    let schema = migrated();
+    let admin = crate::cluster().admin();
+    admin.run(&format!("ALTER TABLE {schema}.job_dropped RENAME TO gone"));
+    let store = open_as("postgres", &schema);
+    block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    let maintenance = || block_on(store.status(&call())).unwrap().maintenance;
+    let seen = (0..LOOKS_MAX).any(|_| {
+        let said = maintenance();
+        said.iter()
+            .any(|line| line.starts_with("retention: failed") && line.contains("job_dropped"))
+    });
+    assert!(seen, "it is not told: {:?}", maintenance());
+    admin.run(&format!("ALTER TABLE {schema}.gone RENAME TO job_dropped"));
+    assert!((0..LOOKS_MAX).any(|_| maintenance().is_empty()), "it is told still: {:?}", maintenance());
+}
+
+#[test]
+fn the_status_knows_of_the_events_of_jobs() {
+    let schema = migrated();
+    crate::cluster()
+        .admin()
+        .run(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}')"));
+    assert_eq!(block_on(open_as("postgres", &schema).status(&call())).unwrap().last_event, 1);
+}

@@ -1,0 +1,279 @@
+//! The schema: made once however many come at once, and refused where it is newer than the program.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+
+use fencehold_contract::clock::SystemClock;
+use fencehold_contract::{
+    AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore as _, MigrateSchema, StoreError,
+};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
+use fencehold_store_postgres::PostgresStore;
+use fencehold_test_store::block_on;
+use tracing::field::Field;
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use crate::cluster::fresh_schema;
+use crate::neighbours::make_old;
+use crate::session::LOOKS_MAX;
+
+/// What programs are warned of, in this process.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Hears warnings, and nothing else.
+struct Ear;
+
+impl Subscriber for Ear {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        *about.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut said = String::new();
+        event.record(&mut |field: &Field, value: &dyn std::fmt::Debug| {
+            let _ = write!(said, "{field}={value:?} ");
+        });
+        WARNINGS.lock().unwrap().push(said);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+fn open(schema: &str) -> PostgresStore {
+    PostgresStore::open(&crate::cluster().url(schema), Arc::new(SystemClock)).unwrap()
+}
+
+fn call() -> Call {
+    Call::new(Namespace::default()).with_patience_ms(60_000)
+}
+
+#[test]
+fn twenty_that_start_at_once_make_the_schema_once() {
+    const MANY: usize = 20;
+    let schema = fresh_schema();
+    let barrier = Barrier::new(MANY);
+    let done: Vec<Vec<String>> = thread::scope(|scope| {
+        let migrate = || {
+            let store = open(&schema);
+            barrier.wait();
+            block_on(store.migrate(&call())).unwrap()
+        };
+        let threads: Vec<_> = (0..MANY).map(|_| scope.spawn(migrate)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let worked: Vec<_> = done.iter().filter(|names| !names.is_empty()).collect();
+    assert_eq!(worked.len(), 1, "one does it, the others find it done: {done:?}");
+    assert_eq!(worked[0][0], "base");
+    let version = block_on(open(&schema).schema_version(&call())).unwrap();
+    assert_eq!(version.found, version.known);
+}
+
+/// As programs do it: each looks first, and finds nothing.
+#[test]
+fn twenty_that_use_a_schema_at_once_all_find_it_made() {
+    const MANY: usize = 20;
+    let schema = fresh_schema();
+    let barrier = Barrier::new(MANY);
+    thread::scope(|scope| {
+        for _ in 0..MANY {
+            scope.spawn(|| {
+                let store = open(&schema);
+                barrier.wait();
+                block_on(store.status(&call())).unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
+    let schema = fresh_schema();
+    block_on(open(&schema).migrate(&call())).unwrap();
+    let admin = crate::cluster().admin();
+    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
+    match block_on(open(&schema).migrate(&call())) {
+        Err(StoreError::Unusable { why, .. }) => {
+            assert!(why.contains("version 9999") && why.contains("update this one"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(block_on(open(&schema).schema_version(&call())).unwrap().found, 9999);
+}
+
+/// What there was when an older program made the schema: the first of the migrations.
+#[test]
+fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
+    const OLD: usize = 10;
+    let schema = fresh_schema();
+    let admin = crate::cluster().admin();
+    let all = make_old(&admin, &schema, OLD);
+    admin.run(&format!("SET search_path = {schema}, pg_temp"));
+    let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([0; 16]));
+    admin.run(
+        "SELECT lease_acquire('default', '{k}', substr(sha256(decode(repeat('00', 16), 'hex')), 1, 16), 0, 'me', NULL, 60000, NULL,
+            0, 0, 0::smallint, NULL, NULL, NULL, 60000)",
+    );
+    let store = open(&schema);
+    let carried_out = block_on(store.migrate(&call())).unwrap();
+    assert_eq!(carried_out.len(), all - OLD, "only what was missing: {carried_out:?}");
+    let lease = HoldRef { key, hold, token: Token::new(1) };
+    let renewed = block_on(store.renew(&call(), vec![lease])).unwrap().answers.remove(0).unwrap();
+    assert_eq!(renewed.token.get(), 1);
+    let all = EventsRequest { after: None, prefix: None, limit: 100, wait_ms: 0 };
+    let told = block_on(store.events(&call(), all)).unwrap().events;
+    assert_eq!(told.len(), 1, "what was told before is told still: {told:?}");
+    let queues = block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    assert_eq!(queues.len(), 0, "and what is new is there");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_without_its_password() {
+    let url = "postgres://me:secret@127.0.0.1:1/app".parse().unwrap();
+    let fencehold_contract::StoreUrl::Postgres(url) = url else { panic!("{url}") };
+    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    match block_on(store.migrate(&call().with_patience_ms(50))) {
+        Err(StoreError::Unavailable { why }) => {
+            assert!(why.starts_with("postgres://me@127.0.0.1:1/app: "), "{why}");
+            assert!(!why.contains("secret"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One that is connected already goes on: but it says that it is too old, for it cannot connect anew.
+#[test]
+fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema() {
+    // Nobody else in this process listens.
+    let _ = tracing::subscriber::set_global_default(Ear);
+    let schema = fresh_schema();
+    // With one connection, which it has from then on.
+    let mut url = crate::cluster().url(&schema);
+    url.connections = 1;
+    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    block_on(store.status(&call())).unwrap();
+    let admin = crate::cluster().admin();
+    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
+    let told = || {
+        let warnings = WARNINGS.lock().unwrap();
+        warnings
+            .iter()
+            .any(|said| said.contains(&format!("the schema {schema} has version 9999")))
+    };
+    let told = (0..LOOKS_MAX).any(|_| {
+        block_on(store.status(&call())).unwrap();
+        told()
+    });
+    assert!(told, "it was not told");
+}
+
+#[test]
+fn an_older_schema_is_changed_only_when_that_is_asked_for() {
+    const OLD: usize = 21;
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let all = make_old(&admin, &schema, OLD);
+    let found = || block_on(open(&schema).schema_version(&call())).unwrap().found;
+    match block_on(open(&schema).status(&call())) {
+        Err(StoreError::Unusable { why, .. }) => {
+            assert!(why.contains("store migrate") && why.contains("migrate=auto"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(found(), 21, "using it changed nothing");
+    let (missing, sql) = block_on(open(&schema).missing_migrations(&call())).unwrap();
+    assert_eq!(missing.len(), all - OLD);
+    assert_eq!(found(), 21, "nor did looking");
+    // As a DBA does it by hand.
+    admin.run(&sql);
+    let after = block_on(open(&schema).schema_version(&call())).unwrap();
+    assert!(after.usable && after.found == after.known, "{after:?}");
+    block_on(open(&schema).status(&call())).unwrap();
+    assert!(admin.try_run(&sql).is_err(), "the script is for the version that it was printed for");
+}
+
+#[test]
+fn a_program_that_may_migrates_an_older_schema_on_first_use() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    make_old(&admin, &schema, 21);
+    let mut url = crate::cluster().url(&schema);
+    url.migrate = MigrateSchema::Auto;
+    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    block_on(store.status(&call())).unwrap();
+    let after = block_on(store.schema_version(&call())).unwrap();
+    assert_eq!(after.found, after.known);
+}
+
+#[test]
+fn a_schema_of_a_newer_program_is_used_by_those_that_it_names_as_compatible() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let store = open(&schema);
+    let known = block_on(async {
+        store.migrate(&call()).await?;
+        store.schema_version(&call()).await
+    })
+    .unwrap()
+    .known;
+    admin.run(&format!(
+        "INSERT INTO {schema}.migration (version, name, compatible_from) VALUES (9999, 'of the future', {known})"
+    ));
+    let later = open(&schema);
+    block_on(later.status(&call())).unwrap();
+    assert_eq!(block_on(later.migrate(&call())).unwrap().len(), 0, "it changes nothing there");
+    let version = block_on(later.schema_version(&call())).unwrap();
+    assert!(version.usable && version.found == 9999, "{version:?}");
+    block_on(store.status(&call())).unwrap();
+}
+
+/// R46: a newer program has changed the schema while an older one held something: that is finished, and nothing new is begun.
+#[test]
+fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let store = open(&schema);
+    let request = |key: &str, hold: u8| {
+        let (key, hold) = (Key::new(key).unwrap(), HoldId::from_random([hold; 16]));
+        AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)
+    };
+    let acquired = block_on(store.acquire(&call(), request("k", 1))).unwrap();
+    let held = HoldRef { key: acquired.key, hold: request("k", 1).hold, token: acquired.grant.token };
+    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
+    // It must connect anew.
+    let sessions =
+        format!("application_name = 'fencehold' AND query LIKE '%{schema}%' AND pid <> pg_backend_pid()");
+    admin.end_sessions(&sessions);
+    block_on(store.renew(&call(), vec![held.clone()]))
+        .unwrap()
+        .answers
+        .remove(0)
+        .unwrap();
+    match block_on(store.acquire(&call(), request("l", 2))) {
+        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("update this one"), "{why}"),
+        other => panic!("it began something new: {other:?}"),
+    }
+    block_on(store.release(&call(), vec![held])).unwrap().remove(0).unwrap();
+    match block_on(open(&schema).status(&call())) {
+        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("update this one"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_schema_may_be_called_by_a_word_of_the_language() {
+    let store = open("order");
+    block_on(store.status(&call())).unwrap();
+    block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    let acquired = {
+        let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
+        block_on(store.acquire(&call(), AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)))
+    };
+    assert_eq!(acquired.unwrap().grant.token.get(), 1);
+}

@@ -1,0 +1,52 @@
+//! Every store that this build has: [`open`] gives the one that a [`StoreUrl`] names.
+
+use std::sync::Arc;
+
+use fencehold_contract::clock::Clock;
+use fencehold_contract::{LeaseStore, StoreError, StoreUrl};
+
+/// Opens the store that a URL names.
+pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError> {
+    match url {
+        StoreUrl::Memory(kept) => Ok(Arc::new(fencehold_engine::MemoryStore::open_with(clock, *kept)?)),
+        #[cfg(feature = "file")]
+        StoreUrl::File(url) => {
+            let options = fencehold_store_file::FileOptions::of_url(url);
+            Ok(Arc::new(fencehold_store_file::FileStore::open_with(&url.directory, clock, options)?))
+        }
+        #[cfg(not(feature = "file"))]
+        StoreUrl::File(_) => Err(lacks("file:", "file")),
+        #[cfg(feature = "etcd")]
+        StoreUrl::Etcd(url) => Ok(Arc::new(fencehold_store_etcd::EtcdStore::open(url, clock)?)),
+        #[cfg(not(feature = "etcd"))]
+        StoreUrl::Etcd(_) => Err(lacks("etcd:", "etcd")),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => Ok(Arc::new(fencehold_store_postgres::PostgresStore::open(url, clock)?)),
+        #[cfg(not(feature = "postgres"))]
+        StoreUrl::Postgres(_) => Err(lacks("postgres:", "postgres")),
+        #[cfg(feature = "remote")]
+        StoreUrl::Remote(url) => Ok(Arc::new(fencehold_store_remote::RemoteStore::open(url, clock)?)),
+        #[cfg(not(feature = "remote"))]
+        StoreUrl::Remote(_) => Err(lacks("http:", "remote")),
+        #[cfg(feature = "object")]
+        StoreUrl::Object(place) => Ok(Arc::new(fencehold_store_object::ObjectStore::open(
+            place,
+            clock,
+            fencehold_store_object::Seed::draw()?,
+        )?)),
+        #[cfg(not(feature = "object"))]
+        StoreUrl::Object(_) => Err(lacks("s3:, gs: or az:", "object")),
+    }
+}
+
+#[cfg(not(all(
+    feature = "etcd",
+    feature = "file",
+    feature = "object",
+    feature = "postgres",
+    feature = "remote"
+)))]
+fn lacks(store: &str, feature: &str) -> StoreError {
+    let what = format!("be used: this build lacks the feature `{feature}`");
+    StoreError::Unsupported { store: store.to_owned(), what }
+}

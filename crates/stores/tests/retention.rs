@@ -1,0 +1,259 @@
+//! For how long finished jobs are kept is said in the URL of the store; a directory remembers what was said last.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::job::{
+    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, NewJob, Report, Unique, Word,
+};
+use fencehold_contract::{Call, JobStore, LeaseStore};
+use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
+use fencehold_core::limits::FINISHED_KEPT_MS;
+use fencehold_core::{HoldId, Namespace, Owner};
+use fencehold_stores::open;
+use fencehold_test_store::block_on;
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+const MINUTE_MS: u64 = 60_000;
+
+/// A store, its clock, and the jobs that were made.
+struct Ground {
+    clock: ManualClock,
+    made: std::cell::Cell<u64>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        Ground { clock: ManualClock::new(), made: std::cell::Cell::new(0) }
+    }
+
+    fn open(&self, url: &str) -> Arc<dyn LeaseStore> {
+        let store = open(&url.parse().unwrap(), Arc::new(self.clock.clone())).unwrap();
+        // So that it is known who serves, and that it was told what the URL says.
+        block_on(store.status(&call())).unwrap();
+        store
+    }
+
+    /// A job that has come to its end.
+    fn finish(&self, store: &Arc<dyn LeaseStore>) -> JobId {
+        let nth = self.made.replace(self.made.get() + 1);
+        let mut bits = [0; 10];
+        bits[2..].copy_from_slice(&nth.to_be_bytes());
+        let id = JobId::from_random(self.clock.now().wall_ms, bits);
+        let new = NewJob::new(id, Queue::new("q").unwrap(), Kind::new("k").unwrap(), "{}");
+        block_on(jobs(store).enqueue(&call(), vec![new])).unwrap()[0].as_ref().unwrap();
+        let cancel = ActRequest {
+            on: ActOn::Jobs(vec![id]),
+            action: Action::Cancel { reason: None, now: false },
+            by: Owner::new("P").unwrap(),
+            dry_run: false,
+        };
+        block_on(jobs(store).act(&call(), cancel)).unwrap().items[0]
+            .outcome
+            .as_ref()
+            .unwrap();
+        id
+    }
+
+    /// So many completed jobs, each under a unique key of its own with the shortest window.
+    fn complete_uniques(&self, store: &Arc<dyn LeaseStore>, count: u64) {
+        let first = self.made.replace(self.made.get() + count);
+        let new = (first..first + count).map(|nth| {
+            let mut bits = [0; 10];
+            bits[2..].copy_from_slice(&nth.to_be_bytes());
+            let id = JobId::from_random(self.clock.now().wall_ms, bits);
+            let mut job = NewJob::new(id, Queue::new("u").unwrap(), Kind::new("k").unwrap(), "{}");
+            job.unique =
+                Some(Unique { key: UniqueKey::new(format!("{nth}")).unwrap(), window_ms: MINUTE_MS });
+            job
+        });
+        block_on(jobs(store).enqueue(&call(), new.collect())).unwrap();
+        let hold = HoldId::from_random(u128::from(first + 1).to_be_bytes());
+        let claim = ClaimRequest {
+            queues: vec![(Queue::new("u").unwrap(), 1)],
+            limit: usize::try_from(count).unwrap(),
+            hold,
+            owner: Owner::new("W").unwrap(),
+            ttl_ms: MINUTE_MS,
+            wait_ms: 0,
+            waited_before_ms: 0,
+        };
+        let claimed = block_on(jobs(store).claim(&call(), claim)).unwrap().jobs;
+        let done = claimed.iter().map(|job| Report {
+            attempt: AttemptRef { job: job.id, hold, token: job.token },
+            word: Word::Complete { result: None },
+        });
+        let answers = block_on(jobs(store).report(&call(), done.collect())).unwrap();
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count() as u64, count);
+    }
+
+    /// Lets the store look for what is to be forgotten: more often than it must, since each look goes a step.
+    fn rest(&self, store: &Arc<dyn LeaseStore>) {
+        for _ in 0..8 {
+            self.clock.pass(MINUTE_MS);
+            block_on(store.status(&call())).unwrap();
+        }
+    }
+}
+
+fn call() -> Call {
+    Call::new(Namespace::default())
+}
+
+fn jobs(store: &Arc<dyn LeaseStore>) -> &dyn JobStore {
+    store.jobs().unwrap()
+}
+
+fn is_kept(store: &Arc<dyn LeaseStore>, id: JobId) -> bool {
+    block_on(jobs(store).job(&call(), id)).unwrap().is_some()
+}
+
+fn url(directory: &Path, option: &str) -> String {
+    let option = if option.is_empty() { "?create=true".to_owned() } else { format!("{option}&create=true") };
+    format!("file:{}{option}", directory.display())
+}
+
+#[test]
+fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
+    let directory = tempfile::tempdir().unwrap();
+    for url in ["memory:?keep_finished=30d".to_owned(), url(directory.path(), "?keep_finished=30d")] {
+        let ground = Ground::new();
+        let store = ground.open(&url);
+        let id = ground.finish(&store);
+        ground.clock.pass(30 * DAY_MS - 10 * MINUTE_MS);
+        ground.rest(&store);
+        assert!(is_kept(&store, id), "{url}");
+        ground.rest(&store);
+        assert!(!is_kept(&store, id), "{url}");
+    }
+}
+
+#[test]
+fn unless_a_time_is_named_it_is_seven_days() {
+    let directory = tempfile::tempdir().unwrap();
+    for url in ["memory:".to_owned(), url(directory.path(), "")] {
+        let ground = Ground::new();
+        let store = ground.open(&url);
+        let id = ground.finish(&store);
+        ground.clock.pass(FINISHED_KEPT_MS - 10 * MINUTE_MS);
+        ground.rest(&store);
+        assert!(is_kept(&store, id), "{url}");
+        ground.rest(&store);
+        assert!(!is_kept(&store, id), "{url}");
+    }
+}
+
+/// Which process happens to own the directory has no say in what is forgotten.
+#[test]
+fn whoever_names_no_time_leaves_it_at_what_was_named() {
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let named = ground.open(&url(directory.path(), "?keep_finished=30d"));
+    let id = ground.finish(&named);
+    let silent = ground.open(&url(directory.path(), ""));
+    drop(named);
+    ground.clock.pass(FINISHED_KEPT_MS + HOUR_MS);
+    ground.rest(&silent);
+    assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was told");
+    drop(silent);
+    let again = ground.open(&url(directory.path(), ""));
+    ground.rest(&again);
+    assert!(is_kept(&again, id), "it is kept with the rest");
+    ground.clock.pass(23 * DAY_MS);
+    ground.rest(&again);
+    assert!(!is_kept(&again, id));
+}
+
+#[test]
+fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let owner = ground.open(&url(directory.path(), "?keep_finished=30d"));
+    let early = ground.finish(&owner);
+    ground.clock.pass(2 * HOUR_MS);
+    ground.rest(&owner);
+    assert!(is_kept(&owner, early));
+    let other = ground.open(&url(directory.path(), "?keep_finished=1h"));
+    ground.rest(&other);
+    assert!(!is_kept(&owner, early), "the owner was told through its socket");
+    // And it is not told again by one that named another time before.
+    let late = ground.finish(&owner);
+    drop(other);
+    drop(owner);
+    let after = ground.open(&url(directory.path(), ""));
+    ground.clock.pass(HOUR_MS);
+    ground.rest(&after);
+    assert!(!is_kept(&after, late));
+}
+
+/// A handle that has said its time keeps quiet when it takes over later: others may have said another since.
+#[test]
+fn a_time_is_said_once() {
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let owner = ground.open(&url(directory.path(), ""));
+    let thirty = ground.open(&url(directory.path(), "?keep_finished=30d"));
+    let hour = ground.open(&url(directory.path(), "?keep_finished=1h"));
+    let id = ground.finish(&hour);
+    drop(hour);
+    drop(owner);
+    // It owns the directory now, or asks again until it does.
+    ground.clock.pass(HOUR_MS);
+    ground.rest(&thirty);
+    assert!(!is_kept(&thirty, id));
+}
+
+/// R47: nobody owns the directory for longer than one command, as under cron.
+#[test]
+fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
+    const JOBS: usize = 300;
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let url = url(directory.path(), "");
+    let store = ground.open(&url);
+    let ids: Vec<JobId> = (0..JOBS).map(|_| ground.finish(&store)).collect();
+    drop(store);
+    ground.clock.pass(FINISHED_KEPT_MS + 1);
+    for _ in 0..JOBS / 100 {
+        let store = ground.open(&url);
+        // Asked once more, so that what the first question brought with it is done.
+        block_on(store.status(&call())).unwrap();
+        drop(store);
+    }
+    let store = ground.open(&url);
+    let left = ids.iter().filter(|id| is_kept(&store, **id)).count();
+    assert_eq!(left, 0, "of {JOBS} finished jobs are kept although their time is over");
+}
+
+/// However many unique jobs are made, their keys are freed as fast: what is left over is bounded by the window, not by how long
+/// the store has been in use.
+#[test]
+fn unique_keys_are_freed_as_fast_as_they_are_taken() {
+    const A_MINUTE: u32 = 600;
+    let ground = Ground::new();
+    let directory = tempfile::tempdir().unwrap();
+    let store = ground.open(&url(directory.path(), ""));
+    let database = rusqlite::Connection::open(directory.path().join("fencehold.db")).unwrap();
+    let taken = || -> u32 {
+        database
+            .query_row("SELECT count(*) FROM uniques", [], |row| row.get(0))
+            .unwrap()
+    };
+    for minute in 0..10 {
+        ground.complete_uniques(&store, A_MINUTE.into());
+        assert!(taken() >= A_MINUTE, "minute {minute}: they are taken for their window");
+        ground.clock.pass(MINUTE_MS);
+        // No time passes between these: what a look left over is looked at next.
+        for _ in 0..8 {
+            block_on(store.status(&call())).unwrap();
+        }
+        let left = taken();
+        assert!(
+            left <= 3 * A_MINUTE,
+            "minute {minute}: {left} unique keys are taken, and {A_MINUTE} are made a minute"
+        );
+    }
+}

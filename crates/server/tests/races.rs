@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod clocked;
-#[path = "../../race/tests/everywhere/mod.rs"]
+#[path = "../../races/tests/everywhere/mod.rs"]
 mod everywhere;
 
 use std::sync::Arc;

@@ -21,11 +21,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("conformance", "contract core test-store"),
     ("client", "contract core engine store-file store-object stores"),
     ("server", "api contract core"),
-    ("race", "conformance contract core engine store-file stores test-store"),
+    ("races", "contract core engine store-file stores test-store"),
     (
         "cli",
-        "api client contract core race server store-etcd store-file store-object store-postgres store-remote stores",
+        "api client contract core races server store-etcd store-file store-object store-postgres store-remote stores",
     ),
+    ("proof", "conformance contract core engine races store-file test-store"),
     // Has no code: it holds the features of everything else together while `features` is checked.
     ("dependencies", ""),
     ("xtask", ""),

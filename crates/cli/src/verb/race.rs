@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fencehold_contract::StoreUrl;
-use fencehold_race::{Event, RACES, Race, Report, Side, Verdict, World, WorldError, find, play};
+use fencehold_races::{Event, RACES, Race, Report, Side, Verdict, World, WorldError, find, play};
 use serde::Serialize;
 
 use crate::context::Context;

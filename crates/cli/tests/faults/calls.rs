@@ -7,7 +7,7 @@ use fencehold_contract::job::{
 use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
 use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
 use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
-use fencehold_race::history::{Ask, Tell, What};
+use fencehold_proof::history::{Ask, Tell, What};
 use fencehold_test_store::block_on;
 
 use crate::participant::Participant;

@@ -5,7 +5,7 @@
 
 use std::process::{Command, Stdio};
 
-use fencehold_race::history::Judgement;
+use fencehold_proof::history::Judgement;
 
 use crate::is_long;
 use crate::participant::Part;

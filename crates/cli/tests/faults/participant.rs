@@ -15,7 +15,7 @@ use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::job::State;
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Namespace, Stamp};
-use fencehold_race::history::{End, Line, What};
+use fencehold_proof::history::{End, Line, What};
 use fencehold_stores::open;
 use fencehold_test_store::block_on;
 use serde::{Deserialize, Serialize};

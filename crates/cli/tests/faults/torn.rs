@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fencehold_race::history::Judgement;
+use fencehold_proof::history::Judgement;
 
 use crate::is_long;
 use crate::participant::{Part, Participant, Random, key};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fencehold_race::history::{Judgement, check};
+use fencehold_proof::history::{Judgement, check};
 use rustix::process::Signal;
 
 use crate::participant::{Finale, Part, Random, Role, histories};
@@ -194,7 +194,7 @@ impl<'a> Crew<'a> {
         serde_json::from_str(&std::fs::read_to_string(part.finale()).unwrap()).unwrap()
     }
 
-    pub fn judges(&self, end: Option<&fencehold_race::history::End>) -> Judgement {
+    pub fn judges(&self, end: Option<&fencehold_proof::history::End>) -> Judgement {
         let histories = histories(self.room);
         let judgement = check(histories.iter().map(String::as_str), end);
         if !judgement.problems.is_empty() {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_contract::StoreUrl;
-use fencehold_race::{RACES, Race, Report, Side, Verdict, World, play};
+use fencehold_races::{RACES, Race, Report, Side, Verdict, World, play};
 
 fn run(race: &Race, url: &StoreUrl, side: Side, nth: u64) -> Report {
     play(race, &World::open(url).unwrap(), side, nth.to_le_bytes())
@@ -57,13 +57,13 @@ fn every_naive_twin_breaks_under_the_same_schedule() {
     assert!(
         twins
             .iter()
-            .all(|id| fencehold_race::find(id).is_some_and(|race| race.naive.is_some()))
+            .all(|id| fencehold_races::find(id).is_some_and(|race| race.naive.is_some()))
     );
 }
 
 #[test]
 fn a_trace_is_json_lines_in_order_and_names_no_hold_id() {
-    let race = fencehold_race::find("r06").unwrap();
+    let race = fencehold_races::find("r06").unwrap();
     let report = run(race, &StoreUrl::memory(), Side::Ours, 0);
     let events: Vec<String> = report
         .trace()

@@ -1,9 +1,10 @@
 //! What may be true. When a disk fails in the middle of a commit, nobody knows whether the batch is there: then there are
 //! two accounts, one for each, and every later answer must fit at least one of them.
 
+use fencehold_core::Stamp;
+
 use super::audit::{Audit, Auditor, Gap, Pair};
 use super::store::Abandoned;
-use fencehold_core::Stamp;
 
 /// With so many accounts, nothing more is thrown into doubt: each doubt doubles them.
 const MANY: usize = 16;

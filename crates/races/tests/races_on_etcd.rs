@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use arena::EtcdArena;
 use cluster::Cluster;
-use fencehold_race::RACES;
+use fencehold_races::RACES;
 
 /// One cluster for all tests of this binary: each world has a prefix of its own in it.
 fn cluster() -> &'static Cluster {

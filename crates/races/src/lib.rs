@@ -7,17 +7,9 @@
 //!
 //! Deliberately absent: sleeping. What is late is held at the gate, and what runs out is run out by the store's clock.
 
-#[cfg(feature = "sim")]
-#[macro_use(seeded)]
-extern crate fencehold_core;
-
 mod actor;
 mod gate;
-#[cfg(feature = "history")]
-pub mod history;
 mod job;
-#[cfg(feature = "model")]
-pub mod model;
 mod naive;
 mod names;
 mod ours;
@@ -27,13 +19,7 @@ mod real;
 mod record;
 mod report;
 mod scenario;
-#[cfg(feature = "bugs")]
-pub mod seeded;
 mod shelf;
-#[cfg(feature = "sim")]
-pub mod sim;
-#[cfg(feature = "sim")]
-mod simulated;
 mod stage;
 mod trace;
 mod world;

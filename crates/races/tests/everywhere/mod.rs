@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_race::{RACES, Race, Side, Verdict, World, play};
+use fencehold_races::{RACES, Race, Side, Verdict, World, play};
 use fencehold_test_store::Arena;
 
 /// Plays every race, and gives those that the store or its arena cannot show.

@@ -8,12 +8,13 @@ use fencehold_conformance::{check, exercise, exercise_jobs};
 use fencehold_contract::StoreUrl;
 use fencehold_core::bugs::{Bug, VARIABLE};
 use fencehold_engine::MemoryStore;
+use fencehold_races::{RACES, Side, Verdict, World, play};
 use fencehold_store_file::FileStore;
 use fencehold_test_store::ClockArena;
 
 use crate::model::{job, lease, takeover};
+use crate::sim;
 use crate::sim::Under;
-use crate::{RACES, Side, Verdict, World, play, sim};
 
 /// A set of checks.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +82,7 @@ pub(super) const LAST_RESORTS: &[Layer] = &[
     Layer {
         shown: "real faults",
         how: How::Tests(
-            &["-p", "fencehold-cli", "-p", "fencehold-race", "--all-features", "--test", "faults"],
+            &["-p", "fencehold-cli", "-p", "fencehold-proof", "--all-features", "--test", "faults"],
             // The rules of PostgreSQL are its own: no seeded bug is in them.
             &["kills::", "disk::", "--skip", "postgresql"],
         ),

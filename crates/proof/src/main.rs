@@ -8,8 +8,8 @@
 
 use std::process::ExitCode;
 
-use fencehold_race::sim::Under;
-use fencehold_race::{model, sim};
+use fencehold_proof::sim::Under;
+use fencehold_proof::{model, sim};
 
 const USAGE: &str = "\
 proof model [--large]                   every state of the models, within bounds
@@ -33,9 +33,9 @@ fn main() -> ExitCode {
         ["sim", "run", "--seeds", seeds] => seeds.parse().ok().map(|seeds| simulate(seeds, under)),
         ["sim", "replay", seed] => seed.parse().ok().map(|seed| replay(seed, under)),
         #[cfg(feature = "bugs")]
-        ["bugs", names @ ..] => Some(fencehold_race::seeded::run(names)),
+        ["bugs", names @ ..] => Some(fencehold_proof::seeded::run(names)),
         #[cfg(feature = "bugs")]
-        ["layer", layer] => fencehold_race::seeded::layer(layer),
+        ["layer", layer] => fencehold_proof::seeded::layer(layer),
         _ => None,
     };
     match went_well {
@@ -54,7 +54,8 @@ fn mistake_that_cannot_be_made() -> Option<String> {
     let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty())?;
     let name = name.to_string_lossy();
     #[cfg(feature = "bugs")]
-    let problem = (!fencehold_race::seeded::is_known(&name)).then(|| "there is none of that name".to_owned());
+    let problem =
+        (!fencehold_proof::seeded::is_known(&name)).then(|| "there is none of that name".to_owned());
     #[cfg(not(feature = "bugs"))]
     let problem = Some("this build makes no mistakes on purpose: build it with `--features bugs`".to_owned());
     problem.map(|problem| format!("{VARIABLE}={name}: {problem}"))

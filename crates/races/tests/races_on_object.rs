@@ -16,7 +16,7 @@ use std::sync::Arc;
 use arena::ObjectArena;
 use fencehold_contract::AcquireRequest;
 use fencehold_core::{HoldId, Key, Owner};
-use fencehold_race::RACES;
+use fencehold_races::RACES;
 use servers::Server;
 
 /// An ordinary try, of which nobody knows the hold id.

@@ -1,8 +1,7 @@
 //! The simulation holds, tells the same story twice, and meets every kind of trouble.
-#![cfg(feature = "sim")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-use fencehold_race::sim::{self, Under};
+use fencehold_proof::sim::{self, Under};
 
 #[test]
 fn no_seed_breaks_a_promise_and_no_trouble_is_missing() {

@@ -1,8 +1,7 @@
 //! The models hold, and each finds the damage when a safeguard is taken away.
-#![cfg(feature = "model")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-use fencehold_race::model::{job, lease, takeover};
+use fencehold_proof::model::{job, lease, takeover};
 
 /// Few enough for a build without optimisation.
 const STATES: usize = 40_000;

@@ -143,7 +143,8 @@ impl Retry {
 }
 
 impl Backoff {
-    const ALL: [Backoff; 3] = [Backoff::Fixed, Backoff::Linear, Backoff::Exponential];
+    /// Every one, in the order of their tags.
+    pub const ALL: [Backoff; 3] = [Backoff::Fixed, Backoff::Linear, Backoff::Exponential];
 
     fn name(self) -> &'static str {
         match self {

@@ -112,6 +112,11 @@ pub enum Undo {
     Stopped,
 }
 
+impl Undo {
+    /// Every one, in the order of their tags.
+    pub const ALL: [Undo; 4] = [Undo::Nothing, Undo::UnderWay, Undo::Done, Undo::Stopped];
+}
+
 /// A live claim. Its token is the record's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {

@@ -32,7 +32,6 @@ pub struct Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum EffectState {
     /// It was announced; nobody has said yet what came of it.
     Intended(OnDoubt),
@@ -69,6 +68,11 @@ pub enum OnDoubt {
     RunAgain,
     /// Stop: a person must look.
     Ask,
+}
+
+impl OnDoubt {
+    /// Every one, in the order of their tags.
+    pub const ALL: [OnDoubt; 2] = [OnDoubt::RunAgain, OnDoubt::Ask];
 }
 
 /// The job that undoes an effect.

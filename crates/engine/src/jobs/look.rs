@@ -293,7 +293,7 @@ fn finding(job: &JobView, effect: &Effect) -> Option<FindingKind> {
         EffectState::Done if effect.token != job.token && job.state != State::Completed => {
             Some(FindingKind::Superseded)
         }
-        _ => None,
+        EffectState::Done => None,
     }
 }
 

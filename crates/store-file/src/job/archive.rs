@@ -10,7 +10,7 @@ use fencehold_engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
 use rusqlite::{OptionalExtension, params};
 
 use super::bodies::{AHEAD, AHEAD_BYTES};
-use super::codec::{decode, decode_finished};
+use super::codec::{decode_body, decode_effect, decode_finished};
 use super::write::tag_of;
 use crate::sqlite::{SqliteKeep, from_sql, to_sql};
 
@@ -58,7 +58,7 @@ impl Archive for SqliteKeep {
             let at = from_sql(disk(row.get(0))?);
             let body = disk(row.get_ref(1))?.as_blob().unwrap_or_default();
             bytes += body.len();
-            found.extend(understood(at, decode("body", body)).map(|body| (at, Arc::new(body))));
+            found.extend(understood(at, decode_body(body)).map(|body| (at, Arc::new(body))));
             if bytes > AHEAD_BYTES {
                 break;
             }
@@ -88,7 +88,7 @@ impl Archive for SqliteKeep {
         let mut statement =
             disk(self.connection.prepare_cached("SELECT effect FROM effects WHERE arrival = ?1"))?;
         let rows = disk(statement.query_map([to_sql(arrival)], |row| {
-            Ok(decode::<Effect>("effect", row.get_ref(0)?.as_blob().unwrap_or_default()))
+            Ok(decode_effect(row.get_ref(0)?.as_blob().unwrap_or_default()))
         }))?;
         let mut effects = Vec::new();
         for effect in rows {

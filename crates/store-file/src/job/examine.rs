@@ -1,12 +1,10 @@
 //! Looking for damage among the jobs: every row can be read, every job is in one place, and the books add up.
 
-use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue, Record, State};
-use fencehold_engine::Body;
 use rusqlite::Connection;
 
-use super::codec::{decode, decode_finished};
+use super::codec::{decode_body, decode_finished, decode_schedule};
 use crate::sqlite::from_sql;
 use crate::tools::CheckReport;
 
@@ -37,7 +35,7 @@ pub(crate) fn examine(connection: &Connection, report: &mut CheckReport) -> rusq
                 }
                 Err(what) => problem(id, &what),
             }
-            if let Err(what) = decode::<Body>("body", row.get_ref(2)?.as_blob().unwrap_or_default()) {
+            if let Err(what) = decode_body(row.get_ref(2)?.as_blob().unwrap_or_default()) {
                 problem(id, &what);
             }
         }
@@ -116,7 +114,7 @@ fn examine_queues(connection: &Connection, report: &mut CheckReport) -> rusqlite
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let named = row.get::<_, String>(0).is_ok_and(|space| Namespace::new(space).is_ok());
-        let spec = decode::<ScheduleSpec>("schedule", row.get_ref(2)?.as_blob().unwrap_or_default());
+        let spec = decode_schedule(row.get_ref(2)?.as_blob().unwrap_or_default());
         if !named || spec.is_err() {
             let name = row.get::<_, String>(1).unwrap_or_default();
             report.problems.push(format!("schedule {name:?} cannot be read"));

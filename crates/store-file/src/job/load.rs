@@ -8,7 +8,7 @@ use fencehold_core::{Namespace, Stamp, Token};
 use fencehold_engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{decode, decode_job};
+use super::codec::{decode_body, decode_job, decode_schedule};
 use crate::load::{Trust, began_ms};
 use crate::sqlite::from_sql;
 
@@ -120,7 +120,7 @@ fn named_by_its_jobs(connection: &Connection, number: u32) -> Option<(Namespace,
     let mut rows = statement.query([number]).ok()?;
     while let Some(row) = rows.next().ok()? {
         let body = row.get_ref(0).ok().and_then(|body| body.as_blob().ok());
-        if let Some(Ok(body)) = body.map(|body| decode::<Body>("body", body)) {
+        if let Some(Ok(body)) = body.map(decode_body) {
             return Some((body.namespace, body.queue));
         }
     }
@@ -131,11 +131,7 @@ fn named_by_its_jobs(connection: &Connection, number: u32) -> Option<(Namespace,
 fn queue_of(connection: &Connection, arrival: i64, kept: &mut KeptJobs) -> rusqlite::Result<Option<u32>> {
     let sql = "SELECT body FROM jobs WHERE arrival = ?1";
     let read = connection.query_row(sql, [arrival], |row| {
-        Ok(row
-            .get_ref(0)?
-            .as_blob()
-            .ok()
-            .and_then(|body| decode::<Body>("body", body).ok()))
+        Ok(row.get_ref(0)?.as_blob().ok().and_then(|body| decode_body(body).ok()))
     });
     let Some(body) = read.ok().flatten() else { return Ok(None) };
     let same = |queue: &&KeptQueue| queue.namespace == body.namespace && queue.name == body.queue;
@@ -309,7 +305,7 @@ fn load_schedules(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Res
         let read = (|| {
             Some(KeptSchedule {
                 namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
-                spec: decode("schedule", row.get_ref(1).ok()?.as_blob().ok()?).ok()?,
+                spec: decode_schedule(row.get_ref(1).ok()?.as_blob().ok()?).ok()?,
                 next_wall_ms: row.get::<_, Option<i64>>(2).ok()?.map(from_sql),
                 last_wall_ms: row.get::<_, Option<i64>>(3).ok()?.map(from_sql),
             })

@@ -16,6 +16,7 @@ mod write;
 pub(super) use bodies::Bodies;
 pub(super) use examine::examine;
 pub(super) use load::load;
+#[cfg(feature = "sim")]
 pub use load::rebase;
 pub(super) use write::Writing;
 

@@ -3,7 +3,7 @@
 use fencehold_engine::{JobChange, KeptJob, KeptQueue, Note};
 use rusqlite::{CachedStatement, Connection, params};
 
-use super::codec::{encode, encode_finished, encode_job};
+use super::codec::{encode_body, encode_effect, encode_finished, encode_job, encode_schedule};
 use crate::sqlite::to_sql;
 
 /// The statements that a batch runs over and over, looked up once a batch.
@@ -37,7 +37,7 @@ impl<'c> Writing<'c> {
         let connection = self.connection;
         match change {
             JobChange::Body { arrival, id, body } => {
-                encode(body.as_ref(), self.buffer);
+                encode_body(body, self.buffer);
                 let statement = found(&mut self.body, connection, "INSERT INTO jobs VALUES (?1, ?2, ?3)")?;
                 let values = params![to_sql(*arrival), id.as_bytes(), &self.buffer[..]];
                 statement.execute(values).map(drop)
@@ -111,7 +111,7 @@ fn write_rarer(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange
                 .map(drop)
         }
         JobChange::Effect { arrival, effect } => {
-            encode(effect, buffer);
+            encode_effect(effect, buffer);
             let sql = "INSERT OR REPLACE INTO effects VALUES (?1, ?2, ?3)";
             connection
                 .prepare_cached(sql)?
@@ -153,7 +153,7 @@ fn write_other(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange
         JobChange::Queue(queue) => write_queue(connection, queue),
         JobChange::NoQueue { number } => run("DELETE FROM queues WHERE number = ?1", &[number]),
         JobChange::Schedule(schedule) => {
-            encode(&schedule.spec, buffer);
+            encode_schedule(&schedule.spec, buffer);
             let sql = "INSERT OR REPLACE INTO schedules VALUES (?1, ?2, ?3, ?4, ?5)";
             let values = params![
                 schedule.namespace.as_str(),

@@ -105,8 +105,11 @@ pub mod store {
         RevokedLease, StoreError, StoreStatus, StoreUrl, Which,
     };
     pub use fencehold_engine::MemoryStore;
+    /// A directory on this machine.
     #[cfg(feature = "file")]
-    pub use fencehold_store_file as file;
+    pub mod file {
+        pub use fencehold_store_file::{Aside, CheckReport, FileOptions, FileStore, backup, check, restore};
+    }
     pub use fencehold_stores::open;
 }
 

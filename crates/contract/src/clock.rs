@@ -89,7 +89,7 @@ fn boot_offset_ms(offsets: &str) -> Option<i64> {
 /// Another clock, so many milliseconds ahead in store time.
 #[derive(Clone, Debug)]
 pub struct Ahead {
-    /// The clock that counts.
+    /// The clock that this one is ahead of.
     pub clock: Arc<dyn Clock>,
     /// By how much it is ahead.
     pub ahead_ms: u64,

@@ -50,7 +50,7 @@ impl HoldChanges {
         Subscription { to: Arc::clone(self), number }
     }
 
-    /// Whether it is worth telling.
+    /// Whether there is a listener.
     pub fn has_listeners(&self) -> bool {
         !self.locked().by_number.is_empty()
     }

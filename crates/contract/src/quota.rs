@@ -185,7 +185,7 @@ pub fn full_of_kept_keys(namespace: &Namespace, limit: u64) -> StoreError {
     StoreError::Full { what: Limited::Keys.of_with(namespace, next, "max-keys"), limit }
 }
 
-/// The error of a namespace that has as much as it may.
+/// The error for a namespace at its limit.
 pub fn full(limited: Limited, namespace: &Namespace, limit: u64) -> StoreError {
     StoreError::Full { what: limited.of(namespace), limit }
 }

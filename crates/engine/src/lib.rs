@@ -1,4 +1,5 @@
-//! The engine behind `memory:` and `file:`: the working state of every lease, and the one thread that changes it.
+//! The engine behind `memory:` and `file:`: the working state of every lease and job, and the one thread that changes it. PostgreSQL uses its rules of
+//! jobs.
 //!
 //! [`Engine`] is a deterministic machine: requests and moments go in, answers and changes come out as data.
 //! It does no I/O and reads no clock. [`Writer`] is the thread that feeds it, has the changes kept, and only

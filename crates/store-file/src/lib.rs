@@ -5,6 +5,11 @@
 //! was stopped and superseded can answer nothing when it wakes. Callers see a pause when an owner goes, not an error:
 //! their questions are sent again, which is always safe.
 
+#![cfg_attr(
+    not(feature = "sim"),
+    allow(unreachable_pub, reason = "what the simulation needs is public for it")
+)]
+
 #[macro_use(seeded)]
 extern crate fencehold_core;
 
@@ -21,6 +26,7 @@ mod knock;
 mod link;
 mod load;
 mod old_events;
+#[cfg(feature = "sim")]
 mod owned;
 mod owner;
 mod part;
@@ -62,6 +68,7 @@ pub use self::part::Aside;
 pub use self::tools::{CheckReport, backup, check, restore};
 
 /// What a simulation needs: an owner without a thread, and how what is kept is read after a reboot.
+#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim {
     pub use crate::boot::{Follows, Noted};

@@ -199,6 +199,7 @@ impl Place {
     }
 
     /// The same place on a simulated disk, with notes in a directory that is not on it.
+    #[cfg(feature = "sim")]
     pub(super) fn simulated(self, write_again: WriteAgain, notes: &Path) -> Place {
         Place { write_again, notes: Notes::at(notes), ..self }
     }

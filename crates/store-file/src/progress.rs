@@ -158,6 +158,7 @@ impl Notes {
     }
 
     /// In a directory that outlives a simulated file system.
+    #[cfg(feature = "sim")]
     pub(super) fn at(directory: &Path) -> Notes {
         Notes { directory: directory.to_owned(), must_be_memory: false, group: None }
     }

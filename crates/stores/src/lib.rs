@@ -35,7 +35,7 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
             fencehold_store_object::Seed::draw()?,
         )?)),
         #[cfg(not(feature = "object"))]
-        StoreUrl::Object(_) => Err(lacks("s3:, gs: or az:", "object")),
+        StoreUrl::Object(place) => Err(lacks(place.scheme.name(), "object")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Dependencies between our crates point one way. Which ones there may be stands in the table below and nowhere else.
 //!
-//! Dependencies of tests are free: the tests of a store use the suite, and the suite names no store.
+//! Dependencies of tests are not checked: the tests of a store use the suite, and the suite names no store.
 
 use crate::process;
 
@@ -33,8 +33,15 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn run() -> Result<(), String> {
-    let args =
-        ["tree", "--workspace", "--all-features", "--depth=1", "--edges=normal,build", "--prefix=depth"];
+    let args = [
+        "tree",
+        "--workspace",
+        "--all-features",
+        "--depth=1",
+        "--edges=normal,build",
+        "--prefix=depth",
+        "--no-dedupe",
+    ];
     let listed = process::cargo(&args)
         .output()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;
@@ -57,6 +64,9 @@ fn judge(may_use: &[(&str, &str)], tree: &str) -> Result<(), String> {
     for line in tree.lines() {
         if let Some(line) = line.strip_prefix('0') {
             crate_name = named(line);
+            if line.ends_with("(*)") {
+                return Err(format!("`cargo tree` left out what {crate_name} uses"));
+            }
             if !may_use.iter().any(|(name, _)| *name == crate_name) {
                 wrong.push(format!("{crate_name} is not in the table of xtask/src/stage/crates.rs"));
             }
@@ -73,9 +83,9 @@ fn judge(may_use: &[(&str, &str)], tree: &str) -> Result<(), String> {
         }
     }
     let gone = may_use.iter().filter(|(name, _)| !found.iter().any(|found| found == name));
-    wrong.extend(
-        gone.map(|(name, _)| format!("the table of xtask/src/stage/crates.rs has {name}, and there is none")),
-    );
+    wrong.extend(gone.map(|(name, _)| {
+        format!("the table of xtask/src/stage/crates.rs lists {name}, which does not exist")
+    }));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
@@ -95,10 +105,16 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_that_was_shortened_proves_nothing() {
+        let short = "0above v0.1.0 (/w/above)\n1below v0.1.0 (/w/below)\n\n0below v0.1.0 (/w/below) (*)\n";
+        assert_eq!(judge(TABLE, short), Err("`cargo tree` left out what below uses".to_owned()));
+    }
+
+    #[test]
     fn the_table_and_the_crates_are_the_same() {
         let said = judge(TABLE, &format!("{TREE}\n0new v0.1.0 (/w/new)\n")).unwrap_err();
         assert!(said.starts_with("new is not in the table"), "{said}");
         let said = judge(TABLE, "0below v0.1.0 (/w/below)\n").unwrap_err();
-        assert!(said.ends_with("has above, and there is none"), "{said}");
+        assert!(said.ends_with("lists above, which does not exist"), "{said}");
     }
 }

@@ -271,7 +271,7 @@ pub mod unfit {
         check_json, check_run_at, check_word,
     };
 
-    /// A job.
+    /// Whether a job is unfit.
     pub fn job(job: &NewJob) -> Result<(), BadInput> {
         if let When::At { wall_ms } = job.when {
             check_run_at(wall_ms)?;
@@ -279,12 +279,12 @@ pub mod unfit {
         check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)
     }
 
-    /// A report.
+    /// Whether a report is unfit.
     pub fn report(report: &Report) -> Result<(), BadInput> {
         check_word(&report.word)
     }
 
-    /// An entry of the ledger.
+    /// Whether an entry of the ledger is unfit.
     pub fn entry(entry: &LedgerEntry) -> Result<(), BadInput> {
         let LedgerAct::Record { value, undo, .. } = &entry.act else { return Ok(()) };
         check_json("value of the effect", value, EFFECT_VALUE_BYTES_MAX)?;

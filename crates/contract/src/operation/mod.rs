@@ -1,4 +1,4 @@
-//! Everything that can be asked of the engine, and its answers, as plain data. The same types cross the socket
+//! Every call of the contract, and its answer, as plain data. The same types cross the socket
 //! between processes.
 
 mod check;

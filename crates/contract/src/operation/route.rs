@@ -1,4 +1,4 @@
-//! Stores that carry every call as one question to an engine, wherever that runs.
+//! Stores that carry every call elsewhere, as one question: to an engine, or to a server.
 
 use std::sync::Arc;
 

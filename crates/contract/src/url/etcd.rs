@@ -14,6 +14,7 @@ const PREFIX: &str = "fencehold";
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EtcdUrl {
     /// The members, as `HOST:PORT`: any one that has a quorum will do.
     pub members: Vec<String>,
@@ -29,6 +30,7 @@ pub struct EtcdUrl {
 
 /// Files in PEM format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EtcdTls {
     /// The authority that signed the members' certificates; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,

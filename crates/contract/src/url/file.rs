@@ -14,6 +14,7 @@ const GROUP_BYTES_MAX: usize = 256;
 
 /// `file:DIR?create=true&keep_finished=30d&group=NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileUrl {
     /// The store's directory.
     pub directory: PathBuf,

@@ -31,6 +31,7 @@ impl Scheme {
 
 /// A bucket (on Azure: a container), a prefix in it, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ObjectPlace {
     /// Which cloud's language is spoken.
     pub scheme: Scheme,
@@ -181,6 +182,7 @@ impl fmt::Display for ObjectPlace {
 
 /// How a store in object storage is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ObjectOptions {
     /// The shortest ttl. Lower it only for tests and for storage of your own close by.
     pub ttl_ms_min: u64,

@@ -25,6 +25,7 @@ const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stan
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PostgresUrl {
     /// The servers, the first that can be written to is used. A name that starts with `/` is the directory of a socket.
     pub hosts: Vec<(String, u16)>,

@@ -11,6 +11,7 @@ use fencehold_core::BadInput;
 /// Without a token here, that of the environment is shown to the server (`FENCEHOLD_API_TOKEN`), if there is one. Prints
 /// without its token.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RemoteUrl {
     /// Scheme, hosts and path, without a slash at the end: what people are shown.
     pub base: String,

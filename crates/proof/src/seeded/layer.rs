@@ -57,6 +57,8 @@ pub(super) const LAST_RESORTS: &[Layer] = &[
                 "-p",
                 "fencehold-core",
                 "-p",
+                "fencehold-contract",
+                "-p",
                 "fencehold-engine",
                 "-p",
                 "fencehold-store-file",

@@ -146,7 +146,7 @@ fn a_schema_with_other_things_in_it_is_refused_and_left_as_it_was() {
 
 /// The first migrations, as an older program carried them out.
 pub(crate) fn make_old(admin: &Admin, schema: &str, versions: usize) -> usize {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/migrations");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/migrations");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut sql = format!(

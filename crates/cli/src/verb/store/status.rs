@@ -64,7 +64,7 @@ impl Schema {
 
     /// Without that store there is no schema.
     #[cfg(not(feature = "postgres"))]
-    #[expect(clippy::unused_async, reason = "it is called alike")]
+    #[expect(clippy::unused_async, reason = "the same signature as with `postgres`")]
     async fn found(_: &Context) -> Result<Option<Self>, Failure> {
         Ok(None)
     }

@@ -41,7 +41,7 @@ pub fn misfit() -> StoreError {
     StoreError::Unknown { why: "the answer does not fit the question".to_owned() }
 }
 
-/// Ends holds page by page, so that no page holds up anybody else, and every answer fits into one frame.
+/// Ends holds page by page, so that no page holds up another caller, and every answer fits into one frame.
 async fn revoke_all(
     route: &impl Route,
     call: &Call,

@@ -152,7 +152,7 @@ pub(super) struct EffectV1<'a> {
 
 #[derive(Serialize, Deserialize)]
 enum EffectStateV1 {
-    /// What is done when nobody knows whether it happened.
+    /// With what is done when its outcome is unknown.
     Intended(u8),
     Done,
     Undoing,

@@ -1,13 +1,12 @@
 //! Every invariant bites: for each there is a wrong decision, made by hand, that it refuses by name.
 
-mod support;
-
 use fencehold_core::lease::{
     Acquire, Change, Command, Decision, Ending, Grant, History, Hold, How, Outcome, Record, Renewal, Revoked,
 };
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
 use fencehold_core::{Token, Violation, check};
-use support::{OneKey, TTL_MS, ask, hold, owner, revocation};
+
+use crate::support::{OneKey, TTL_MS, ask, hold, owner, revocation};
 
 /// A holds the key under token 1 for another 20 s.
 fn held() -> (OneKey, Token) {

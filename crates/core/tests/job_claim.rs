@@ -1,14 +1,13 @@
 //! Claiming a job and keeping the claim.
 
-mod support;
-
 use std::num::NonZeroU32;
 
 use fencehold_core::job::{By, Due, Ended, Outcome, Record, Refusal, State, Terms};
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{Fact, Stamp, Token};
-use support::job::{OneJob, claiming, terms};
-use support::{TTL_MS, hold, owner};
+
+use crate::support::job::{OneJob, claiming, terms};
+use crate::support::{TTL_MS, hold, owner};
 
 fn not_now(job: &mut OneJob) -> State {
     match job.claim(9) {
@@ -113,7 +112,7 @@ fn a_retry_waits_in_store_time_whatever_the_wall_clock_does() {
     job.now.wall_ms += 3_600_000;
     assert_eq!(not_now(&mut job), State::Scheduled, "a wall clock that jumped ahead brings nothing forward");
     job.now.wall_ms -= 7_200_000;
-    job.now.store_ms += support::job::RETRY_MS;
+    job.now.store_ms += crate::support::job::RETRY_MS;
     job.claimed(2);
 }
 

@@ -1,13 +1,12 @@
 //! What others than its holder do to a job: calling off, starting over, deleting, asking for room, advancing.
 
-mod support;
-
 use std::num::NonZeroU32;
 
 use fencehold_core::job::{Command, Ended, Outcome, Refusal, State, Terms, Undo, Written};
 use fencehold_core::{Fact, Token};
-use support::job::{OneJob, RETRY_MS, late, operator, reason, reported, terms};
-use support::{TTL_MS, owner, task};
+
+use crate::support::job::{OneJob, RETRY_MS, late, operator, reason, reported, terms};
+use crate::support::{TTL_MS, owner, task};
 
 #[test]
 fn a_job_that_nobody_holds_is_called_off_at_once() {

@@ -1,7 +1,5 @@
 //! Every invariant of a job bites: for each there is a wrong decision, made by hand, that it refuses by name.
 
-mod support;
-
 use fencehold_core::Token;
 use fencehold_core::job::{
     Attempt, By, Command, Decision, Due, Ended, JobRenewal, Outcome, Record, Reported, State, Violation,
@@ -9,8 +7,9 @@ use fencehold_core::job::{
 };
 use fencehold_core::lease::Change;
 use fencehold_core::limits::{TOKEN_MAX, TRAIL_MAX};
-use support::job::{OneJob, cancelling, claiming, failing, operator};
-use support::{TTL_MS, hold};
+
+use crate::support::job::{OneJob, cancelling, claiming, failing, operator};
+use crate::support::{TTL_MS, hold};
 
 /// A holds the job under token 101 for another 20 s.
 fn held() -> (OneJob, By) {

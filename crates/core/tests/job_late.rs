@@ -1,15 +1,14 @@
 //! Expiry, and what a holder may still say after it: late is not stale.
 
-mod support;
-
 use std::num::NonZeroU32;
 
 use fencehold_core::job::{By, Command, Due, Ended, Outcome, Refusal, State, Terms, Written};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS};
 use fencehold_core::{Attempted, Fact};
-use support::job::{OneJob, RETRY_MS, late, reported, terms};
-use support::{TTL_MS, hold};
+
+use crate::support::job::{OneJob, RETRY_MS, late, reported, terms};
+use crate::support::{TTL_MS, hold};
 
 const TIMED_OUT: Outcome = Outcome::Expired { how: Ended::TimedOut };
 

@@ -1,20 +1,17 @@
 //! Random stories of one job, every answer held against a model that knows the promises and not the rules.
 
-#[path = "support/job_model/mod.rs"]
-mod model;
-mod support;
-
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fencehold_core::Token;
 use fencehold_core::job::{By, Command, Outcome, Refusal, Terms, Written};
-use model::Model;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use support::job::{OneJob, cancelling, operator, preempting, terms};
-use support::{TTL_MS, hold, owner};
+
+use crate::support::job::{OneJob, cancelling, operator, preempting, terms};
+use crate::support::job_model::Model;
+use crate::support::{TTL_MS, hold, owner};
 
 /// Which attempt a command speaks for.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,11 @@
 //! What a holder says of its job while its claim is live: the first word stands.
 
-mod support;
-
 use fencehold_core::Fact;
 use fencehold_core::job::{By, Command, Ended, Outcome, Refusal, State, Written};
 use fencehold_core::limits::{ERROR_BYTES_KEPT, TRAIL_MAX};
-use support::job::{OneJob, RETRY_MS, failing, late, reported};
-use support::{TTL_MS, hold, owner};
+
+use crate::support::job::{OneJob, RETRY_MS, failing, late, reported};
+use crate::support::{TTL_MS, hold, owner};
 
 fn held() -> (OneJob, By) {
     let mut job = OneJob::new();

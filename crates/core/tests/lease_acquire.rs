@@ -1,11 +1,10 @@
 //! Taking a key: who gets it, under which token, for how long, and who is refused.
 
-mod support;
-
 use fencehold_core::lease::{Acquire, Change, Command, Grant, Hold, How};
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{Fact, Refusal, Token};
-use support::{OneKey, TTL_MS, ask, ask_with_max_age, hold, owner, task};
+
+use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, hold, owner, task};
 
 #[test]
 fn a_key_that_was_never_held_is_granted_under_token_one() {

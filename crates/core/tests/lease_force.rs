@@ -1,11 +1,10 @@
 //! Ending a lease from outside: revocation, the sweep, and the cure for a rewound store.
 
-mod support;
-
 use fencehold_core::lease::{Acquire, How, Outcome, Revoked};
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
 use fencehold_core::{Fact, Reason, Refusal, Token};
-use support::{OneKey, TTL_MS, ask, hold, lost, owner, task};
+
+use crate::support::{OneKey, TTL_MS, ask, hold, lost, owner, task};
 
 fn held() -> (OneKey, Token) {
     let mut key = OneKey::new();

@@ -1,11 +1,10 @@
 //! A hold id is used once: what has ended is never granted again, not even when its ending is forgotten.
 
-mod support;
-
 use fencehold_core::lease::{Acquire, How, Outcome};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{Fact, Refusal, Token};
-use support::{OneKey, ROUNDING_MS, TTL_MS, ask, ask_with_max_age, hold};
+
+use crate::support::{OneKey, ROUNDING_MS, TTL_MS, ask, ask_with_max_age, hold};
 
 const ENDED_LONG_AGO: Refusal = Refusal::Ended { token: None, how: None };
 

@@ -1,10 +1,9 @@
 //! Asking a holder to yield: it learns of it when it renews, and loses nothing that it was promised.
 
-mod support;
-
 use fencehold_core::lease::{Acquire, How, Notice, Outcome};
 use fencehold_core::{Fact, Refusal, Token};
-use support::{OneKey, TTL_MS, ask, ask_with_max_age, owner, task};
+
+use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, owner, task};
 
 fn held() -> (OneKey, Token) {
     let mut key = OneKey::new();

@@ -1,20 +1,17 @@
 //! Random stories of one key, every answer held against a model that knows the promises and not the rules.
 
-#[path = "support/model.rs"]
-mod model;
-mod support;
-
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{Acquire, Command, Outcome, Preempt, Record};
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX, TOKEN_MAX};
 use fencehold_core::{Refusal, Token};
-use model::Model;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use support::{OneKey, TTL_MS, ask, hold, owner, revocation, task};
+
+use crate::support::model::Model;
+use crate::support::{OneKey, TTL_MS, ask, hold, owner, revocation, task};
 
 /// Whose hold id a command carries.
 #[derive(Clone, Copy, Debug)]

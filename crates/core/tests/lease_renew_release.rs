@@ -1,11 +1,10 @@
 //! Keeping a lease and giving it back: only its holder can, only while it is live, and who cannot is told why.
 
-mod support;
-
 use fencehold_core::lease::{Acquire, Change, Command, How, Outcome, Renewal};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{Fact, Refusal, Token};
-use support::{OneKey, TTL_MS, ask, ask_with_max_age, forgotten, hold, lost, task};
+
+use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, forgotten, hold, lost, task};
 
 fn held() -> (OneKey, Token) {
     let mut key = OneKey::new();

@@ -1,5 +1,4 @@
 //! When cron lines fire: through the calendar, and where clocks are put forward and back.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_core::job::schedule::{Cron, Zone};
 use jiff::Timestamp;

@@ -1,5 +1,4 @@
 //! Cron lines and time zones as text: what is taken, what is refused and in which words.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_core::job::schedule::{Cron, Zone};
 use proptest::prelude::*;

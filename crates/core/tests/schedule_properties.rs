@@ -1,5 +1,4 @@
 //! Cron lines against an oracle that knows no calendar: it watches the zone's clock, minute by minute.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::collections::BTreeSet;
 

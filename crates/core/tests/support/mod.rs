@@ -1,8 +1,8 @@
 //! One key in the smallest store there can be: a record, a deadline, a floor and a clock that the test moves.
 
-#![allow(dead_code, reason = "every test file uses its own part of this one")]
-
 pub(crate) mod job;
+pub(crate) mod job_model;
+pub(crate) mod model;
 
 use std::num::NonZeroU64;
 

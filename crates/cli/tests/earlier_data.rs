@@ -2,8 +2,6 @@
 #![cfg(feature = "file")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
 mod support;
 
 use std::fs::{self, DirBuilder};
@@ -11,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cluster::{Cluster, Durable, as_server};
+use fencehold_test_servers::postgres::{Cluster, Durable, as_server};
 use serde_json::Value;
 use support::Room;
 

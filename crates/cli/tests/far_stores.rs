@@ -4,20 +4,11 @@
 
 mod support;
 
-#[path = "../../store-etcd/tests/etcd/cluster.rs"]
-mod cluster;
-#[path = "../../store-object/tests/object/gcs.rs"]
-#[allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "shared with the tests of the store")]
-mod gcs;
-#[path = "../../store-object/tests/object/servers.rs"]
-#[allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "shared with the tests of the store")]
-#[allow(clippy::disallowed_methods, reason = "waits for a server that is starting")]
-mod servers;
-
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fencehold_test_servers::{etcd as cluster, object as servers};
 use support::{Room, Running, Said, eventually, said};
 
 /// The real binary on one far store.

@@ -3,8 +3,6 @@
 #![cfg(feature = "file")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
 mod support;
 
 use std::collections::BTreeSet;
@@ -13,8 +11,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 
-use cluster::{Cluster, Durable};
 use fencehold_core::Fact;
+use fencehold_test_servers::postgres::{Cluster, Durable};
 use support::Room;
 
 /// Holds a text against the one that is kept.

@@ -1,13 +1,11 @@
 //! The command line on a PostgreSQL database.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
 mod support;
 
 use std::process::{Command, Output};
 
-use cluster::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Cluster, Durable};
 
 fn fencehold(store: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fencehold"))

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use support::{Room, Running, eventually};
 
+/// Of an authority for tests.
+fn certificate(name: &str) -> String {
+    fencehold_test_servers::certificate(name).display().to_string()
+}
+
 /// A server that has said where it listens.
 struct Serving {
     running: Running,
@@ -434,8 +439,7 @@ fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
 #[test]
 fn a_server_that_is_not_trusted_is_named_with_the_cause_at_once() {
     let (here, there) = (Room::new(), Room::new());
-    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store-etcd/tests/fixtures/etcd-tls");
-    let (cert, key) = (format!("{tls}/server.pem"), format!("{tls}/server.key"));
+    let (cert, key) = (certificate("server.pem"), certificate("server.key"));
     let server = Serving::start(&here, &["--tls-cert", &cert, "--tls-key", &key]);
     let mut command = there.command(["lease", "ls", "-v"]);
     command.env("FENCEHOLD_STORE", format!("https://{}", server.address));
@@ -489,15 +493,14 @@ fn the_check_of_settings_names_what_the_store_was_chosen_by() {
 fn the_start_of_a_server_warns_of_what_is_dangerous() {
     use std::os::unix::fs::PermissionsExt as _;
     let room = Room::new();
-    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/../store-etcd/tests/fixtures/etcd-tls");
     let put = |name: &str, text: &str, mode: u32| {
         let path = room.path(name);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         path.display().to_string()
     };
-    let key = std::fs::read_to_string(format!("{tls}/server.key")).unwrap();
-    let cert = format!("{tls}/server.pem");
+    let key = std::fs::read_to_string(certificate("server.key")).unwrap();
+    let cert = certificate("server.pem");
     // An address for documentation: no machine has it, so the server ends after its warnings.
     let start = |settings: &str, more: &[&str]| {
         let mut words = vec!["serve", "--listen", "192.0.2.1:7117", "--config", settings];

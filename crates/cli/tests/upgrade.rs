@@ -4,14 +4,12 @@
 //! migration that the earlier one does not know is made up.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
 mod support;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use cluster::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Cluster, Durable};
 use rustix::process::Signal;
 use support::{Room, Running, Said, eventually, said};
 

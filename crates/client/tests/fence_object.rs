@@ -4,11 +4,6 @@
 #![allow(clippy::print_stdout, reason = "a process that the test starts tells it what it does")]
 #![allow(dead_code, unreachable_pub, reason = "what the servers can do is used elsewhere too")]
 
-#[path = "../../store-object/tests/object/gcs.rs"]
-mod gcs;
-#[path = "../../store-object/tests/object/servers.rs"]
-mod servers;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,8 +15,8 @@ use fencehold::store::LeaseStore;
 use fencehold::{Fencehold, Key, Owner, Token};
 use fencehold_contract::ObjectPlace;
 use fencehold_store_object::{Cas as _, ObjectStore, Seed, Storage, over_after_ms};
+use fencehold_test_servers::object::{CLOUDS, Server};
 use rustix::process::{Pid, Signal, kill_process};
-use servers::{CLOUDS, Server};
 
 /// An object beside the leases of a test.
 fn beside(place: &ObjectPlace) -> ObjectPlace {

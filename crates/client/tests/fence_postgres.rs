@@ -1,14 +1,11 @@
 //! A fence inside a transaction of one's own, through the library.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
-
 use std::time::Duration;
 
-use cluster::{Cluster, Durable};
 use fencehold::fence::{self, FenceError, Pass};
 use fencehold::{Error, Fencehold, Key, Token};
+use fencehold_test_servers::postgres::{Cluster, Durable};
 use tokio_postgres::NoTls;
 
 #[tokio::test]

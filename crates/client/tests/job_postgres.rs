@@ -1,15 +1,12 @@
 //! The end of a job and its effects in a transaction of the handler's own, through the library: both happen, or neither.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
-
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cluster::{Cluster, Durable, fresh_schema};
 use fencehold::job::{Backoff, EffectState, JobState, OnDoubt, Retry};
 use fencehold::{Fencehold, Job, JobError, JobId};
+use fencehold_test_servers::postgres::{Cluster, Durable, fresh_schema};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls, Transaction};

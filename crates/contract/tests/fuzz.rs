@@ -1,12 +1,9 @@
 //! Whatever is written where a store's URL, a cron line or a time zone belongs is read or refused, and nothing panics.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-file/tests/support/edited.rs"]
-mod edited;
-
-use edited::{Edit, edited};
 use fencehold_contract::StoreUrl;
 use fencehold_core::job::schedule::{Cron, Zone};
+use fencehold_test_servers::{Edit, edited};
 
 const URLS: &[&[u8]] = &[
     b"memory:",

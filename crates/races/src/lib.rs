@@ -24,7 +24,7 @@ mod stage;
 mod trace;
 mod world;
 
-pub use report::{Report, Verdict, play};
+pub use report::{Report, Verdict, play, play_all};
 pub use scenario::{RACES, Race, find};
 pub use trace::{Entry, Event};
 pub use world::{Side, World, WorldError};

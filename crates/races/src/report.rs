@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::picture;
-use crate::scenario::Race;
+use crate::scenario::{RACES, Race};
 use crate::stage::{Stage, Stop};
 use crate::trace::Entry;
 use crate::world::{Side, World};
@@ -70,4 +70,23 @@ pub fn play(race: &Race, world: &World, side: Side, seed: [u8; 8]) -> Report {
         Err(Stop::NotApplicable(why)) => Verdict::NotApplicable(why),
     };
     Report { entries: stage.trace.entries(), verdict }
+}
+
+/// Runs every race on our side so many times, each time in a fresh world. Gives the ids of those that cannot be shown there; an
+/// error has the picture of one that broke its promise.
+pub fn play_all(world: impl Fn() -> World, times: usize) -> Result<Vec<&'static str>, String> {
+    let mut not_applicable = Vec::new();
+    let runs = RACES.iter().flat_map(|race| std::iter::repeat_n(race, times));
+    for (nth, race) in (0_u64..).zip(runs) {
+        let report = play(race, &world(), Side::Ours, nth.to_le_bytes());
+        match report.verdict {
+            Verdict::Held => {}
+            Verdict::NotApplicable(_) => not_applicable.push(race.id),
+            Verdict::Broken(_) => {
+                return Err(format!("{}: {}\n{}", race.id, report.verdict, report.picture()));
+            }
+        }
+    }
+    not_applicable.dedup();
+    Ok(not_applicable)
 }

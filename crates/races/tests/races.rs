@@ -2,26 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_contract::StoreUrl;
-use fencehold_races::{RACES, Race, Report, Side, Verdict, World, play};
+use fencehold_races::{RACES, Race, Report, Side, Verdict, World, play, play_all};
 
 fn run(race: &Race, url: &StoreUrl, side: Side, nth: u64) -> Report {
     play(race, &World::open(url).unwrap(), side, nth.to_le_bytes())
 }
 
-fn all_hold(url: &StoreUrl, repeats: u64) -> Vec<&'static str> {
-    let mut not_applicable = Vec::new();
-    for race in RACES {
-        for nth in 0..repeats {
-            let report = run(race, url, Side::Ours, nth);
-            match report.verdict {
-                Verdict::Held => {}
-                Verdict::NotApplicable(_) => not_applicable.push(race.id),
-                _ => panic!("{} on {url}: {}\n{}", race.id, report.verdict, report.picture()),
-            }
-        }
-    }
-    not_applicable.dedup();
-    not_applicable
+fn all_hold(url: &StoreUrl, times: usize) -> Vec<&'static str> {
+    play_all(|| World::open(url).unwrap(), times).unwrap_or_else(|broken| panic!("{url}: {broken}"))
 }
 
 #[test]

@@ -2,21 +2,18 @@
 //! the server's own fault.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../../store-file/tests/support/edited.rs"]
-mod edited;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use edited::{Edit, edited};
 use fencehold_api::{ALL, Method};
 use fencehold_contract::clock::ManualClock;
 use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
 use fencehold_server::config::Told;
+use fencehold_test_servers::{Edit, edited};
 use tower::ServiceExt as _;
 
 const BODIES: &[&[u8]] = &[

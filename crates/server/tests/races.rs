@@ -2,13 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod clocked;
-#[path = "../../races/tests/everywhere/mod.rs"]
-mod everywhere;
 
 use std::sync::Arc;
 
 use clocked::arena::ServerArena;
-use everywhere::not_applicable;
+use fencehold_races::{World, play_all};
+use tempfile::TempDir;
 
 /// Not a test of its own: the process that the others start.
 #[test]
@@ -16,16 +15,16 @@ fn a_server_whose_clock_is_moved_by_hand() {
     clocked::serve_if_asked();
 }
 
+fn not_applicable(directory: impl Fn() -> Option<TempDir>) -> Vec<&'static str> {
+    play_all(|| World::in_arena(Arc::new(ServerArena::on(directory()))), 1).unwrap()
+}
+
 #[test]
 fn every_race_holds_through_a_server_on_memory() {
-    assert_eq!(
-        not_applicable(|| Arc::new(ServerArena::on(None))),
-        ["R23", "R23-job", "R47"],
-        "what is in memory is gone with it"
-    );
+    assert_eq!(not_applicable(|| None), ["R23", "R23-job", "R47"], "what is in memory is gone with it");
 }
 
 #[test]
 fn every_race_holds_through_a_server_on_file() {
-    assert_eq!(not_applicable(|| Arc::new(ServerArena::on(Some(tempfile::tempdir().unwrap())))), [""; 0]);
+    assert_eq!(not_applicable(|| Some(tempfile::tempdir().unwrap())), [""; 0]);
 }

@@ -7,7 +7,6 @@
 
 mod clocked;
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -28,20 +27,11 @@ fn a_server_whose_clock_is_moved_by_hand() {
     clocked::serve_if_asked();
 }
 
-/// Where `cargo xtask servers` puts what comes from PyPI.
-fn schemathesis() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let target = own.ancestors().nth(3).unwrap();
-    let program = target.join("servers/python/bin/schemathesis");
-    assert!(program.exists(), "{} is not there: `cargo xtask servers` installs it", program.display());
-    program
-}
-
 /// Runs against a server whose time flies, so that whoever asks to wait for an hour need not. Only the stream of events
 /// is left out, which has no end.
 #[test]
 fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
-    let program = schemathesis();
+    let program = fencehold_test_servers::installed("python/bin/schemathesis");
     let mut server = Clocked::start("a_server_whose_clock_is_moved_by_hand", "memory:", None);
     let folder = tempfile::tempdir().unwrap();
     let document = format!("{}/v1/openapi.json", server.url);

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_server::{Options, Receiver};
-use plain::{Client, eventually, fixture};
+use fencehold_test_servers::certificate;
+use plain::{Client, eventually};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -162,7 +163,7 @@ fn receive() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
 
 /// A receiver that speaks only encrypted, with a certificate that no system trusts.
 fn receive_encrypted() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
-    let pem = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let pem = |name: &str| std::fs::read(certificate(name)).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -259,7 +260,7 @@ fn serve_over_tls(otlp: SocketAddr, authority: Option<PathBuf>) -> Client {
 #[test]
 fn spans_go_over_an_encrypted_connection_to_a_receiver_whose_authority_is_named() {
     let (otlp, received) = receive_encrypted();
-    let client = serve_over_tls(otlp, Some(fixture("ca.pem")));
+    let client = serve_over_tls(otlp, Some(certificate("ca.pem")));
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
     eventually("the enqueuing", || {
         received

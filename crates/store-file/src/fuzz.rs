@@ -1,12 +1,9 @@
 //! Whatever lies in the database or comes through the socket is read or refused, and nothing panics.
 
-#[path = "../tests/support/edited.rs"]
-pub(super) mod edited;
-
-use edited::{Edit, edited};
 use fencehold_contract::operation::Ask;
 use fencehold_core::lease::{Hold, Notice, Record};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Stamp, Token};
+use fencehold_test_servers::{Edit, edited};
 use fencehold_test_store::block_on;
 
 use super::codec;

@@ -4,9 +4,6 @@
 //! Only root can start processes of other users. Without it, the test checks what the owner may and says so.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "support/page.rs"]
-mod page;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -18,6 +15,7 @@ use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, StoreUrl};
 use fencehold_core::Namespace;
 use fencehold_store_file::{Knocked, knock, questions};
+use fencehold_test_servers::page;
 use fencehold_test_store::block_on;
 
 /// What a process that this test starts is to do: `serve URL`, or `knock SOCKET`.

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("store-remote", "api contract core net"),
     ("stores", "contract engine store-etcd store-file store-object store-postgres store-remote"),
     ("test-store", "contract core"),
+    ("test-servers", "contract"),
     ("conformance", "contract core test-store"),
     ("client", "contract core engine store-file store-object stores"),
     ("server", "api contract core"),

@@ -6,7 +6,7 @@ use crate::process;
 
 const NEVER: [&str; 3] = ["bugs", "gates", "sim"];
 /// Crates that only tests may use.
-const NEVER_USED: [&str; 2] = ["fencehold-conformance", "fencehold-proof"];
+const NEVER_USED: [&str; 3] = ["fencehold-conformance", "fencehold-proof", "fencehold-test-servers"];
 /// Is on for sure. If it is not found, the list is not what it seems.
 const CERTAINLY: (&str, &str) = ("fencehold-stores", "file");
 

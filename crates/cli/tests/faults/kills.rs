@@ -63,7 +63,7 @@ fn whoever_is_killed_or_stopped_through_a_server_every_history_can_be_true() {
 #[cfg(feature = "postgres")]
 #[test]
 fn whoever_is_killed_or_stopped_on_postgresql_every_history_can_be_true() {
-    use crate::cluster::{Cluster, Durable, fresh_schema};
+    use fencehold_test_servers::postgres::{Cluster, Durable, fresh_schema};
     let histories = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(Durable::No);
     let url = cluster.url(&fresh_schema()).to_string();
@@ -76,7 +76,7 @@ fn whoever_is_killed_or_stopped_on_postgresql_every_history_can_be_true() {
 #[cfg(feature = "etcd")]
 #[test]
 fn whoever_is_killed_or_stopped_on_etcd_every_history_can_be_true() {
-    use crate::etcd_cluster::{Cluster, fresh_prefix};
+    use fencehold_test_servers::etcd::{Cluster, fresh_prefix};
     let histories = tempfile::tempdir().unwrap();
     let cluster = Cluster::start();
     let url = cluster.url(&fresh_prefix()).to_string();
@@ -90,7 +90,7 @@ fn whoever_is_killed_or_stopped_on_etcd_every_history_can_be_true() {
 #[cfg(feature = "object")]
 #[test]
 fn whoever_is_killed_or_stopped_on_s3_every_history_can_be_true() {
-    use crate::servers::Server;
+    use fencehold_test_servers::object::Server;
     let histories = tempfile::tempdir().unwrap();
     let endpoint = Server::Moto.endpoint();
     let url = format!("s3://leases/faults?endpoint={endpoint}&ttl_min_ms=100&write_gap_ms=0");

@@ -14,21 +14,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[cfg(feature = "postgres")]
-#[path = "../../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
-#[cfg(feature = "etcd")]
-#[path = "../../../store-etcd/tests/etcd/cluster.rs"]
-mod etcd_cluster;
-#[cfg(feature = "object")]
-#[path = "../../../store-object/tests/object/gcs.rs"]
-#[allow(dead_code, reason = "the store's own tests use the rest")]
-mod gcs;
-#[cfg(feature = "object")]
-#[path = "../../../store-object/tests/object/servers.rs"]
-#[allow(dead_code, reason = "the store's own tests use the rest")]
-mod servers;
-
 mod calls;
 mod clocks;
 mod disk;

@@ -13,9 +13,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
 #![allow(clippy::print_stdout, reason = "what was done, and from which seed, is told")]
-#[cfg(feature = "postgres")]
-#[path = "../../../store-postgres/tests/postgres/cluster.rs"]
-mod cluster;
 #[path = "../crew/mod.rs"]
 mod crew;
 mod desk;

@@ -1,10 +1,10 @@
 //! PostgreSQL with its commits on disk: connections are ended at random, and the server is stopped at once and started again,
 //! so that it must recover from its log.
 
+use fencehold_test_servers::postgres::{Cluster, Durable};
 use std::time::{Duration, Instant};
 
 use crate::Random;
-use crate::cluster::{Cluster, Durable};
 use crate::crew::Room;
 use crate::ground::{Ground, Strike, Struck};
 use crate::leader::Deed;

@@ -22,8 +22,6 @@ pub(crate) struct OneJob {
     /// The newest token that the store has given to any job.
     pub(crate) newest: Token,
     pub(crate) now: Stamp,
-    /// Whether it was deleted.
-    pub(crate) deleted: bool,
     /// What happened since the news were last read.
     pub(crate) facts: Vec<Fact>,
 }
@@ -53,7 +51,6 @@ impl OneJob {
             deadline_ms: None,
             newest: Token::new(100),
             now,
-            deleted: false,
             facts: Vec::new(),
         }
     }

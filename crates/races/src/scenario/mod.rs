@@ -69,6 +69,14 @@ pub struct Race {
     pub(crate) script: fn(&Stage) -> Played,
 }
 
+impl Race {
+    /// Whether it needs a store that keeps jobs.
+    pub fn is_about_jobs(&self) -> bool {
+        self.id.ends_with("-job")
+            || ["R07", "R16", "R17", "R31", "R33", "R40", "R42", "R43", "R45", "R47"].contains(&self.id)
+    }
+}
+
 impl fmt::Debug for Race {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Race({})", self.id)

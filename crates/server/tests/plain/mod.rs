@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,13 +55,6 @@ fn start(
         });
     });
     (Client(told.recv().unwrap()), serving)
-}
-
-/// A certificate, or a key, that tests have.
-pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../store-etcd/tests/fixtures/etcd-tls")
-        .join(name)
 }
 
 impl Client {

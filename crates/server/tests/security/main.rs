@@ -6,8 +6,6 @@ mod gate;
 mod limits;
 mod matrix;
 mod open;
-#[path = "../../../store-file/tests/support/page.rs"]
-mod page;
 mod rights;
 mod stage;
 mod storm;

@@ -3,8 +3,8 @@
 
 use fencehold_api::{ALL, Method};
 use fencehold_server::access::Scope;
+use fencehold_test_servers::page;
 
-use crate::page;
 use crate::rights::{path, sample};
 use crate::stage::Stage;
 

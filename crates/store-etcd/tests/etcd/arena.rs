@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fencehold_contract::{Call, LeaseStore};
 use fencehold_core::{Key, Namespace};
 use fencehold_store_etcd::EtcdStore;
+use fencehold_test_servers::etcd::fresh_prefix;
 use fencehold_test_store::{Arena, Power, block_on};
 
 use crate::clock::MovedClock;
-use crate::cluster;
 
 pub(crate) struct EtcdArena {
     prefix: String,
@@ -21,7 +21,7 @@ pub(crate) struct EtcdArena {
 
 impl EtcdArena {
     pub(crate) fn new() -> Self {
-        let (prefix, handles, passed_ms) = (cluster::fresh_prefix(), Mutex::new(None), AtomicU64::new(0));
+        let (prefix, handles, passed_ms) = (fresh_prefix(), Mutex::new(None), AtomicU64::new(0));
         EtcdArena { prefix, clock: Arc::default(), handles, passed_ms }
     }
 

@@ -7,7 +7,7 @@ use fencehold_core::lease::How;
 use fencehold_store_etcd::Request;
 use fencehold_test_store::block_on;
 
-use crate::cluster::call;
+use crate::call;
 use crate::people::{Held, Person, TTL_MS, key, people};
 
 fn lost(how: How) -> impl Fn(Refusal) -> bool {

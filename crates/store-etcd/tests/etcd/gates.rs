@@ -1,5 +1,4 @@
 //! A gate in front of the cluster: counts requests, holds a chosen one, loses the answer to a chosen one.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -7,7 +7,7 @@ use fencehold_core::Owner;
 use fencehold_store_etcd::Request;
 use fencehold_test_store::block_on;
 
-use crate::cluster::call;
+use crate::call;
 use crate::people::{Person, TTL_MS, people};
 
 fn set(person: &Person, limits: Limits) -> Result<LimitsView, StoreError> {

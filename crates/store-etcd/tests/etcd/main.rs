@@ -1,10 +1,11 @@
-//! The store `etcd://` against a cluster of three members that stay alive.
+//! The store `etcd://` against a cluster of three members.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod arena;
 mod arranged;
 mod clock;
-mod cluster;
+mod every_race;
+mod faults;
 mod gates;
 mod limited;
 mod people;
@@ -14,12 +15,18 @@ mod unheard;
 
 use std::sync::OnceLock;
 
-use cluster::Cluster;
+use fencehold_contract::Call;
+use fencehold_core::Namespace;
+use fencehold_test_servers::etcd::Cluster;
 
-/// One cluster for all tests of this binary: each has a prefix of its own in it.
+/// One cluster, whose members stay alive, for all tests of this binary but the faults: each has a prefix of its own in it.
 fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(Cluster::start)
+}
+
+fn call() -> Call {
+    Call::new(Namespace::default())
 }
 
 fencehold_conformance::lease_conformance!(arena::EtcdArena::new);

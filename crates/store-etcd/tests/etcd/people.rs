@@ -8,10 +8,11 @@ use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore, LeaseVie
 use fencehold_core::lease::Renewal;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
 use fencehold_store_etcd::EtcdStore;
+use fencehold_test_servers::etcd::fresh_prefix;
 use fencehold_test_store::block_on;
 
+use crate::call;
 use crate::clock::MovedClock;
-use crate::cluster::{call, fresh_prefix};
 use crate::gates::TestGate;
 
 pub(crate) const TTL_MS: u64 = 30_000;

@@ -5,10 +5,16 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireRequest, Acquired, LeaseStore, StoreError, StoreUrl};
 use fencehold_store_etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
+use fencehold_test_servers::etcd::{Lone, MEMBERS};
 use fencehold_test_store::block_on;
 
-use crate::cluster::{Lone, MEMBERS, call, certificate};
+use crate::call;
 use crate::people::people;
+
+/// Of an authority for tests.
+fn certificate(name: &str) -> String {
+    fencehold_test_servers::certificate(name).display().to_string()
+}
 
 fn open(url: &str) -> Result<EtcdStore, StoreError> {
     match url.parse().unwrap() {

@@ -2,9 +2,9 @@
 
 use fencehold_core::job::Record;
 use fencehold_engine::About;
+use fencehold_test_servers::{Edit, edited};
 
 use super::codec::{decode_job, encode_job, golden};
-use crate::fuzz::edited::{Edit, edited};
 
 /// Jobs as they are kept, in every state.
 fn jobs() -> Vec<Vec<u8>> {

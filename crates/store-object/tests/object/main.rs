@@ -12,13 +12,12 @@ mod answers;
 mod arena;
 mod clocks;
 mod counts;
+mod every_race;
 mod faults;
-mod gcs;
 mod limited;
 mod probe;
 mod races;
 mod repeats;
-mod servers;
 mod stage;
 mod twins;
 
@@ -27,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arena::ObjectArena;
 use fencehold_contract::AcquireRequest;
 use fencehold_core::{HoldId, Key, Owner};
+use fencehold_test_servers::object as servers;
 use servers::Server;
 
 /// The ttl that tests use: nothing runs out by itself.

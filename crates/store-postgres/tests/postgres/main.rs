@@ -9,10 +9,10 @@ mod bounds;
 mod call_order;
 mod clock;
 mod clock_set;
-mod cluster;
 mod dropped;
 mod effort;
 mod event_order;
+mod every_race;
 mod faults;
 mod fences;
 mod given_back;
@@ -31,8 +31,6 @@ mod lost_answer;
 mod marks;
 mod neighbours;
 mod newcomers;
-#[path = "../../../store-file/tests/support/page.rs"]
-mod page;
 mod pages;
 mod pooler;
 mod producers;
@@ -55,6 +53,7 @@ mod told_by_sql;
 use std::sync::OnceLock;
 
 use cluster::{Cluster, Durable};
+use fencehold_test_servers::{page, postgres as cluster};
 
 /// One server for all tests of this binary: each has a database or a schema of its own in it.
 fn cluster() -> &'static Cluster {

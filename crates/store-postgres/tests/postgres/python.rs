@@ -23,10 +23,7 @@ with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=databa
 
 /// The Python that `cargo xtask servers` has given psycopg to.
 fn python() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|path| path.join("servers").is_dir());
-    let target = target.expect("psycopg is not on this machine: `cargo xtask servers` installs it");
-    target.join("servers/python/bin/python")
+    fencehold_test_servers::installed("python/bin/python")
 }
 
 #[test]

@@ -12,9 +12,9 @@ use fencehold_test_store::block_on;
 
 use crate::cluster::{Cluster, Durable, give_to_server};
 
-/// An authority for tests, whose certificates last for a hundred years and are for this machine's loopback.
+/// Of an authority for tests.
 fn fixture(name: &str) -> String {
-    format!("{}/../store-etcd/tests/fixtures/etcd-tls/{name}", env!("CARGO_MANIFEST_DIR"))
+    fencehold_test_servers::certificate(name).display().to_string()
 }
 
 fn speaks_tls(directory: &Path) -> Vec<String> {

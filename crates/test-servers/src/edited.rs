@@ -2,10 +2,10 @@
 //! past the first check.
 
 /// One change: where, how, with what.
-pub(crate) type Edit = (u16, u8, u8);
+pub type Edit = (u16, u8, u8);
 
 /// One of the samples, changed.
-pub(crate) fn edited(samples: &[&[u8]], which: u8, edits: &[Edit]) -> Vec<u8> {
+pub fn edited(samples: &[&[u8]], which: u8, edits: &[Edit]) -> Vec<u8> {
     let mut bytes = samples[usize::from(which) % samples.len()].to_vec();
     for (place, how, byte) in edits.iter().take(8) {
         let at = usize::from(*place) % (bytes.len() + 1);

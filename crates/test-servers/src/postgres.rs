@@ -1,5 +1,4 @@
 //! A private PostgreSQL server in a temporary directory, on a free loopback port. It is gone with the test process.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -114,6 +113,7 @@ impl Cluster {
         self.url_in(DATABASE, schema)
     }
 
+    /// The store in a schema of one of its databases.
     pub fn url_in(&self, database: &str, schema: &str) -> PostgresUrl {
         match self.url_text_in(database, schema).parse().unwrap() {
             StoreUrl::Postgres(url) => *url,
@@ -126,6 +126,7 @@ impl Cluster {
         self.url_text_in(DATABASE, schema)
     }
 
+    /// The same for one of its databases.
     pub fn url_text_in(&self, database: &str, schema: &str) -> String {
         format!(
             "postgres://postgres@127.0.0.1:{}/{database}?schema={schema}&connections=4&sslmode=disable",
@@ -143,6 +144,7 @@ impl Cluster {
         locked(self.shared.get_or_init(|| Mutex::new(self.admin())))
     }
 
+    /// A connection to one of its databases.
     pub fn admin_in(&self, database: &str) -> Admin {
         Admin::connect(self.port, database).unwrap()
     }
@@ -160,6 +162,7 @@ impl Drop for Cluster {
 /// A session of its own, used from one thread at a time: every call waits for its answer.
 pub struct Admin {
     runtime: tokio::runtime::Runtime,
+    /// For what the methods here do not do.
     pub client: Client,
 }
 
@@ -301,6 +304,7 @@ fn scratch(durable: Durable) -> tempfile::TempDir {
     directory
 }
 
+/// A port that nothing listens on.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

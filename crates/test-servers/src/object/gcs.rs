@@ -49,7 +49,7 @@ impl Bucket {
 }
 
 /// Starts it on a free port, for as long as the process lasts.
-pub fn start() -> SocketAddr {
+pub(super) fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let bucket = Arc::new(Mutex::new(Bucket::default()));

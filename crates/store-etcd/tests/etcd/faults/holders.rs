@@ -9,8 +9,8 @@ use fencehold_core::{HoldId, Key, Token};
 use fencehold_store_etcd::EtcdStore;
 use fencehold_test_store::block_on;
 
-use crate::cluster::call;
-use crate::register::Register;
+use super::register::Register;
+use crate::call;
 
 pub(crate) const CONTENDERS: usize = 16;
 /// One in so many holds is not given back: its holder stalls until somebody else has written.

@@ -1,6 +1,5 @@
 //! The tables of `docs/security.md`: each is what a test has seen, and the test fails when the page says something else.
 //! `cargo xtask security` writes them anew.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
 

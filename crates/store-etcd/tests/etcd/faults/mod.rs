@@ -1,10 +1,5 @@
 //! The store `etcd://` while members are killed, stopped and cut off.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-#[path = "../etcd/cluster.rs"]
-mod cluster;
-#[path = "../etcd/gates.rs"]
-mod gates;
 mod holders;
 mod register;
 
@@ -13,16 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use cluster::{Cluster, MEMBERS, call};
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key};
 use fencehold_store_etcd::{EtcdStore, Request};
+use fencehold_test_servers::etcd::{Cluster, MEMBERS};
 use fencehold_test_store::block_on;
-use gates::TestGate;
 use holders::{CONTENDERS, hold_on_and_off};
 use register::Register;
 use rustix::process::Signal;
+
+use crate::call;
+use crate::gates::TestGate;
 
 /// A free key must be had within this time of a fault.
 const AGAIN_WITHIN_MS: u64 = 10_000;
@@ -34,6 +31,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn rounds() -> usize {
     let asked = std::env::var("FENCEHOLD_ETCD_ROUNDS").ok();
     asked.and_then(|rounds| rounds.parse().ok()).unwrap_or(5)
+}
+
+fn open(cluster: &Cluster, prefix: &str) -> EtcdStore {
+    EtcdStore::open(&cluster.url(prefix), Arc::new(SystemClock)).unwrap()
 }
 
 fn request(name: &str, nth: u8) -> AcquireRequest {
@@ -86,7 +87,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     for nth in (0..MEMBERS).filter(|nth| *nth != leader) {
         cluster.signal_member(nth, Signal::CONT);
     }
-    let other = cluster.open("cut-off");
+    let other = open(&cluster, "cut-off");
     let free = block_on(other.acquire(&call().with_patience_ms(30_000), request("free", 3))).unwrap();
     assert_eq!(free.grant.token.get(), 1, "nothing was granted by the one that was cut off");
 }
@@ -136,7 +137,7 @@ fn contending_holders_survive_the_loss_of_leaders_and_stopped_members() {
     let cluster = Cluster::start();
     let register = Register::default();
     let stop = AtomicBool::new(false);
-    let probe = cluster.open("faults");
+    let probe = open(&cluster, "faults");
     let mut took_ms = Vec::new();
     thread::scope(|scope| {
         // A fault that panics must let the holders go home too.

@@ -1,18 +1,18 @@
 //! The servers that stand for the clouds: real processes on free loopback ports, one of each for all tests of a process,
 //! which the kernel kills when that process ends, however it ends.
 
+mod gcs;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
 use fencehold_contract::{ObjectPlace, Scheme};
 
-use crate::gcs;
+use crate::{installed, until};
 
 /// Storage that tests can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,7 @@ pub fn on_every_cloud(act: impl Fn(Server) + Sync) {
 const BUCKET: &str = "leases";
 /// The account that azurite knows, and its key, which is no secret: it is printed in its documentation.
 pub const ACCOUNT: &str = "devstoreaccount1";
+/// See [`ACCOUNT`].
 pub const ACCOUNT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
@@ -76,6 +77,7 @@ urllib.request.urlopen(request)
 "#;
 
 impl Server {
+    /// What a URL of it begins with.
     pub fn scheme(self) -> Scheme {
         match self {
             Server::Moto => Scheme::S3,
@@ -151,14 +153,6 @@ impl Server {
     }
 }
 
-/// A program that `cargo xtask servers` has put into the target folder.
-fn installed(program: &str) -> PathBuf {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let path = target.parent().unwrap().join("servers").join(program);
-    assert!(path.exists(), "{} is not there: `cargo xtask servers` installs it", path.display());
-    path
-}
-
 /// Starts a server on a free port, and returns when it is ready. Whoever answers there and never is has taken the port from it:
 /// then it is tried with another one.
 fn spawn(command: impl Fn(u16) -> Command, ready: impl Fn(SocketAddr) -> bool) -> SocketAddr {
@@ -179,19 +173,6 @@ fn spawn(command: impl Fn(u16) -> Command, ready: impl Fn(SocketAddr) -> bool) -
         let _ = child.wait();
     }
     panic!("a server could not be started");
-}
-
-/// Looks until something is there, for half a minute.
-fn until<T>(mut there: impl FnMut() -> Option<T>) -> Option<T> {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(30) {
-        let found = there();
-        if found.is_some() {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    None
 }
 
 /// Starts a process that the kernel kills when the thread that started it ends; that thread lasts as long as we do.

@@ -1,5 +1,4 @@
 //! A private etcd cluster of three members, as child processes on loopback. It is gone with the test process.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -9,12 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, EtcdUrl, LeaseStore, StoreUrl};
-use fencehold_core::Namespace;
-use fencehold_store_etcd::EtcdStore;
-use fencehold_test_store::block_on;
+use fencehold_contract::{EtcdUrl, StoreUrl};
 
+use crate::{certificate, until};
+
+/// How many members a cluster has.
 pub const MEMBERS: usize = 3;
 
 /// Three members and where they listen.
@@ -59,8 +57,12 @@ impl Cluster {
         for nth in 0..MEMBERS {
             cluster.start_member(nth);
         }
-        let store = cluster.open("ready");
-        block_on(store.status(&call().with_patience_ms(60_000))).unwrap();
+        for member in &cluster.members {
+            let host = format!("127.0.0.1:{}", member.client_port);
+            // A read that a quorum has confirmed.
+            let ready = until(|| post(&host, "/v3/kv/range", r#"{"key":"AA=="}"#));
+            assert!(ready.is_some(), "a cluster could not be started");
+        }
         cluster
     }
 
@@ -101,10 +103,6 @@ impl Cluster {
             StoreUrl::Etcd(url) => url,
             other => panic!("{other}"),
         }
-    }
-
-    pub fn open(&self, prefix: &str) -> EtcdStore {
-        EtcdStore::open(&self.url(prefix), Arc::new(SystemClock)).unwrap()
     }
 
     /// Which member leads, by its own word.
@@ -157,6 +155,7 @@ impl Launch {
 
 /// One member alone, for what a whole cluster is not needed for.
 pub struct Lone {
+    /// Where it listens.
     pub port: u16,
     process: Child,
     _directory: tempfile::TempDir,
@@ -178,7 +177,8 @@ impl Lone {
 
     /// One that speaks TLS, and only with those who have a certificate of the same authority.
     pub fn with_tls() -> Self {
-        let [ca, server, key] = ["ca.pem", "server.pem", "server.key"].map(certificate);
+        let [ca, server, key] =
+            ["ca.pem", "server.pem", "server.key"].map(|name| certificate(name).display().to_string());
         let own = ["--cert-file", &server, "--key-file", &key];
         let theirs = ["--client-cert-auth", "--trusted-ca-file", &ca];
         Lone::start("https", &[&own[..], &theirs[..]].concat())
@@ -209,11 +209,6 @@ impl Drop for Lone {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A file of an authority for tests, whose certificates last for a hundred years.
-pub fn certificate(name: &str) -> String {
-    format!("{}/tests/fixtures/etcd-tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// A member that keeps its data here, and dies with the thread that starts it.
@@ -275,10 +270,6 @@ fn free_ports(count: usize) -> Vec<u16> {
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub fn call() -> Call {
-    Call::new(Namespace::default())
 }
 
 /// A prefix that no other test of this process uses.

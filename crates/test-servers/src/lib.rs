@@ -1,0 +1,46 @@
+//! Private servers for tests: each is started by the first test that needs it, on free loopback ports, and is gone with the
+//! test process. Beside them, what else the tests of several crates share.
+//!
+//! Deliberately absent: stores. A store's own tests open it on these servers, so that a change of one store rebuilds the
+//! tests of no other.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may stop at anything")]
+#![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
+
+mod alone;
+mod edited;
+pub mod etcd;
+pub mod object;
+pub mod page;
+pub mod postgres;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use alone::is_alone;
+pub use edited::{Edit, edited};
+
+/// A certificate or a key of an authority for tests. They last for a hundred years.
+pub fn certificate(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tls").join(name)
+}
+
+/// A program that `cargo xtask servers` has put into the target folder.
+pub fn installed(program: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let mut paths = test.ancestors().map(|folder| folder.join("servers").join(program));
+    let found = paths.find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("servers/{program} is not there: `cargo xtask servers` installs it"))
+}
+
+/// Looks until something is there, for half a minute.
+fn until<T>(mut there: impl FnMut() -> Option<T>) -> Option<T> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(30) {
+        let found = there();
+        if found.is_some() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}

@@ -1,13 +1,12 @@
 //! Asking for a lease: fair, patient, and never leaving one behind that nobody knows of.
 
-mod gate;
-
 use std::time::Duration;
 
 use fencehold::store::{LeaseStore, StoreError};
 use fencehold::{Error, Fencehold, How, Lease, Refusal, State, Token, limits};
-use gate::{Fate, Verb, World, secs, within};
 use tokio::task::JoinHandle;
+
+use crate::gate::{Fate, Verb, World, secs, within};
 
 fn spawn(world: &World, key: &str, wait: Option<Duration>) -> JoinHandle<Result<Lease, Error>> {
     let builder = world.fh.lease(key).ttl(secs(10));

@@ -1,10 +1,8 @@
 //! What ttl would suit, from what was seen through the whole library.
 
-mod gate;
-
 use std::time::Duration;
 
-use gate::{Verb, World, secs, until, within};
+use crate::gate::{Verb, World, secs, until, within};
 
 #[tokio::test]
 async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {

@@ -1,7 +1,5 @@
 //! Jobs without an executor: enqueued, run, waited for; effects and operations once.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
 use std::time::Duration;
 
 use fencehold::blocking::{Fencehold, Job};

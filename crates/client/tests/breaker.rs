@@ -1,11 +1,10 @@
 //! A store that keeps failing is left alone for a moment, and never stormed; leases are renewed all the same.
 
-mod gate;
-
 use std::time::Duration;
 
 use fencehold::{BreakerPolicy, BreakerState, Error, RetryPolicy, State};
-use gate::{Verb, World, secs, until, within};
+
+use crate::gate::{Verb, World, secs, until, within};
 
 fn breaker(failures_in_a_row: u32, open_for: Duration) -> BreakerPolicy {
     let mut policy = BreakerPolicy::default();

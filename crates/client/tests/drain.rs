@@ -1,16 +1,13 @@
 //! A worker that is told to stop ends in good order, and leaves nothing behind that somebody would have to clean up.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod gate;
-
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use fencehold::job::{Ended, JobState};
 use fencehold::{Error, Job, JobError, StopReason};
-use gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 type Handling = Pin<Box<dyn Future<Output = Result<&'static str, JobError>> + Send>>;
 

@@ -1,9 +1,8 @@
 //! One leads, the others see who, and the next takes over at once.
 
-mod gate;
-
 use fencehold::{Leading, State};
-use gate::{World, is_ready, secs, within};
+
+use crate::gate::{World, is_ready, secs, within};
 
 fn name(leading: Option<&Leading>) -> Option<&str> {
     leading.map(|leading| leading.owner.as_str())

@@ -1,14 +1,11 @@
 //! Jobs are put into queues on the terms that were asked for, each once, and can be followed from outside.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod gate;
-
 use std::time::{Duration, UNIX_EPOCH};
 
 use fencehold::Error;
 use fencehold::job::{Action, Backoff, JobFilter, JobState, QueueMode, Retry};
-use gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+
+use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 #[tokio::test]
 async fn a_job_is_kept_on_the_terms_that_were_asked_for() {

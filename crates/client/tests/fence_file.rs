@@ -1,7 +1,5 @@
 //! The fenced file, as its users see it.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};

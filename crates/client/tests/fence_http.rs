@@ -1,7 +1,5 @@
 //! The fence of an HTTP service, with a real server and real clients on loopback.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 

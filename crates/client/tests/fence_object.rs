@@ -1,8 +1,6 @@
 //! An object that lets no stale holder write, on the three clouds.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
 #![allow(clippy::print_stdout, reason = "a process that the test starts tells it what it does")]
-#![allow(dead_code, unreachable_pub, reason = "what the servers can do is used elsewhere too")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -197,7 +195,12 @@ impl Holder {
         assert!(std::path::Path::new(FAKETIME).exists(), "`cargo xtask servers` installs {FAKETIME}");
         // Not by the program of that name, which would stand between us and the one that is to be stopped.
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_holder_in_a_process_of_its_own", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "fence_object::a_holder_in_a_process_of_its_own",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .envs([("LD_PRELOAD", FAKETIME), ("FAKETIME", "+1h"), ("DONT_FAKE_MONOTONIC", "1")])
             .envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), (PART, endpoint)])
             .stdin(Stdio::piped())

@@ -1,5 +1,4 @@
 //! A fence inside a transaction of one's own, through the library.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::time::Duration;
 

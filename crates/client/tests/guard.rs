@@ -1,13 +1,12 @@
 //! The guard: what it gives back, what it stops, and what it never tells.
 
-mod gate;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fencehold::store::{LeaseStore, MemoryStore, StoreError};
 use fencehold::{Error, Fencehold, How, Lease, LeaseBuilder, LeaseWatch, LostReason, State};
-use gate::{Fate, Verb, World, is_ready, until, within};
+
+use crate::gate::{Fate, Verb, World, is_ready, until, within};
 
 const RENEWED_BY_MS: u64 = 3_834;
 

@@ -3,22 +3,20 @@
 //!
 //! Everything is ordered by what processes say and by what the store tells. That a claim runs out takes its real time.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::print_stdout, reason = "a race prints its trace")]
-
-mod crew;
 
 use std::fs;
 use std::io::Write;
 use std::sync::{Arc, mpsc};
 
-use crew::{Attempt, PATIENCE, Post, Process, Room, Said, TTL, What};
 use fencehold::job::{EffectState, Ended, FindingKind, FindingsRequest, JobState, Undo};
 use fencehold::store::EventsRequest;
 use fencehold::{Attempted, Error, Event, Fact, Fencehold, Job, JobError, JobId, OnDoubt, blocking};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::crew::{Attempt, PATIENCE, Post, Process, Room, Said, TTL, What};
 
 const QUEUE: &str = "kills";
 /// The worker that runs two jobs at once.
@@ -146,7 +144,8 @@ impl Ground {
 
     fn start(&self, name: &str) -> (Process, mpsc::Receiver<Said>) {
         let (tell, told) = mpsc::channel();
-        let process = Process::start("the_worker", name, &self.room, move |said| drop(tell.send(said)));
+        let process =
+            Process::start("job_kills::the_worker", name, &self.room, move |said| drop(tell.send(said)));
         (process, told)
     }
 

@@ -1,5 +1,4 @@
 //! The end of a job and its effects in a transaction of the handler's own, through the library: both happen, or neither.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::sync::OnceLock;
 use std::time::Duration;

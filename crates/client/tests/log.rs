@@ -1,31 +1,28 @@
-//! What the library tells `tracing`, and what it never does.
+//! What the library tells `tracing`, and what it never does. Each test has a process of its own: it listens to all that its process says.
 
-mod gate;
-
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gate::{World, within};
+use fencehold_test_servers::is_alone;
 
-/// Everything that `tracing` is told in this process. The tests here tell theirs apart by their keys.
+use crate::gate::{World, within};
+
+/// Everything that `tracing` is told in this process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn listen() -> &'static Log {
-        static LOG: OnceLock<Log> = OnceLock::new();
-        LOG.get_or_init(|| {
-            let log = Log::default();
-            let writer = log.clone();
-            let subscriber = tracing_subscriber::fmt()
-                .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-                .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
-                .with_writer(move || writer.clone())
-                .with_ansi(false)
-                .finish();
-            tracing::subscriber::set_global_default(subscriber).expect("the only one");
-            log
-        })
+    fn listen() -> Log {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).expect("the only one");
+        log
     }
 
     fn text(&self) -> String {
@@ -47,6 +44,9 @@ impl std::io::Write for Log {
 
 #[tokio::test]
 async fn a_hold_id_is_never_printed() {
+    if !is_alone("log::a_hold_id_is_never_printed") {
+        return;
+    }
     let log = Log::listen();
     let world = World::new().await;
     let builder = world.fh.lease("k").task("run-42");
@@ -75,6 +75,9 @@ async fn a_hold_id_is_never_printed() {
 
 #[tokio::test]
 async fn a_ttl_below_the_advice_is_warned_of_once() {
+    if !is_alone("log::a_ttl_below_the_advice_is_warned_of_once") {
+        return;
+    }
     let log = Log::listen();
     let world = World::new().await;
     for _ in 0..30 {
@@ -112,12 +115,15 @@ fn line(log: &Log, words: &[&str]) -> bool {
 
 #[tokio::test]
 async fn what_goes_wrong_is_told_with_its_job_or_key() {
+    if !is_alone("log::what_goes_wrong_is_told_with_its_job_or_key") {
+        return;
+    }
     let log = Log::listen();
     let world = World::new().await;
     let lease = world.acquire("revoked-key", 30_000).await;
     world.revoke("revoked-key").await;
     within(lease.release()).await.unwrap_err();
-    assert!(line(log, &["the lease is lost", "key=revoked-key", "token=1"]), "{}", log.text());
+    assert!(line(&log, &["the lease is lost", "key=revoked-key", "token=1"]), "{}", log.text());
 
     let worker = world
         .worker()
@@ -129,7 +135,7 @@ async fn what_goes_wrong_is_told_with_its_job_or_key() {
     let id = world.enqueue("break").await;
     world.until_job(id, |detail| detail.job.failures == 1).await;
     assert!(
-        line(log, &["an attempt failed", &format!("job={id}"), "kind=break", "no disk"]),
+        line(&log, &["an attempt failed", &format!("job={id}"), "kind=break", "no disk"]),
         "{}",
         log.text()
     );
@@ -139,6 +145,9 @@ async fn what_goes_wrong_is_told_with_its_job_or_key() {
 
 #[tokio::test]
 async fn a_handler_that_ignores_its_cancellation_is_told_of() {
+    if !is_alone("log::a_handler_that_ignores_its_cancellation_is_told_of") {
+        return;
+    }
     let log = Log::listen();
     let world = World::new().await;
     let (begun, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
@@ -160,6 +169,6 @@ async fn a_handler_that_ignores_its_cancellation_is_told_of() {
         world.pass_renewal(&job, 10_000).await;
     }
     assert!(job.is_cancelled());
-    assert!(line(log, &["was cancelled", "its handler goes on", &format!("job={id}")]), "{}", log.text());
+    assert!(line(&log, &["was cancelled", "its handler goes on", &format!("job={id}")]), "{}", log.text());
     drop(worker);
 }

@@ -1,14 +1,11 @@
 //! An effect is recorded once, whatever the number of attempts; and what is to be undone is, in reverse order.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod gate;
-
 use fencehold::job::{Backoff, EffectState, Ended, FindingsRequest, JobState, Retry, Undo};
 use fencehold::store::StoreError;
 use fencehold::{Job, JobError, OnDoubt, Worker};
-use gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, within};
 use tokio::sync::mpsc;
+
+use crate::gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, within};
 
 /// The retry comes after exactly this.
 const RETRY_MS: u64 = 1_000;

@@ -1,12 +1,9 @@
 //! What a request handler does is done once for one idempotency key.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod gate;
-
 use fencehold::job::JobState;
 use fencehold::{Begun, Error, OnDoubt, Operation};
-use gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+
+use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 async fn begin(world: &World, policy: OnDoubt, payload: &str) -> Begun<String> {
     let operations = world.fh.operations().ttl(secs(10)).on_doubt(policy);

@@ -1,9 +1,8 @@
 //! A lease lives by its renewals, and its holder knows when it does not.
 
-mod gate;
-
 use fencehold::{How, LostReason, State};
-use gate::{Fate, RENEWED_BY_MS, Verb, World, is_ready, secs, until, within};
+
+use crate::gate::{Fate, RENEWED_BY_MS, Verb, World, is_ready, secs, until, within};
 
 #[tokio::test]
 async fn renewals_keep_a_lease_across_ten_ttls() {

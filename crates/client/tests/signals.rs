@@ -2,8 +2,6 @@
 //!
 //! Signals are the process's, so each case is a process of its own: this file, started again.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -20,7 +18,9 @@ const CASE: &str = "FENCEHOLD_SIGNAL_CASE";
 fn alone(test: &str) -> ExitStatus {
     let file = std::env::current_exe().unwrap();
     let mut child = Command::new(file);
-    child.args(["--exact", test, "--test-threads=1"]).env(CASE, "1");
+    child
+        .args(["--exact", &format!("signals::{test}"), "--test-threads=1"])
+        .env(CASE, "1");
     child.output().unwrap().status
 }
 
@@ -136,7 +136,7 @@ fn a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back() {
     let store = format!("file:{}?create=true", directory.path().join("s").display());
     for _ in 0..5 {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let test = "a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back";
+        let test = "signals::a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back";
         child.args(["--exact", test, "--test-threads=1"]).env(STORE, &store);
         let output = child.output().unwrap();
         assert!(output.status.success(), "{output:?}");

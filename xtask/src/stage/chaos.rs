@@ -3,6 +3,16 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--package", "fencehold", "--all-features", "--test", "chaos", "--", "--nocapture"];
+    let args = [
+        "test",
+        "--package",
+        "fencehold",
+        "--all-features",
+        "--test",
+        "client",
+        "--",
+        "--nocapture",
+        "chaos::",
+    ];
     process::run(process::cargo(&args).env("FENCEHOLD_CHAOS_SECONDS", "60"))
 }

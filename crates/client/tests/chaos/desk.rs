@@ -8,9 +8,9 @@ use fencehold::job::{Backoff, Retry};
 use fencehold::store::{EventsRequest, file};
 use fencehold::{Fencehold, JobId};
 
+use super::worker::{Moment, Task};
+use super::{News, QUEUE, Random};
 use crate::crew::{PATIENCE, Room};
-use crate::worker::{Moment, Task};
-use crate::{News, QUEUE, Random};
 
 /// How many jobs wait or run at a time, so that nobody is ever without one.
 const BACKLOG: u64 = 120;

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use fencehold::store::file;
 
-use crate::Random;
+use super::Random;
+use super::leader::Deed;
 use crate::crew::{Process, Room, TTL};
-use crate::leader::Deed;
 
 pub(crate) trait Ground: Send {
     /// What is drawn from.

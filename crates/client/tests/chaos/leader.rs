@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use fencehold::job::Ended;
 use fencehold::{Attempted, Event, Fact, JobId};
 
+use super::ground::{Ground, Strike, Struck};
+use super::{News, Random};
 use crate::crew::{Attempt, PATIENCE, Process, Room, Said, TTL, What};
-use crate::ground::{Ground, Strike, Struck};
-use crate::{News, Random};
 
 const WORKERS: usize = 8;
 /// How many attempts are kept where they hold still, so that there is always somebody to hit.
@@ -135,7 +135,8 @@ impl Leader {
         self.started += 1;
         let (number, news) = (self.started, self.news.clone());
         let told = move |said| drop(news.send(News::Said(number, said)));
-        let process = Process::start("worker::the_worker", &format!("worker-{number}"), &self.room, told);
+        let process =
+            Process::start("chaos::worker::the_worker", &format!("worker-{number}"), &self.room, told);
         Worker { number, process, stopped: None }
     }
 

@@ -4,10 +4,10 @@
 use fencehold_test_servers::postgres::{Cluster, Durable};
 use std::time::{Duration, Instant};
 
-use crate::Random;
+use super::Random;
+use super::ground::{Ground, Strike, Struck};
+use super::leader::Deed;
 use crate::crew::Room;
-use crate::ground::{Ground, Strike, Struck};
-use crate::leader::Deed;
 
 /// Between two restarts: the jobs that run are to be hit, not kept from running.
 const CALM: Duration = Duration::from_secs(6);

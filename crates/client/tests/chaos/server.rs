@@ -38,7 +38,7 @@ async fn the_server() {
 
 /// Starts the room's server, and returns when it listens.
 pub(crate) fn start(room: &Room) -> Process {
-    let server = Process::start("server::the_server", NAME, room, drop);
+    let server = Process::start("chaos::server::the_server", NAME, room, drop);
     let begun = std::time::Instant::now();
     while !room.sign().exists() {
         assert!(begun.elapsed() < PATIENCE, "the server does not start");

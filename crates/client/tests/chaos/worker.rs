@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencehold::{Job, JobError, blocking};
 use serde::{Deserialize, Serialize};
 
-use crate::QUEUE;
+use super::QUEUE;
 use crate::crew::{Post, TTL};
 
 /// Where in its work an attempt holds still.

@@ -3,13 +3,8 @@
 //! A worker is the test binary once more, told by its environment who it is and where it works. It *says* on its output
 //! what it is about, and where it *holds* it waits for the word to go on. So a test knows where a process stands when it
 //! kills or stops it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses its part, and output is how a process speaks"
-)]
+#![allow(clippy::print_stdout, reason = "output is how a process speaks")]
+#![allow(unreachable_pub, reason = "it is a module of a test program")]
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};

@@ -1,8 +1,6 @@
 //! A store with a gate in front of it, and a clock that tells what is waited for: the means to arrange a race instead
 //! of hoping for it.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 mod jobs;
 mod time;
 

@@ -9,12 +9,9 @@
 //!
 //! What is done to whom is drawn from a seed, which is printed; when processes run is the machine's affair. Half of the
 //! trouble comes at any moment, half at a moment that a job holds still for it.
-
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
 #![allow(clippy::print_stdout, reason = "what was done, and from which seed, is told")]
-#[path = "../crew/mod.rs"]
-mod crew;
+
 mod desk;
 mod ground;
 mod leader;
@@ -28,12 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
-use crew::{Room, Said};
 use desk::Desk;
 use fencehold::job::{Counts, EffectState, JobState};
 use fencehold::{Event, JobId};
 use ground::{Directory, Ground};
 use leader::{Leader, Tally};
+
+use crate::crew::{Room, Said};
 
 pub(crate) const QUEUE: &str = "chaos";
 

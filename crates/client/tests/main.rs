@@ -1,0 +1,31 @@
+//! The library as its users see it.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod acquire;
+mod advice;
+mod blocking;
+mod blocking_jobs;
+mod breaker;
+mod chaos;
+mod crew;
+mod drain;
+mod election;
+mod enqueue;
+mod fence_file;
+#[cfg(feature = "http")]
+mod fence_http;
+#[cfg(feature = "object")]
+mod fence_object;
+#[cfg(feature = "postgres")]
+mod fence_postgres;
+mod gate;
+mod guard;
+mod job_kills;
+#[cfg(feature = "postgres")]
+mod job_postgres;
+mod log;
+mod once;
+mod operation;
+mod renewal;
+mod signals;
+mod worker;

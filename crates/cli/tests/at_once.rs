@@ -1,12 +1,10 @@
 //! What another process does to a lease or to a claim reaches `run` and `work` at once, and what they give back is free at once.
 //! With a ttl of a day their next renewal is hours away, and so is the end of a lease that is not given back.
 #![cfg(all(feature = "file", feature = "server"))]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use rustix::process::Signal;
-use support::{Bystander, Room, Running, Said, eventually, serve};
+
+use crate::support::{Bystander, Room, Running, Said, eventually, serve};
 
 /// A command that says when it is up, and ends when it is asked to.
 const HEEDS: &str = "trap 'echo asked >>asked; exit 3' TERM; echo up >>up; while :; do sleep 0.01; done";

@@ -3,14 +3,11 @@
 //!
 //! The disks are real, small, and mounted where nobody but these tests can see them: in a mount namespace of their own.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{Room, Running, Said, said};
+use crate::support::{Room, Running, Said, said};
 
 /// A small disk, seen only by the commands that are sent into its namespace.
 struct Disk {

@@ -1,8 +1,5 @@
 //! What earlier versions wrote is opened by this one, and nothing is lost. See `fixtures/README.md`.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use fencehold_test_servers::postgres::{Cluster, Durable, as_server};
 use serde_json::Value;
-use support::Room;
+
+use crate::support::Room;
 
 const EARLIER: &str = "0c7405e";
 const NAMESPACES: [&str; 2] = ["default", "tenant"];

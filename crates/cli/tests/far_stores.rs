@@ -1,15 +1,13 @@
 //! The verbs of leases on stores that are not on this machine: object storage and etcd, by real servers.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
-
-mod support;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fencehold_test_servers::{etcd as cluster, object as servers};
-use support::{Room, Running, Said, eventually, said};
+
+use crate::support::{Room, Running, Said, eventually, said};
 
 /// The real binary on one far store.
 struct Far {

@@ -1,9 +1,6 @@
 //! Everything that others build on, as it was when it was last looked at: help, HTTP API, SQL, metrics, events. A change of it shows in the
-//! diff of `tests/golden`, which `FENCEHOLD_WRITE_GOLDENS=1 cargo test --workspace --all-features --test golden` writes anew.
+//! diff of `tests/golden`, which `FENCEHOLD_WRITE_GOLDENS=1 cargo test --workspace --all-features --test cli golden::` writes anew.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +10,8 @@ use std::path::Path;
 
 use fencehold_core::Fact;
 use fencehold_test_servers::postgres::{Cluster, Durable};
-use support::Room;
+
+use crate::support::{Room, serve};
 
 /// Holds a text against the one that is kept.
 fn assert_golden(name: &str, now: &str) {
@@ -28,7 +26,7 @@ fn assert_golden(name: &str, now: &str) {
     assert!(
         kept == now,
         "tests/golden/{name} differs:\n- {kept_line}\n+ {now_line}\nif that is meant: \
-         FENCEHOLD_WRITE_GOLDENS=1 cargo test --workspace --all-features --test golden"
+         FENCEHOLD_WRITE_GOLDENS=1 cargo test --workspace --all-features --test cli golden::"
     );
 }
 
@@ -73,7 +71,7 @@ fn get(address: &str, path: &str) -> String {
 #[test]
 fn the_document_of_the_http_api_and_the_metrics() {
     let room = Room::new();
-    let (_server, address) = support::serve(&room, "127.0.0.1:0");
+    let (_server, address) = serve(&room, "127.0.0.1:0");
     let document: serde_json::Value = serde_json::from_str(&get(&address, "/v1/openapi.json")).unwrap();
     assert_golden("openapi.json", &(serde_json::to_string_pretty(&document).unwrap() + "\n"));
     // A queue has series of its own.

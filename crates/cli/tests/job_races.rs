@@ -1,13 +1,11 @@
 //! R06 and R09 by real processes: whoever lost its claim cannot say what came of the job, whatever its name.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::{Room, Running};
+
+use crate::support::{Room, Running};
 
 /// A worker that claims, waits for its turn to speak, and completes. Each step is told on stdout.
 fn worker(room: &Room, name: &str, ttl: &str) -> Running {

@@ -1,14 +1,12 @@
 //! `fencehold lease …`, `events`, `explain`: for scripts and for people.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use support::{Room, Running, Said, eventually, said};
+
+use crate::support::{Room, Running, Said, eventually, said};
 
 /// Takes a lease and gives its hold id.
 fn acquire(room: &Room, key: &str, options: &[&str]) -> (u64, String) {

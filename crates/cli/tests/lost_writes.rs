@@ -1,16 +1,14 @@
 //! A directory that lost what was written last, without a reboot: its log was removed by hand, or its file system forgot
 //! what was not synced (R44).
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs;
 use std::process::Command;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use rustix::process::Signal;
-use support::{Bystander, Room, said};
+
+use crate::support::{Bystander, Room, said};
 
 const TTL_MS: u64 = 3_600_000;
 

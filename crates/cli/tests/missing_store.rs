@@ -1,12 +1,9 @@
 //! A store at a path that was named is created only when that is asked for: a mistyped path excludes nothing.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::path::Path;
 
-use support::{Room, Running, Said, said};
+use crate::support::{Room, Running, Said, said};
 
 /// Every verb that only looks, or acts on what must be there.
 const LOOKING: &[&str] = &[

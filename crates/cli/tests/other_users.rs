@@ -1,13 +1,10 @@
 //! What another user of the machine can put in the way (R48): a directory, a link in it, a socket.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
-use support::Room;
+use crate::support::Room;
 
 /// A group of this process shares the directory; what others of the group may is in `file_neighbours` of the store.
 #[test]

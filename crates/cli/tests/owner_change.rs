@@ -1,9 +1,6 @@
 //! The owner of a directory is killed after it has kept a grant and before it has answered: whoever asked gets that grant
 //! from the next owner, and if they have gone by then, it is given back.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +13,8 @@ use fencehold_core::lease::How;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_file::FileStore;
 use fencehold_test_store::block_on;
-use support::{Bystander, Room, eventually};
+
+use crate::support::{Bystander, Room, eventually};
 
 /// The gates of a store's directory.
 struct Gates(PathBuf);

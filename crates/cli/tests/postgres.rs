@@ -1,11 +1,10 @@
 //! The command line on a PostgreSQL database.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::process::{Command, Output};
 
 use fencehold_test_servers::postgres::{Cluster, Durable};
+
+use crate::support::{Room, eventually};
 
 fn fencehold(store: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fencehold"))
@@ -92,7 +91,7 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
          CREATE OR REPLACE FUNCTION fencehold.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
          'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint + (SELECT ms FROM fencehold.test_ahead)';",
     );
-    let room = support::Room::new();
+    let room = Room::new();
     // Two at a time: the second place takes the job if the first one's claim runs out under it.
     let command = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done";
     let mut work = room.start(&[
@@ -114,7 +113,7 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
         let said = said(&fencehold(&store, &["queue", "ls", "-o", "json"]));
         serde_json::from_str::<serde_json::Value>(&said).unwrap()
     };
-    support::eventually("standing in line", || queue().to_string().contains("\"claimers\":1"));
+    eventually("standing in line", || queue().to_string().contains("\"claimers\":1"));
     admin.run("UPDATE fencehold.test_ahead SET ms = 45000");
     let enqueued = fencehold(&store, &["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"]);
     let id = said(&enqueued).trim().to_owned();
@@ -122,14 +121,14 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
         let said = said(&fencehold(&store, &["job", "get", &id, "-o", "json"]));
         serde_json::from_str::<serde_json::Value>(&said).unwrap()
     };
-    support::eventually("a run", || !room.lines("begun").is_empty());
+    eventually("a run", || !room.lines("begun").is_empty());
     // Past its first term, by the database's own reckoning: only a renewal brings it there.
-    support::eventually("a ttl after its claim", || {
+    eventually("a ttl after its claim", || {
         room.lines("begun").len() > 1
             || job()["runner"]["age_ms"].as_u64().is_some_and(|age_ms| age_ms > 9_000)
     });
     std::fs::write(room.path("end"), "").unwrap();
-    support::eventually("its end", || job()["state"] == "completed");
+    eventually("its end", || job()["state"] == "completed");
     work.send(rustix::process::Signal::TERM);
     work.finish();
     assert_eq!(room.lines("begun").len(), 1, "one run, and no second one beside it");

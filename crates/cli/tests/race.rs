@@ -1,10 +1,7 @@
 //! `fencehold race`: what it prints, and its exit code.
 #![cfg(all(feature = "file", feature = "race"))]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-mod support;
-
-use support::{Room, serve};
+use crate::support::{Room, serve};
 
 #[test]
 fn a_race_that_holds_shows_trace_picture_promise_and_verdict() {

@@ -1,15 +1,12 @@
 //! The README's first minute works as it is written: its lines are read from the page and run.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use support::{Room, Running, Said, eventually, said};
+use crate::support::{Room, Running, Said, eventually, said};
 
 /// The shell lines of a section's first block, without comments and empty lines.
 fn lines_of(section: &str) -> Vec<String> {

@@ -1,14 +1,12 @@
 //! `fencehold run`: the command's environment, its exit code, its signals, and what it leaves behind.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Room, Running, children, eventually, runs, said};
+
+use crate::support::{Room, Running, children, eventually, runs, said};
 
 /// A command that says that it is there, and ends when its stdin does.
 const WAITS: [&str; 3] = ["sh", "-c", "echo up; read line"];

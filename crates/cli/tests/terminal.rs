@@ -1,8 +1,5 @@
 //! On a terminal: the command has it while it runs, and whoever comes after has it afterwards.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,7 +8,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use support::{Room, Running};
+
+use crate::support::{Room, Running};
 
 /// A terminal with a shell on it, in a session of its own.
 struct Terminal {

@@ -1,14 +1,12 @@
 //! Twenty shells and one key: never two at a time, tokens in the order of running, whatever happens to whoever serves
 //! the directory.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs;
 
 use rustix::process::{Signal, kill_process};
-use support::{Bystander, Room, Running, eventually, process};
+
+use crate::support::{Bystander, Room, Running, eventually, process};
 
 const SHELLS: usize = 20;
 
@@ -93,7 +91,7 @@ fn turns_go_on_when_whoever_serves_is_stopped() {
     let bystander = Bystander::start(&room);
     let shells = start_shells(&room);
     eventually("some had their turn", || turns(&room) >= 3);
-    bystander.0.send(Signal::STOP);
+    bystander.0.stop();
     assert_all_had_their_turn(&room, shells, &[]);
     bystander.0.send(Signal::CONT);
     assert_goes_on(&room, bystander);
@@ -112,7 +110,7 @@ fn turns_go_on_when_whoever_serves_was_stopped_in_the_middle_of_a_commit() {
         fs::read_to_string(gates.join("commit.reached"))
             .is_ok_and(|pid| pid == bystander.0.child.id().to_string())
     });
-    bystander.0.send(Signal::STOP);
+    bystander.0.stop();
     fs::remove_file(gates.join("commit.closed")).unwrap();
     // Nobody can serve until it goes on; that everybody waits for that is what is looked at here.
     let before = turns(&room);

@@ -2,16 +2,14 @@
 //!
 //! `cargo xtask long upgrade` builds the earlier one and names it in `FENCEHOLD_EARLIER`. Without that, this one stands for both, and the
 //! migration that the earlier one does not know is made up.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use fencehold_test_servers::postgres::{Cluster, Durable};
 use rustix::process::Signal;
-use support::{Room, Running, Said, eventually, said};
+
+use crate::support::{Room, Running, Said, eventually, said};
 
 /// Waits for a file before it ends.
 const HELD: &str = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done; echo '\"once\"'";

@@ -1,14 +1,11 @@
 //! Bad input, help, and a stdout that does not take what it is given.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use support::{Room, said};
+use crate::support::{self, Room, Said, said};
 
 #[test]
 fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
@@ -172,7 +169,7 @@ fn only_data_is_on_stdout_and_colours_are_for_terminals() {
     assert_eq!(log.code, 2, "{log:?}");
 }
 
-fn said_with_log(room: &Room, filter: &str) -> support::Said {
+fn said_with_log(room: &Room, filter: &str) -> Said {
     said(room.command(["lease", "ls"]).env("FENCEHOLD_LOG", filter))
 }
 

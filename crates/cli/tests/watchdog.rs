@@ -1,8 +1,5 @@
 //! R39, the wrapper killed or stopped: whatever happens to `run`, its command is gone before the next holder starts.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use fencehold_contract::clock::{Clock, SystemClock};
 use rustix::process::{Signal, getsid, kill_process};
-use support::{Room, Running, children, eventually, process, runs};
+
+use crate::support::{Room, Running, children, eventually, process, runs};
 
 const TTL: &str = "5s";
 const TTL_AND_A_SECOND_MS: u64 = 6_000;

@@ -1,13 +1,11 @@
 //! `fencehold work`: what a command's end means for its job; and whatever happens to `work`, no command lives on beside
 //! the next one.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::{Room, Running, Said, eventually, runs};
+
+use crate::support::{Room, Running, Said, eventually, runs, said};
 
 const TTL: &str = "2s";
 
@@ -281,7 +279,7 @@ fn nobody_looks_through_all_processes_where_a_command_leaves_none_behind() {
         let room = Room::new();
         room.enqueue("1", &[]);
         let words = ["work", "--queue", "q", "--until-empty", "--ttl", "6s", "--", "sh", "-c", script];
-        let said = support::said(room.command(words).env("FENCEHOLD_LOG", "debug"));
+        let said = said(room.command(words).env("FENCEHOLD_LOG", "debug"));
         assert_eq!(said.code, 0, "{said:?}");
         said.err
     };

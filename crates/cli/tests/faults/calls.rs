@@ -10,7 +10,7 @@ use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
 use fencehold_proof::history::{Ask, Tell, What};
 use fencehold_test_store::block_on;
 
-use crate::participant::Participant;
+use super::participant::Participant;
 
 /// How often a request is sent again whose outcome is not known.
 const RESENDS: usize = 8;

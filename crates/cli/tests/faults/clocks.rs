@@ -6,8 +6,8 @@ use std::process::Command;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 
+use super::trouble::{Crew, Dose};
 use crate::support::{Room, eventually};
-use crate::trouble::{Crew, Dose};
 
 /// Where Debian keeps it.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";

@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use fencehold_proof::history::Judgement;
 
-use crate::is_long;
-use crate::participant::Part;
+use super::is_long;
+use super::participant::Part;
+use super::trouble::Crew;
 use crate::support::Room;
-use crate::trouble::Crew;
 
 /// How many calls a short run has.
 const CALLS: u64 = 14;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::is_long;
+use super::is_long;
+use super::trouble::{Crew, Dose, lasts};
 use crate::support::{Room, serve};
-use crate::trouble::{Crew, Dose, lasts};
 
 /// Longer than a participant's ttl.
 const SERVER_STOPPED_FOR: Duration = Duration::from_millis(1_500);

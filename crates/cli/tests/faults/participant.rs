@@ -24,7 +24,7 @@ use crate::support::until;
 
 const PART: &str = "FENCEHOLD_TEST_PART";
 /// The test that plays a part where one is given.
-const ROLE: &str = "a_participant";
+const ROLE: &str = "faults::a_participant";
 
 /// How many keys they fight for.
 const KEYS: u64 = 3;

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use fencehold_proof::history::Judgement;
 
-use crate::is_long;
-use crate::participant::{Part, Participant, Random, key};
+use super::is_long;
+use super::participant::{Part, Participant, Random, key};
+use super::trouble::Crew;
 use crate::support::{Room, eventually, until};
-use crate::trouble::Crew;
 
 /// How many calls there are before the power goes: by one that ends in good order, by those that are killed, by the last.
 const CALLS: [usize; 3] = [40, 60, 12];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fencehold_proof::history::{Judgement, check};
 use rustix::process::Signal;
 
-use crate::participant::{Finale, Part, Random, Role, histories};
+use super::participant::{Finale, Part, Random, Role, histories};
 use crate::support::Running;
 
 /// How much trouble there is to be.

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use serde_json::json;
 
+use super::{claim, speak};
 use crate::support::{Room, said};
-use crate::{claim, speak};
 
 #[test]
 fn a_script_claims_renews_and_completes_by_what_it_evaluates() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::claim;
+use super::claim;
 use crate::support::Room;
 
 #[test]

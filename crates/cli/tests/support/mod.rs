@@ -1,7 +1,7 @@
 //! The real binary, in a room of its own.
 
 #![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+#![allow(unreachable_pub, reason = "it is a module of a test program")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 
 /// How long anything may take before the test has failed. Nothing waits this long when all is well.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -157,6 +157,13 @@ impl Running {
 
     pub fn send(&self, signal: Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Stops it. When this returns, nothing of it runs: a signal that was sent may take a while to reach every thread.
+    pub fn stop(&self) {
+        self.send(Signal::STOP);
+        let waited = rustix::process::waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
+        assert!(waited.is_some_and(|(_, status)| status.stopped()), "it ended by itself");
     }
 
     /// The next line on stdout.

@@ -1,16 +1,12 @@
 //! `fencehold job …`: enqueuing, working from scripts, looking, acting; and every bad input with its own message.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod attempt;
 mod desk;
 mod enqueue;
 mod story;
 
-use support::{Room, Said, said};
+use crate::support::{Room, Said, said};
 
 /// A claim, as a script keeps it.
 struct Claim {

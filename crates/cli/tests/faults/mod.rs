@@ -6,13 +6,9 @@
 //! tokens that grow, an order that explains every answer, nothing acknowledged lost, no effect twice, nobody stuck.
 //!
 //! `FENCEHOLD_FAULTS=long` has more of everything.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
 #![allow(clippy::print_stdout, reason = "what was done is told")]
-#![allow(unreachable_pub, reason = "shared with other tests")]
-
-#[path = "../support/mod.rs"]
-mod support;
+#![allow(unreachable_pub, reason = "it is a module of a test program")]
 
 mod calls;
 mod clocks;

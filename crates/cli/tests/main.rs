@@ -1,0 +1,31 @@
+//! The command line as people use it: the real binary.
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod at_once;
+mod disk;
+mod earlier_data;
+mod far_stores;
+#[cfg(all(feature = "file", feature = "remote", feature = "server"))]
+mod faults;
+mod golden;
+mod job;
+mod job_races;
+mod lease;
+mod lost_writes;
+mod missing_store;
+mod other_users;
+mod owner_change;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod race;
+mod readme;
+mod run;
+mod serve;
+mod support;
+mod terminal;
+mod turns;
+#[cfg(feature = "postgres")]
+mod upgrade;
+mod usage;
+mod watchdog;
+mod work;

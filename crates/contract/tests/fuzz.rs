@@ -1,5 +1,4 @@
 //! Whatever is written where a store's URL, a cron line or a time zone belongs is read or refused, and nothing panics.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_contract::StoreUrl;
 use fencehold_core::job::schedule::{Cron, Zone};

@@ -1,5 +1,4 @@
 //! Ten thousand in one line: all are served, in order; and the line has an end, which is named.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says so")]
 
 use std::pin::Pin;
 use std::sync::Arc;

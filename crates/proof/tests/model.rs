@@ -1,5 +1,4 @@
 //! The models hold, and each finds the damage when a safeguard is taken away.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_proof::model::{job, lease, takeover};
 

@@ -1,6 +1,5 @@
 //! The program of proof says what it cannot do.
 #![cfg(feature = "bugs")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! The simulation holds, tells the same story twice, and meets every kind of trouble.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_proof::sim::{self, Under};
 

@@ -1,5 +1,4 @@
 //! For how long finished jobs are kept is said in the URL of the store; a directory remembers what was said last.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,10 +2,9 @@
 //! clock that is moved by hand. The model is written from the contract and shares no code with the engine.
 //!
 //! Times are coarse, so that deadlines, waits and notices often fall on the same moment.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says so")]
 
-mod model;
 mod play;
+mod state;
 mod step;
 
 use proptest::prelude::{ProptestConfig, prop};

@@ -15,8 +15,8 @@ use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token
 use fencehold_engine::MemoryStore;
 use fencehold_test_store::block_on;
 
-use crate::model::{Model, State};
-use crate::step::{Step, Terms};
+use super::state::{Model, State};
+use super::step::{Step, Terms};
 
 type Answer = Result<Acquired, StoreError>;
 type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;

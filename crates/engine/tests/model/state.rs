@@ -3,7 +3,7 @@
 use fencehold_core::lease::How;
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HISTORY_MAX};
 
-use crate::step::{KEYS, Terms};
+use super::step::{KEYS, Terms};
 
 pub(crate) struct Model {
     pub(crate) now_ms: u64,

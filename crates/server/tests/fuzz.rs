@@ -1,6 +1,5 @@
 //! Whatever is sent as a request, or written as settings, is answered or refused by name: nothing panics, and no input is
 //! the server's own fault.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::sync::Arc;
 use std::time::Duration;

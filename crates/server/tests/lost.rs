@@ -1,6 +1,5 @@
 //! Answers that are lost on the way back from a server: the remote store finds out what became of the request, or says that
 //! it does not know (P7, R13).
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,15 +1,13 @@
 //! What the metrics say after things have happened; and that the alert rules ask only for what is there.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
-
-mod plain;
 
 use std::collections::BTreeSet;
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_server::Options;
-use plain::{Client, eventually, serve};
 use serde_json::{Value, json};
+
+use crate::plain::{Client, eventually, serve};
 
 fn page(client: &Client) -> String {
     let (status, page) = client.ask("GET", "/metrics", "", "");

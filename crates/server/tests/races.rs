@@ -1,19 +1,11 @@
 //! Every race holds through `http://`, against a server process whose clock is moved by hand, on `memory:` and on `file:`.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod clocked;
 
 use std::sync::Arc;
 
-use clocked::arena::ServerArena;
 use fencehold_races::{World, play_all};
 use tempfile::TempDir;
 
-/// Not a test of its own: the process that the others start.
-#[test]
-fn a_server_whose_clock_is_moved_by_hand() {
-    clocked::serve_if_asked();
-}
+use crate::clocked::arena::ServerArena;
 
 fn not_applicable(directory: impl Fn() -> Option<TempDir>) -> Vec<&'static str> {
     play_all(|| World::in_arena(Arc::new(ServerArena::on(directory()))), 1).unwrap()

@@ -1,17 +1,14 @@
 //! Whatever is asked, the answer is one that the document promises: 2 000 requests made up from the document itself.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(
     clippy::disallowed_methods,
     reason = "the server's time runs fast, in steps of real time; nothing is ordered by it"
 )]
 
-mod clocked;
-
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use clocked::Clocked;
+use crate::clocked::Clocked;
 
 /// At least so many requests must have been made.
 const REQUESTS: u64 = 2_000;
@@ -21,18 +18,12 @@ const SETTINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis.
 /// What is left out of requests, by name.
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis_hooks.py");
 
-/// Not a test of its own: the process that the other starts.
-#[test]
-fn a_server_whose_clock_is_moved_by_hand() {
-    clocked::serve_if_asked();
-}
-
 /// Runs against a server whose time flies, so that whoever asks to wait for an hour need not. Only the stream of events
 /// is left out, which has no end.
 #[test]
 fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
     let program = fencehold_test_servers::installed("python/bin/schemathesis");
-    let mut server = Clocked::start("a_server_whose_clock_is_moved_by_hand", "memory:", None);
+    let mut server = Clocked::start("memory:", None);
     let folder = tempfile::tempdir().unwrap();
     let document = format!("{}/v1/openapi.json", server.url);
     let (done, ended) = channel::<()>();

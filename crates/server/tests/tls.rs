@@ -1,8 +1,5 @@
 //! Encryption: what is served with which certificate, and what happens when the files change.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
-
-mod plain;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +10,11 @@ use fencehold_contract::clock::{ManualClock, SystemClock};
 use fencehold_server::Options;
 use fencehold_server::tls::Tls;
 use fencehold_test_servers::certificate as fixture;
-use plain::eventually;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::plain::{self, eventually};
 
 fn serve(tls: Arc<Tls>) -> SocketAddr {
     let encrypted = move || {

@@ -1,8 +1,5 @@
 //! The trace of one job, from its enqueuing over a crash and a retry to its completion, as a receiver of OTLP gets it.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
-
-mod plain;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,11 +10,12 @@ use std::sync::{Arc, Mutex};
 use fencehold_contract::clock::ManualClock;
 use fencehold_server::{Options, Receiver};
 use fencehold_test_servers::certificate;
-use plain::{Client, eventually};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
+
+use crate::plain::{self, Client, eventually};
 
 const CALLERS_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLERS_SPAN: &str = "b7ad6b7169203331";

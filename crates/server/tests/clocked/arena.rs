@@ -9,9 +9,6 @@ use fencehold_test_store::{Arena, Power, block_on};
 
 use super::Clocked;
 
-/// The test of every file that uses this arena which calls [`serve_if_asked`](super::serve_if_asked).
-const ROLE: &str = "a_server_whose_clock_is_moved_by_hand";
-
 /// A server process, and two clients that know it by its URL alone.
 pub struct ServerArena {
     /// `file:` in this directory; `None`: `memory:`.
@@ -47,7 +44,7 @@ impl ServerArena {
                 None => "memory:".to_owned(),
             };
             let now = self.clock.now();
-            let server = Clocked::start(ROLE, &store, Some((now.store_ms, now.wall_ms)));
+            let server = Clocked::start(&store, Some((now.store_ms, now.wall_ms)));
             let client = || -> Arc<dyn LeaseStore> {
                 let StoreUrl::Remote(url) = server.url.parse().unwrap() else {
                     unreachable!("{}", server.url)

@@ -2,7 +2,7 @@
 //!
 //! The process is the test binary itself, started with a role. It takes orders on its stdin, one a line, and answers each
 //! with a line on its stdout.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "it is a module of a test program")]
 #![allow(clippy::print_stdout, reason = "that is how the process speaks")]
 
 pub mod arena;
@@ -20,8 +20,12 @@ use fencehold_stores::open;
 const STORE: &str = "FENCEHOLD_TEST_STORE";
 const CLOCK: &str = "FENCEHOLD_TEST_CLOCK";
 
-/// The process's part: serves if the process was started for that, and never comes back then.
-pub fn serve_if_asked() {
+/// The process that tests start: the test of this name.
+const ROLE: &str = "clocked::a_server_whose_clock_is_moved_by_hand";
+
+/// Not a test of its own: serves if the process was started for that, and never comes back then.
+#[test]
+fn a_server_whose_clock_is_moved_by_hand() {
     let Ok(store) = std::env::var(STORE) else { return };
     let clock = ManualClock::new();
     if let Some((store_ms, wall_ms)) = std::env::var(CLOCK).unwrap().split_once(' ') {
@@ -69,14 +73,13 @@ pub struct Clocked {
 }
 
 impl Clocked {
-    /// Starts a server on a store. `role` is the test that calls [`serve_if_asked`]; `clock` is where its clock stands, in
-    /// store time and wall time, unless it is a fresh one.
-    pub fn start(role: &str, store: &str, clock: Option<(u64, u64)>) -> Self {
+    /// Starts a server on a store. `clock` is where its clock stands, in store time and wall time, unless it is a fresh one.
+    pub fn start(store: &str, clock: Option<(u64, u64)>) -> Self {
         let clock = clock
             .map(|(store_ms, wall_ms)| format!("{store_ms} {wall_ms}"))
             .unwrap_or_default();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", role, "--nocapture", "--test-threads=1"])
+            .args(["--exact", ROLE, "--nocapture", "--test-threads=1"])
             .env(STORE, store)
             .env(CLOCK, clock)
             .stdin(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::door::{Door, HOLD, OTHER};
+use super::door::{Door, HOLD, OTHER};
 
 #[tokio::test]
 async fn a_second_acquirer_is_told_who_holds_it_for_which_task_and_for_how_long() {

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::door::{Door, HOLD, OTHER, call, read, read_text};
+use super::door::{Door, HOLD, OTHER, call, read, read_text};
 
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_the_line() {

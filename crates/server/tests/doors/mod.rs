@@ -1,6 +1,5 @@
 //! What only the door itself can get wrong: callers that go away, watchers, a server that stops, and what is said of bad
 //! requests.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod asking;
 mod door;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::door::{Door, call};
+use super::door::{Door, call};
 
 /// The messages of a stream of events, one after the other.
 struct Watcher(BufReader<TcpStream>);

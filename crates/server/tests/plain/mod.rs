@@ -1,5 +1,5 @@
 //! A server that asks nobody for a token, on a clock that is moved by hand, and a client that speaks plain HTTP.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "it is a module of a test program")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

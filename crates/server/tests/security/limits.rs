@@ -13,7 +13,7 @@ use fencehold_server::Options;
 use fencehold_server::access::Scope;
 use serde_json::json;
 
-use crate::stage::{Stage, Token, acquire, eventually, hear, held, send, waits};
+use super::stage::{Stage, Token, acquire, eventually, hear, held, send, waits};
 
 #[test]
 fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {

@@ -5,8 +5,8 @@ use fencehold_api::{ALL, Method};
 use fencehold_server::access::Scope;
 use fencehold_test_servers::page;
 
-use crate::rights::{path, sample};
-use crate::stage::Stage;
+use super::rights::{path, sample};
+use super::stage::Stage;
 
 /// What is served beside the operations.
 const PAGES: [&str; 6] =

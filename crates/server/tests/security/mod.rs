@@ -1,5 +1,4 @@
 //! Who gets in, what they may do there, and that nobody can take the server from the others: over real sockets.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
 mod gate;

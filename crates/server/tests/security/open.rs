@@ -9,7 +9,7 @@ use fencehold_server::Options;
 use fencehold_server::access::{Access, Scope};
 use serde_json::json;
 
-use crate::stage::{Stage, acquire, eventually, hear};
+use super::stage::{Stage, acquire, eventually, hear};
 
 /// Names under which a page of another site cannot reach it: DNS gives these to nobody else.
 const OURS: [&str; 6] =

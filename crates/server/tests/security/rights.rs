@@ -7,7 +7,7 @@ use fencehold_server::access::{Bearer, Scope};
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, waits};
+use super::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, waits};
 
 const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
 

@@ -9,8 +9,8 @@ use fencehold_server::access::Scope;
 use fencehold_server::limit::Limits;
 use serde_json::{Value, json};
 
-use crate::gate::{Gated, Held};
-use crate::stage::{Stage, acquire, eventually, hear, held, hold, send, send_text, waits};
+use super::gate::{Gated, Held};
+use super::stage::{Stage, acquire, eventually, hear, held, hold, send, send_text, waits};
 
 /// Opens the gate, also when the test fails in the middle of it.
 struct Open<'a>(&'a Gated);

@@ -4,7 +4,7 @@ use fencehold_server::access::Scope;
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use crate::stage::{Said, Stage, acquire, eventually, held, hold};
+use super::stage::{Said, Stage, acquire, eventually, held, hold};
 
 /// What was said, but for what the caller itself named.
 fn without(said: &Said, names: &[&str]) -> (u16, String) {

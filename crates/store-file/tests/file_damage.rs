@@ -1,9 +1,5 @@
 //! What a directory may contain: torn, foreign, newer or damaged files.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
-
 use fencehold_contract::job::{
     AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
     NewJob, Report, ScheduleSpec, Unique, Word,
@@ -14,7 +10,10 @@ use fencehold_core::lease::How;
 use fencehold_core::limits::{FINISHED_KEPT_MS_MAX, TTL_MS_MAX};
 use fencehold_core::{Fact, HoldId, Owner};
 use fencehold_store_file::{FileOptions, FileStore, backup, check, restore};
-use support::{Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view};
+
+use crate::support::{
+    Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view,
+};
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
 fn refused(ground: &Ground, content: &[u8]) -> String {
@@ -361,7 +360,7 @@ fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
             .contains("left untouched")
     );
     let store = restored.open();
-    let alarm = block_on(store.renew(&call(), vec![support::hold("k", 2, later)])).unwrap();
+    let alarm = block_on(store.renew(&call(), vec![hold("k", 2, later)])).unwrap();
     let alarm = alarm.answers[0].as_ref().unwrap_err().to_string();
     assert!(alarm.contains("rewound"), "{alarm}");
     let by = fencehold_core::Owner::new("operator").unwrap();

@@ -1,12 +1,11 @@
 //! A disk that fails (R26): nothing is acknowledged that may be gone, and whoever serves next has been told.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
-
 use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::Namespace;
-use support::{Ground, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view};
+
+use crate::support::{
+    Ground, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view,
+};
 
 fn impatient() -> Call {
     Call::new(Namespace::default()).with_patience_ms(300)

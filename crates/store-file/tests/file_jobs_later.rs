@@ -1,7 +1,4 @@
 //! Who asks about leases alone does not pay for jobs: an owner reads them when something needs them.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use fencehold_contract::job::NewJob;
 use fencehold_contract::{
@@ -10,7 +7,8 @@ use fencehold_contract::{
 use fencehold_core::job::{JobId, Kind, Queue};
 use fencehold_core::{Namespace, Owner, Reason};
 use fencehold_store_file::FileStore;
-use support::{Ground, block_on, call, key, release, renew, take, view};
+
+use crate::support::{Ground, block_on, call, key, release, renew, take, view};
 
 const JOBS: u8 = 5;
 const LOAD_WITHIN_MS: u64 = 30_000;

@@ -1,15 +1,14 @@
-//! What is kept in a directory is for its user alone, whatever the umask is. Alone in its file: the umask is the process's.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
+//! What is kept in a directory is for its user alone, whatever the umask is.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fencehold_store_file::backup;
+use fencehold_test_servers::is_alone;
 use rustix::fs::Mode;
-use support::{Ground, take};
+
+use crate::support::{Ground, take};
 
 /// The database and what SQLite has beside it.
 fn files(ground: &Ground) -> [PathBuf; 3] {
@@ -26,6 +25,10 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn the_database_and_its_log_are_for_their_user_alone() {
+    // The umask is the process's.
+    if !is_alone("file_modes::the_database_and_its_log_are_for_their_user_alone") {
+        return;
+    }
     for umask in [0o000, 0o022, 0o077] {
         rustix::process::umask(Mode::from_bits_truncate(umask));
         let ground = Ground::new();

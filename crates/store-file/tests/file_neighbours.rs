@@ -2,7 +2,6 @@
 //! owner of the directory, a member of its group, and another user. What was seen stands in `docs/security.md`.
 //!
 //! Only root can start processes of other users. Without it, the test checks what the owner may and says so.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -105,7 +104,13 @@ impl Scratch {
         // Everybody may pass through it, and the owner may make directories in it.
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("neighbour");
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        // By a process of its own: one that this process starts meanwhile would have the copy open for writing, and nothing runs it then.
+        let copied = Command::new("cp")
+            .arg(std::env::current_exe().unwrap())
+            .arg(&program)
+            .status()
+            .unwrap();
+        assert!(copied.success());
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         chown(directory.path(), Some(OWNER), Some(OWNER)).unwrap();
@@ -129,7 +134,8 @@ impl Scratch {
             User::Owner | User::Member => command.args(["--groups", &group]),
             User::Other | User::Root => command.arg("--clear-groups"),
         };
-        let script = format!("umask {umask}; exec \"$0\" plays_its_role --exact --nocapture");
+        let script =
+            format!("umask {umask}; exec \"$0\" file_neighbours::plays_its_role --exact --nocapture");
         let child = command
             .args(["--", "sh", "-c", &script])
             .arg(&self.program)

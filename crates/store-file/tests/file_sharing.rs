@@ -1,14 +1,13 @@
 //! One directory, several handles: whoever opens it first serves the others, and a later one goes on where it ended.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
-
 use fencehold_contract::{LeaseStore, ListRequest, RevokeRequest, StoreError, Which};
 use fencehold_core::lease::How;
 use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
 use fencehold_core::{Owner, Reason, Refusal};
-use support::{Ground, TTL_MS, acquire, block_on, call, release, remaining_ms, renew, request, take, view};
+
+use crate::support::{
+    Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, request, take, view,
+};
 
 #[test]
 fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
@@ -126,7 +125,7 @@ fn an_owner_that_was_superseded_writes_over_nothing() {
     let token = take(&first, "k", 1);
     // Somebody took over, and the key has passed through many hands since.
     ground.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
-    let answers = block_on(first.release(&call(), vec![support::hold("k", 1, token)])).unwrap();
+    let answers = block_on(first.release(&call(), vec![hold("k", 1, token)])).unwrap();
     assert!(matches!(&answers[0], Err(Refusal::Lost { current, .. }) if current.get() == 100), "{answers:?}");
     assert_eq!(view(&first, "k").token.get(), 100);
 }
@@ -195,7 +194,7 @@ fn force_is_never_sent_twice() {
     ground.set_gate("commit.fails");
     ground.set_gate("takeover.closed");
     let revoke = RevokeRequest {
-        which: Which::Key { key: support::key("k"), only_token: None },
+        which: Which::Key { key: key("k"), only_token: None },
         by: Owner::new("operator").unwrap(),
         reason: Reason::new("stuck").unwrap(),
     };
@@ -247,7 +246,7 @@ fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
         while view(&owner, "k").waiters == 0 {
             std::thread::yield_now();
         }
-        let too_many = vec![support::hold("k", 1, token); BATCH_MAX + 1];
+        let too_many = vec![hold("k", 1, token); BATCH_MAX + 1];
         let refused = block_on(other.renew(&call(), too_many)).unwrap_err();
         assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
         let too_long = ListRequest { prefix: Some("x".repeat(40 << 20)), limit: 1, ..ListRequest::default() };

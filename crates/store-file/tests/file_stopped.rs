@@ -1,8 +1,5 @@
 //! An owner that does not run for a while, as under SIGSTOP, held where the worst could happen: after it has decided and
 //! before it answers (R22, R38).
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -11,7 +8,8 @@ use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::How;
 use fencehold_store_file::FileStore;
-use support::{Ground, TTL_MS, block_on, call, hold, renew, request, take, view};
+
+use crate::support::{Ground, TTL_MS, block_on, call, hold, renew, request, take, view};
 
 /// What an owner passes between deciding a batch that changes nothing and answering it.
 const ANSWER: &str = "confirm.closed";

@@ -1,5 +1,4 @@
 //! Very many jobs that are scheduled for the same second: all become ready, in their order, and hold up nobody who asks meanwhile.
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 #![allow(clippy::print_stderr, reason = "how long it took is for whoever runs it at length")]
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
 //! What the tests of `file:` share: a directory, a clock, and short ways to ask.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(unreachable_pub, reason = "it is a module of a test program")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What is written down holds: relative links in Markdown lead somewhere, and no text speaks of a path that only the
-//! machine of its writer has.
+//! What is written down holds: relative links in Markdown lead somewhere, files and tests that a page names are there, and no
+//! text speaks of a path that only the machine of its writer has.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +26,10 @@ pub(crate) fn run() -> Result<(), String> {
         if file.extension().is_some_and(|extension| extension == "md") {
             pages += 1;
             faults.extend(broken_links(root, file, &text));
+            // What was decided or changed once may be gone.
+            if !file.starts_with("docs/decisions") && file != Path::new("CHANGELOG.md") {
+                faults.extend(gone(root, file, &text));
+            }
         }
     }
     if faults.is_empty() {
@@ -39,7 +43,7 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 /// The files that git has or would take, relative to `root`; in a bare copy of the sources, all but what cargo built.
-fn committed(root: &Path) -> Result<BTreeSet<PathBuf>, String> {
+pub(super) fn committed(root: &Path) -> Result<BTreeSet<PathBuf>, String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root);
@@ -100,6 +104,33 @@ fn broken_links(root: &Path, file: &Path, text: &str) -> Vec<String> {
         Some(format!("{}:{}: link to `{}`: {why}", file.display(), link.line, link.target))
     };
     markdown::links(text).into_iter().filter_map(fault).collect()
+}
+
+/// What a page says of our code and is not there: files, as `crates/…`, and tests, as `crates/….rs: name`.
+fn gone(root: &Path, file: &Path, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let mut fault =
+            |what: &str| faults.push(format!("{}:{}: there is no {what}", file.display(), index + 1));
+        for quoted in line
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|quoted| quoted.starts_with("crates/"))
+        {
+            let (path, test) = quoted.split_once(": ").unwrap_or((quoted, ""));
+            if !path.contains(['{', '*', '…', ' ']) && !root.join(path).exists() {
+                fault(path);
+            } else if !test.is_empty() {
+                let source = fs::read_to_string(root.join(path)).unwrap_or_default();
+                let name = test.rsplit("::").next().unwrap_or(test);
+                if !source.contains(&format!("fn {name}(")) {
+                    fault(quoted);
+                }
+            }
+        }
+    }
+    faults
 }
 
 /// Nothing if the link from `file`, which holds `text`, leads somewhere, or leads to another site.
@@ -174,6 +205,19 @@ mod tests {
     fn anchors_are_looked_up_in_the_page_that_is_linked() {
         let target = "docs/decisions/README.md#no-such-heading";
         assert_eq!(why("README.md", "# No such heading", target), Some("that page has no such heading"));
+    }
+
+    #[test]
+    fn a_file_or_a_test_that_is_gone_is_found_with_its_line() {
+        let here = "crates/core/tests/ledger.rs";
+        let text = format!(
+            "`crates/core`, `{here}: the_first_record_stands`\n`crates/x` and `{here}: no_such_test`"
+        );
+        let found = gone(workspace::root(), Path::new("a.md"), &text);
+        assert_eq!(
+            found,
+            ["a.md:2: there is no crates/x", &format!("a.md:2: there is no {here}: no_such_test")]
+        );
     }
 
     #[test]

@@ -10,8 +10,9 @@ pub(crate) fn run() -> Result<(), String> {
         "fencehold-cli",
         "--all-features",
         "--test",
-        "faults",
+        "cli",
         "--",
+        "faults::",
         "--nocapture",
         "--test-threads=1",
     ];

@@ -9,8 +9,9 @@ pub(crate) fn run() -> Result<(), String> {
         "--package",
         "fencehold-store-file",
         "--test",
-        "same_second",
+        "file",
         "--",
+        "same_second::",
         "--nocapture",
     ];
     process::run(process::cargo(&args).env("FENCEHOLD_SAME_SECOND_JOBS", "1000000"))

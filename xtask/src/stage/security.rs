@@ -4,7 +4,7 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let targets = ["--test", "file_neighbours", "--test", "postgres", "--test", "security"];
+    let targets = ["--test", "file", "--test", "postgres", "--test", "server"];
     let mut tests = process::cargo(&["test", "--workspace", "--all-features"]);
     tests
         .args(targets)

@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<(), String> {
     let args = ["build", "--package", "fencehold-cli", "--bin", "fencehold"];
     process::run(process::cargo(&args).current_dir(&source).env("CARGO_TARGET_DIR", &built))?;
     let earlier: PathBuf = built.join("debug").join("fencehold");
-    let args = ["test", "--workspace", "--all-features", "--test", "upgrade"];
+    let args = ["test", "--workspace", "--all-features", "--test", "cli", "upgrade::"];
     process::run(process::cargo(&args).env("FENCEHOLD_EARLIER", earlier))
 }
 

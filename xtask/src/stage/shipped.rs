@@ -5,8 +5,8 @@
 use crate::process;
 
 const NEVER: [&str; 3] = ["bugs", "gates", "sim"];
-/// Crates that only tests may use.
-const NEVER_USED: [&str; 2] = ["fencehold-conformance", "fencehold-proof"];
+/// Crates that only tests and benchmarks may use.
+const NEVER_USED: [&str; 3] = ["fencehold-bench", "fencehold-conformance", "fencehold-proof"];
 /// Is on for sure. If it is not found, the list is not what it seems.
 const CERTAINLY: (&str, &str) = ("fencehold-stores", "file");
 

@@ -1,10 +1,9 @@
 //! Connections by the thousand, in plain bytes: what is measured is the server, not a client.
 
+use fencehold_load::Failed;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-
-use crate::bench::Failed;
 
 /// Sees to it that so many connections can be open.
 pub(super) fn allow_connections(many: usize) -> Result<(), Failed> {

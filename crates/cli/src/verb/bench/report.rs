@@ -114,7 +114,7 @@ mod tests {
         }
         let all = Measured { done: 123_456_789, time: Duration::from_secs(1), calls: vec![latencies] };
         let operations =
-            vec![Operation::new("complete", &all, 0, Some(3)), Operation::new("renew", &all, 1, None)];
+            vec![Operation::new("acquire", &all, 0, Some(3)), Operation::new("renew", &all, 1, None)];
         let mut report = Report {
             store: "memory:".to_owned(),
             clients: 16,

@@ -12,8 +12,6 @@
 compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
 
 mod args;
-#[cfg(feature = "file")]
-mod bench;
 mod context;
 mod duration;
 mod exit;

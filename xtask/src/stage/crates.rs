@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("api", "core"),
     ("contract", "api core"),
     ("engine", "contract core"),
+    ("load", "contract core"),
     ("net", "contract"),
     ("store-etcd", "contract core net"),
     ("store-file", "contract core engine"),
@@ -25,8 +26,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("races", "contract core engine store-file stores test-store"),
     (
         "cli",
-        "api client contract core races server store-etcd store-file store-object store-postgres store-remote stores",
+        "api client contract core load races server store-etcd store-file store-object store-postgres store-remote stores",
     ),
+    ("bench", "client contract core load store-file stores"),
     ("proof", "conformance contract core engine races store-file test-store"),
     // Has no code: it holds the features of everything else together while `features` is checked.
     ("dependencies", ""),

@@ -4,11 +4,10 @@
 
 use std::process::Command;
 
-use crate::{install, process, workspace};
+use super::peers::build;
+use crate::{install, process};
 
 pub(crate) fn run() -> Result<(), String> {
     install::ensure_program("etcd", "etcd-server")?;
-    process::run(&mut process::cargo(&["build", "--release", "--bin", "fencehold"]))?;
-    let fencehold = workspace::built("release")?.join("fencehold");
-    process::run(Command::new(&fencehold).args(["bench", "http", "--peers"]))
+    process::run(Command::new(build()?).args(["http", "--peers", "--time", "4s"]))
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::peers::build;
 use crate::{install, process, workspace};
 
 /// Who serves, where this process is root: PostgreSQL refuses to.
@@ -17,23 +18,21 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) fn run() -> Result<(), String> {
     // Its programs are not on the path: Debian keeps those of several versions side by side.
     install::ensure(&["postgresql"])?;
-    process::run(&mut process::cargo(&["build", "--release", "--bin", "fencehold"]))?;
+    let bench = build()?;
     let peers = workspace::target()?.join("peers");
-    let mut build =
+    let mut command =
         process::cargo(&["build", "--release", "--manifest-path", "bench/peers/Cargo.toml", "--target-dir"]);
-    process::run(build.arg(&peers))?;
+    process::run(command.arg(&peers))?;
 
     let server = Server::start()?;
     let database = server.url();
     let store = format!("{database}?connections=64&completed=dropped&sslmode=disable");
-    let fencehold = workspace::built("release")?.join("fencehold");
-    let mut lease = Command::new(&fencehold);
-    process::run(lease.args(["bench", "lease", "--clients", "8", "--store", &store]))?;
-    let mut job = Command::new(&fencehold);
-    job.args(["bench", "job", "--store", &store, "--beside"])
+    let mut command = Command::new(bench);
+    command
+        .args(["postgres", "--store", &store, "--peers"])
         .arg(peers.join("release/peers"))
         .env("DATABASE_URL", &database);
-    process::run(&mut job)
+    process::run(&mut command)
 }
 
 /// A private server. It and its folder are gone at the end.

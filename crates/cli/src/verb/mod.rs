@@ -2,7 +2,6 @@
 
 #[cfg(feature = "server")]
 mod audit;
-#[cfg(feature = "file")]
 mod bench;
 mod completions;
 #[cfg(feature = "server")]
@@ -95,7 +94,6 @@ verbs! { Verb:
     #[cfg(feature = "server")]
     Config = config,
     Doctor = doctor,
-    #[cfg(feature = "file")]
     Bench = bench,
     #[cfg(feature = "race")]
     Race = race,

@@ -2,19 +2,16 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use fencehold_load::{Client, Failed, Timer, run};
 use prost::{Message, Oneof};
-use tokio::task::JoinSet;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use crate::bench::Failed;
-use crate::bench::load::Measured;
-use crate::bench::percentile::Latencies;
+use crate::server::Server;
 
 /// For how long a key is taken.
 const TTL_S: i64 = 60;
@@ -30,8 +27,8 @@ pub(super) enum Way {
 
 /// A private server in a directory of its own.
 pub(super) struct Etcd {
-    child: Child,
     url: String,
+    _server: Server,
 }
 
 impl Etcd {
@@ -40,81 +37,75 @@ impl Etcd {
         let (client, peer) = (free_port()?, free_port()?);
         let url = format!("http://127.0.0.1:{client}");
         let peers = format!("http://127.0.0.1:{peer}");
-        let child = Command::new("etcd")
+        let mut command = Command::new("etcd");
+        command
             .current_dir(directory)
             .args(["--name", "bench", "--data-dir", "data", "--log-level", "error"])
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
-            .args(["--initial-cluster", &format!("bench={peers}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("etcd cannot be started ({error}); install Debian's etcd-server"))?;
-        let peer = Etcd { child, url };
-        let started = Instant::now();
-        while peer.pairs(Way::LeaseEach, 1, Duration::from_millis(1)).await.is_err() {
-            if started.elapsed() > Duration::from_secs(20) {
-                return Err("etcd did not answer within 20 s".into());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(peer)
+            .args(["--initial-cluster", &format!("bench={peers}")]);
+        let ready = || async {
+            let first = Pairs::connect(&url, Way::LeaseEach, 0).await?;
+            run([first], std::time::Duration::ZERO).await.map(drop)
+        };
+        let server = Server::start(&mut command, "etcd-server", ready).await?;
+        Ok(Etcd { url, _server: server })
     }
 
-    /// Every client takes a key of its own and gives it back, over a connection of its own. Counts pairs; the latency is
+    /// Clients that take a key of their own and give it back, each over a connection of its own. Counts pairs; the latency is
     /// that of taking.
-    pub(super) async fn pairs(&self, way: Way, clients: usize, time: Duration) -> Result<Measured, Failed> {
-        let mut connections = Vec::new();
-        for _ in 0..clients {
-            let channel = Endpoint::from_shared(self.url.clone())?.tcp_nodelay(true).connect().await?;
-            connections.push(Connection(Grpc::new(channel)));
+    pub(super) async fn pairs(&self, way: Way, clients: usize) -> Result<Vec<Pairs>, Failed> {
+        let mut all = Vec::with_capacity(clients);
+        for nth in 0..clients {
+            all.push(Pairs::connect(&self.url, way, nth).await?);
         }
-        let mut running = JoinSet::new();
-        for (client, connection) in connections.into_iter().enumerate() {
-            running.spawn(connection.pairs(way, client, time));
-        }
-        let mut measured = Measured { done: 0, time, latencies: Latencies::default() };
-        while let Some(ended) = running.join_next().await {
-            let (done, latencies) = ended??;
-            measured.done += done;
-            measured.latencies.merge(latencies);
-        }
-        Ok(measured)
+        Ok(all)
     }
 }
 
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+pub(super) struct Pairs {
+    connection: Connection,
+    way: Way,
+    key: Vec<u8>,
+    session: i64,
+}
+
+impl Pairs {
+    async fn connect(url: &str, way: Way, client: usize) -> Result<Pairs, Failed> {
+        let channel = Endpoint::from_shared(url.to_owned())?.tcp_nodelay(true).connect().await?;
+        let mut connection = Connection(Grpc::new(channel));
+        let session = connection.grant().await?;
+        Ok(Pairs { connection, way, key: format!("bench/{client:08}").into_bytes(), session })
+    }
+
+    async fn take(&mut self) -> Result<i64, Failed> {
+        let lease = match self.way {
+            Way::LeaseEach => self.connection.grant().await?,
+            Way::OneSession => self.session,
+        };
+        self.connection.take(&self.key, lease).await?;
+        Ok(lease)
+    }
+}
+
+impl Client for Pairs {
+    async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
+        let lease = timer.time(0, self.take()).await?;
+        match self.way {
+            Way::LeaseEach => self.connection.revoke(lease).await?,
+            Way::OneSession => self.connection.give_back(&self.key).await?,
+        }
+        Ok(1)
+    }
+
+    async fn end(mut self) -> Result<(), Failed> {
+        self.connection.revoke(self.session).await
     }
 }
 
 struct Connection(Grpc<Channel>);
 
 impl Connection {
-    async fn pairs(mut self, way: Way, client: usize, time: Duration) -> Result<(u64, Latencies), Failed> {
-        let key = format!("bench/{client:08}").into_bytes();
-        let session = self.grant().await?;
-        let mut latencies = Latencies::default();
-        let started = Instant::now();
-        let mut done = 0;
-        while started.elapsed() < time {
-            let before = Instant::now();
-            let lease = if way == Way::LeaseEach { self.grant().await? } else { session };
-            self.take(&key, lease).await?;
-            latencies.add(before.elapsed());
-            match way {
-                Way::LeaseEach => self.revoke(lease).await?,
-                Way::OneSession => self.give_back(&key).await?,
-            }
-            done += 1;
-        }
-        self.revoke(session).await?;
-        Ok((done, latencies))
-    }
-
     async fn grant(&mut self) -> Result<i64, Failed> {
         let granted: Lease = self.ask("/etcdserverpb.Lease/LeaseGrant", LeaseTerms { ttl: TTL_S }).await?;
         Ok(granted.id)
@@ -152,7 +143,7 @@ impl Connection {
     }
 }
 
-/// A port that nobody listens at, unless somebody is quicker.
+/// A port that is free, unless another process takes it first.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

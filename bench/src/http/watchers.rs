@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fencehold_contract::{HoldRef, StoreError};
-use fencehold_core::Key;
+use fencehold_load::{Client, Failed, Measured, Target, Timer, run};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::served::Served;
 use super::{CLIENTS, TURNS, raw};
-use crate::bench::load::{Measured, Subject, fresh, hold_id, repeat};
-use crate::bench::percentile::Latencies;
-use crate::bench::{Failed, Line};
+use crate::line::Line;
 
 /// How many watch everything.
 const EVERYTHING: usize = 100;
@@ -58,32 +55,32 @@ async fn read(mut stream: TcpStream, told: Arc<Told>) {
     }
 }
 
-/// Every client takes and gives back one key after the other, each under the next prefix.
-async fn grants(subject: &Subject, prefixes: usize, time: Duration) -> Result<Measured, StoreError> {
-    repeat(subject, CLIENTS, time, move |subject, client| async move {
-        let mut latencies = Latencies::default();
-        let started = Instant::now();
-        let mut done = 0;
-        while started.elapsed() < time {
-            let nth = fresh();
-            let prefix = nth % prefixes as u64;
-            let key = Key::new(format!("watched/{prefix:04}/{client}"))?;
-            let hold = hold_id(client, nth);
-            let before = Instant::now();
-            let token = subject.take(key.clone(), hold, 60_000).await?;
-            latencies.add(before.elapsed());
-            subject.give_back(HoldRef { key, hold, token }).await?;
-            done += 1;
-        }
-        Ok((done, latencies))
-    })
-    .await
+/// Takes and gives back one key after the other, each under the next prefix.
+struct Granted {
+    target: Target,
+    client: usize,
+    prefixes: u64,
+}
+
+impl Client for Granted {
+    async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
+        let Granted { target, client, prefixes } = self;
+        let key = target.key(format_args!("{:04}/{client}", target.fresh() % *prefixes))?;
+        let hold = timer.time(0, target.acquire(&key, 60_000, 0)).await?;
+        target.release(hold).await?;
+        Ok(1)
+    }
+}
+
+async fn grants(target: &Target, prefixes: usize, time: Duration) -> Result<Measured, Failed> {
+    let client = |client| Granted { target: target.clone(), client, prefixes: prefixes as u64 };
+    run((0..CLIENTS).map(client), time).await
 }
 
 /// Grants with a watcher for each prefix and without, in turns.
 pub(super) async fn of_prefixes(
     served: &Served,
-    subject: &Subject,
+    target: &Target,
     many: usize,
     time: Duration,
 ) -> Result<Line, Failed> {
@@ -91,14 +88,13 @@ pub(super) async fn of_prefixes(
     let (mut watched, mut alone) = (Measured::default(), Measured::default());
     let mut events = 0;
     for _ in 0..TURNS {
-        alone.add(grants(subject, many, time / TURNS).await?);
-        let newest = subject.store.status(&subject.call).await?.last_event;
-        let queries = (0..many).map(|nth| format!("after={newest}&prefix=watched/{nth:04}/"));
+        alone.then(grants(target, many, time / TURNS).await?);
+        let newest = target.store.status(&target.call).await?.last_event;
+        let queries = (0..many).map(|nth| format!("after={newest}&prefix=bench/{nth:04}/"));
         let watchers = Watchers::begin(served, queries).await?;
-        watched.add(grants(subject, many, time / TURNS).await?);
+        watched.then(grants(target, many, time / TURNS).await?);
         events += watchers.told.events.load(Ordering::Relaxed);
     }
-    let (watched, alone) = (watched.sorted(), alone.sorted());
     let ratio = watched.per_second() / alone.per_second();
     let what = format!("acquire + release, {many} watchers of {many} prefixes (told of {events} events)");
     Ok(Line::new(what, CLIENTS)
@@ -108,15 +104,11 @@ pub(super) async fn of_prefixes(
 }
 
 /// What a hundred that watch everything are told, and in how many messages.
-pub(super) async fn of_everything(
-    served: &Served,
-    subject: &Subject,
-    time: Duration,
-) -> Result<Line, Failed> {
-    let newest = subject.store.status(&subject.call).await?.last_event;
+pub(super) async fn of_everything(served: &Served, target: &Target, time: Duration) -> Result<Line, Failed> {
+    let newest = target.store.status(&target.call).await?.last_event;
     let queries = (0..EVERYTHING).map(|_| format!("after={newest}"));
     let watchers = Watchers::begin(served, queries).await?;
-    let measured = grants(subject, 1_000, time).await?;
+    let measured = grants(target, 1_000, time).await?;
     let events = watchers.told.events.load(Ordering::Relaxed);
     let messages = watchers.told.messages.load(Ordering::Relaxed).max(1);
     let ratio = events as f64 / messages as f64;

@@ -1,17 +1,14 @@
 //! Thousands that wait in line for one key, each over a connection of its own, and what that costs the server.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencehold_contract::HoldRef;
-use fencehold_contract::clock::SystemClock;
-use fencehold_core::Key;
+use fencehold_load::Failed;
 
 use super::raw;
 use super::served::Served;
-use crate::bench::load::{Subject, fresh, hold_id};
-use crate::bench::{Failed, Line};
+use crate::home::open_url;
+use crate::line::Line;
 
 /// How much memory the server may have meanwhile.
 const BYTES_MAX: u64 = 250_000_000;
@@ -20,10 +17,8 @@ const BYTES_MAX: u64 = 250_000_000;
 pub(super) async fn weigh(directory: &Path, many: usize) -> Result<Line, Failed> {
     raw::allow_connections(many)?;
     let served = Served::start(directory)?;
-    let subject = Subject::new(fencehold_stores::open(&served.url().parse()?, Arc::new(SystemClock))?);
-    let key = Key::new("bench/crowd")?;
-    let hold = hold_id(0, fresh());
-    let token = subject.take(key.clone(), hold, 600_000).await?;
+    let target = open_url(served.url())?;
+    let hold = target.acquire(&target.key(format_args!("crowd"))?, 600_000, 0).await?;
     let before = served.resident_bytes();
     let mut waiting = Vec::with_capacity(many);
     for nth in 0..many {
@@ -33,7 +28,7 @@ pub(super) async fn weigh(directory: &Path, many: usize) -> Result<Line, Failed>
         waiting.push(raw::post(served.address(), "/v1/leases/acquire", &body).await?);
     }
     let started = Instant::now();
-    while subject.store.status(&subject.call).await?.waiters < many as u64 {
+    while target.store.status(&target.call).await?.waiters < many as u64 {
         if started.elapsed() > Duration::from_secs(30) {
             return Err("not all of them came to wait within 30 s".into());
         }
@@ -41,8 +36,8 @@ pub(super) async fn weigh(directory: &Path, many: usize) -> Result<Line, Failed>
     }
     let with = served.resident_bytes();
     drop(waiting);
-    subject.give_back(HoldRef { key, hold, token }).await?;
-    subject.store.close().await;
+    target.release(hold).await?;
+    target.store.close().await;
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let each = with.saturating_sub(before) as f64 / many as f64 / 1e3;
     let what = format!(

@@ -5,20 +5,19 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use fencehold_load::Failed;
 use serde::Deserialize;
 
-use super::Failed;
-
 #[derive(Clone, Debug)]
-pub(crate) struct Peers {
+pub(crate) struct Queues {
     pub(crate) program: PathBuf,
 }
 
 /// What a peer made of its jobs, a second.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Worked {
-    pub(super) bulk: f64,
-    pub(super) process: f64,
+pub(crate) struct Worked {
+    pub(crate) bulk: f64,
+    pub(crate) process: f64,
 }
 
 #[derive(Deserialize)]
@@ -26,8 +25,8 @@ struct Single {
     single: f64,
 }
 
-impl Peers {
-    pub(super) fn process(
+impl Queues {
+    pub(crate) fn process(
         &self,
         peer: &str,
         jobs: usize,
@@ -38,7 +37,7 @@ impl Peers {
         self.ask(peer, &words)
     }
 
-    pub(super) fn single(&self, peer: &str, clients: usize, time: Duration) -> Result<f64, Failed> {
+    pub(crate) fn single(&self, peer: &str, clients: usize, time: Duration) -> Result<f64, Failed> {
         let words = ["single", &clients.to_string(), &time.as_secs_f64().to_string()];
         self.ask(peer, &words).map(|Single { single }| single)
     }
@@ -57,7 +56,7 @@ impl Peers {
     }
 
     /// Another session holds a snapshot, until this is dropped.
-    pub(super) fn snapshot(&self) -> Result<Snapshot, Failed> {
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, Failed> {
         let mut child = Command::new(&self.program)
             .arg("snapshot")
             .stdin(Stdio::piped())
@@ -73,7 +72,7 @@ impl Peers {
     }
 }
 
-pub(super) struct Snapshot(Child);
+pub(crate) struct Snapshot(Child);
 
 impl Drop for Snapshot {
     fn drop(&mut self) {

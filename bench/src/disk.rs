@@ -6,24 +6,25 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::Line;
-use super::percentile::Latencies;
+use fencehold_load::Latencies;
 
-pub(super) struct Disk {
+use crate::line::Line;
+
+pub(crate) struct Disk {
     file: File,
     path: PathBuf,
-    pub(super) latencies: Latencies,
+    pub(crate) latencies: Latencies,
 }
 
 impl Disk {
-    pub(super) fn open(directory: &Path) -> io::Result<Disk> {
+    pub(crate) fn open(directory: &Path) -> io::Result<Disk> {
         let path = directory.join("bench-disk.tmp");
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
         Ok(Disk { file, path, latencies: Latencies::default() })
     }
 
     /// Measures for a while. Called between the other measurements, so that both see the same weather.
-    pub(super) fn sample(&mut self, time: Duration) -> io::Result<()> {
+    pub(crate) fn sample(&mut self, time: Duration) -> io::Result<()> {
         let block = [0x5a; 4096];
         let started = Instant::now();
         while started.elapsed() < time {
@@ -32,13 +33,12 @@ impl Disk {
             self.file.sync_data()?;
             self.latencies.add(before.elapsed());
         }
-        self.latencies.sort();
         Ok(())
     }
 
     /// What was seen, as a line of the page.
-    pub(super) fn line(&self) -> Line {
-        let (p50_us, p99_us) = (self.latencies.at(50.0), self.latencies.at(99.0));
+    pub(crate) fn line(&self) -> Line {
+        let (p50_us, p99_us) = (self.latencies.percentile_us(50.0), self.latencies.percentile_us(99.0));
         let what = format!("disk: append 4 KiB + fdatasync ({} samples)", self.latencies.len());
         Line { per_second: 1e6 / p50_us.max(1.0), p50_us, p99_us, ..Line::new(what, 1) }
     }

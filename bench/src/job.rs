@@ -1,47 +1,60 @@
-//! `bench job`: jobs on one store, beside a plain log of the same bytes, in one run.
+//! Jobs on a `file:` store, beside a plain log of the same bytes and beanstalkd.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
+use fencehold_core::job::Queue;
+use fencehold_load::{Failed, Latencies, Lives, Measured, Target, enqueue, run};
 use fencehold_store_file::FileOptions;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::beanstalkd::Beanstalkd;
-use super::disk::Disk;
-use super::home::{Home, open_store, open_store_with};
-use super::life::{self, PAYLOAD_BYTES};
-use super::load::Subject;
-use super::percentile::Latencies;
-use super::{Failed, Line, log, processor, scale};
+use crate::beanstalkd::Beanstalkd;
+use crate::disk::Disk;
+use crate::home::{Home, open, open_with};
+use crate::line::Line;
+use crate::{Common, log, processor, scale};
 
 /// How many clients the bars are about.
 const CLIENTS: usize = 64;
+/// How long a payload is: as that of the load.
+pub(crate) const PAYLOAD_BYTES: usize = 300;
+const QUEUE: &str = "bench";
+/// How many jobs one call enqueues in bulk.
+pub(crate) const BULK: usize = 1_000;
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// Where: a directory of its own is made in it, and removed afterwards.
-    pub(crate) directory: PathBuf,
-    /// How long one measurement takes.
-    pub(crate) time: Duration,
-    /// How many stored jobs to measure with, and to weigh; 0: none.
-    pub(crate) stored: usize,
-    /// How many to enqueue in bulk; 0: none.
-    pub(crate) bulk: usize,
-    /// Whether to measure beside beanstalkd too.
-    pub(crate) peers: bool,
+    #[command(flatten)]
+    common: Common,
+    /// How many stored jobs to weigh, and to measure with; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    stored: usize,
+    /// How many to enqueue in bulk; 0: skip
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    bulk: usize,
+}
+
+/// Clients that each enqueue, claim and complete, so many jobs a call.
+pub(crate) async fn lives(
+    target: &Target,
+    clients: usize,
+    batch: usize,
+    time: Duration,
+) -> Result<Measured, Failed> {
+    run(Lives::clients(target, clients, QUEUE, batch)?, time).await
 }
 
 /// Measures, calling `show` with each line as it is known.
 pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
-    let home = Home::make(&plan.directory)?;
+    let home = Home::make(&plan.common.dir)?;
     let mut disk = Disk::open(&home.0)?;
-    disk.sample(plan.time / 4)?;
+    disk.sample(plan.common.time / 4)?;
     let rate = beside_a_log(plan, &home, &mut disk, &mut show).await?;
-    if plan.peers {
+    if plan.common.peers {
         beside_beanstalkd(plan, &home, rate, &mut show).await?;
     }
     show(latency(plan, &home, &mut disk).await?);
@@ -62,19 +75,20 @@ async fn beside_a_log(
     disk: &mut Disk,
     show: &mut impl FnMut(Line),
 ) -> Result<f64, Failed> {
-    let subject = Subject::new(open_store(&home.0.join("own"))?);
-    // The first calls make the database; they are nobody's everyday.
-    life::lives(&subject, 1, plan.time / 10).await?;
-    let one = life::lives(&subject, 1, plan.time).await?;
-    let (log, log_cpu_us) = processor::each(log::lives(&home.0, CLIENTS, plan.time)).await?;
-    let (many, cpu_us) = processor::each(life::lives(&subject, CLIENTS, plan.time)).await?;
-    subject.store.close().await;
-    disk.sample(plan.time / 4)?;
+    let time = plan.common.time;
+    let target = open(&home.0.join("own"))?;
+    // The first calls make the database: that is not what is measured.
+    lives(&target, 1, 1, time / 10).await?;
+    let one = lives(&target, 1, 1, time).await?;
+    let (log, log_cpu_us) = processor::each(log::lives(&home.0, CLIENTS, time)).await?;
+    let (many, cpu_us) = processor::each(lives(&target, CLIENTS, 1, time)).await?;
+    target.store.close().await;
+    disk.sample(time / 4)?;
     let options = FileOptions::default().without_gathering();
-    let subject = Subject::new(open_store_with(&home.0.join("ungathered"), options)?);
-    life::lives(&subject, 1, plan.time / 10).await?;
-    let (ungathered, ungathered_cpu_us) = processor::each(life::lives(&subject, CLIENTS, plan.time)).await?;
-    subject.store.close().await;
+    let target = open_with(&home.0.join("ungathered"), options)?;
+    lives(&target, 1, 1, time / 10).await?;
+    let (ungathered, ungathered_cpu_us) = processor::each(lives(&target, CLIENTS, 1, time)).await?;
+    target.store.close().await;
 
     show(
         Line::new("plain log: three appends, each synced", CLIENTS)
@@ -111,8 +125,8 @@ async fn beside_beanstalkd(
     show: &mut impl FnMut(Line),
 ) -> Result<(), Failed> {
     let peer = Beanstalkd::start(&home.0.join("beanstalkd")).await?;
-    peer.lives(CLIENTS, plan.time / 10).await?;
-    let theirs = peer.lives(CLIENTS, plan.time).await?;
+    run(peer.lives(CLIENTS).await?, plan.common.time / 10).await?;
+    let theirs = run(peer.lives(CLIENTS).await?, plan.common.time).await?;
     let ratio = ours / theirs.per_second();
     show(
         Line::new("beanstalkd -f0: put + reserve + delete", CLIENTS)
@@ -123,53 +137,82 @@ async fn beside_beanstalkd(
     Ok(())
 }
 
+/// A worker of the library that waits for jobs of an idle queue, and says when a handler starts.
+pub(crate) struct Idle {
+    fencehold: Fencehold,
+    worker: fencehold::RunningWorker,
+    started: UnboundedReceiver<Instant>,
+}
+
+impl Idle {
+    pub(crate) async fn start(target: &Target, queue: &str) -> Result<Idle, Failed> {
+        let fencehold = Fencehold::builder().store(target.store.clone()).connect().await?;
+        let (say, started) = mpsc::unbounded_channel();
+        let handle = move |_: Job, _: serde_json::Value| {
+            let _ = say.send(Instant::now());
+            async { Ok::<_, fencehold::JobError>(()) }
+        };
+        let worker = fencehold
+            .worker()
+            .queue(queue, 1)
+            .concurrency(1)
+            .handle("bench", handle)
+            .start()?;
+        Ok(Idle { fencehold, worker, started })
+    }
+
+    /// When the next handler starts.
+    pub(crate) async fn next(&mut self) -> Result<Instant, Failed> {
+        Ok(self.started.recv().await.ok_or("the worker has gone")?)
+    }
+
+    pub(crate) async fn stop(self) -> Result<(), Failed> {
+        self.worker.drain().await?;
+        self.fencehold.close().await;
+        Ok(())
+    }
+}
+
 /// From the acknowledged enqueue to the start of the handler, while nothing else goes on.
 async fn latency(plan: &Plan, home: &Home, disk: &mut Disk) -> Result<Line, Failed> {
-    let store = open_store(&home.0.join("idle"))?;
-    let fencehold = Fencehold::builder().store(store.clone()).connect().await?;
-    let (tell, mut started) = mpsc::unbounded_channel();
-    let handle = move |_: Job, _: serde_json::Value| {
-        let _ = tell.send(Instant::now());
-        async { Ok::<_, fencehold::JobError>(()) }
-    };
-    let worker = fencehold
-        .worker()
-        .queue("bench", 1)
-        .concurrency(1)
-        .handle("bench", handle)
-        .start()?;
-    let subject = Subject::new(store);
+    let target = open(&home.0.join("idle"))?;
+    let queue = Queue::new(QUEUE)?;
+    let mut idle = Idle::start(&target, QUEUE).await?;
     let mut latencies = Latencies::default();
     let began = Instant::now();
-    while began.elapsed() < plan.time {
-        for answer in life::jobs(&subject)?.enqueue(&subject.call, vec![life::new_job()?]).await? {
-            answer.map_err(life::refused)?;
-        }
+    while began.elapsed() < plan.common.time {
+        enqueue(&target, &queue, 1, PAYLOAD_BYTES).await?;
         let acknowledged = Instant::now();
-        let start = started.recv().await.ok_or("the worker has gone")?;
         // A handler may well start before the enqueue is acknowledged: both wait for the same sync.
-        latencies.add(start.saturating_duration_since(acknowledged));
+        latencies.add(idle.next().await?.saturating_duration_since(acknowledged));
         disk.sample(Duration::from_millis(5))?;
     }
-    latencies.sort();
-    worker.drain().await?;
-    fencehold.close().await;
-    subject.store.close().await;
-    let (p50_us, p99_us) = (latencies.at(50.0), latencies.at(99.0));
-    let limit_us = disk.latencies.at(50.0) + 1_000.0;
+    idle.stop().await?;
+    target.store.close().await;
+    let (p50_us, p99_us) = (latencies.percentile_us(50.0), latencies.percentile_us(99.0));
+    let limit_us = disk.latencies.percentile_us(50.0) + 1_000.0;
     let line = Line::new("from acknowledged enqueue to start of the handler, idle", 1);
     Ok(Line { p50_us, p99_us, ..line }
         .ratio("one fsync + 1 ms (p50)", p50_us / limit_us)
         .bar("under 1", p50_us < limit_us))
 }
 
+/// Enqueues many, by a thousand.
+async fn enqueue_many(target: &Target, many: usize) -> Result<(), Failed> {
+    let queue = Queue::new(QUEUE)?;
+    for done in (0..many).step_by(BULK) {
+        enqueue(target, &queue, BULK.min(many - done), PAYLOAD_BYTES).await?;
+    }
+    Ok(())
+}
+
 async fn bulk(plan: &Plan, home: &Home) -> Result<Line, Failed> {
-    let subject = Subject::new(open_store(&home.0.join("bulk"))?);
-    life::enqueue_many(&subject, 1_000).await?;
+    let target = open(&home.0.join("bulk"))?;
+    enqueue_many(&target, 1_000).await?;
     let started = Instant::now();
-    life::enqueue_many(&subject, plan.bulk).await?;
+    enqueue_many(&target, plan.bulk).await?;
     let took = started.elapsed();
-    subject.store.close().await;
+    target.store.close().await;
     let what = format!("bulk enqueue of {} jobs: {:.2} s", plan.bulk, took.as_secs_f64());
     let line = Line { per_second: plan.bulk as f64 / took.as_secs_f64(), ..Line::new(what, 1) };
     // The bar is about a hundred thousand.
@@ -180,10 +223,11 @@ async fn bulk(plan: &Plan, home: &Home) -> Result<Line, Failed> {
 /// Few stored jobs against many, and what many weigh in a process that does nothing else.
 async fn stored(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
     const FEW: usize = 10_000;
-    let subject = Subject::new(open_store(&home.0.join("few"))?);
-    life::enqueue_many(&subject, FEW).await?;
-    let few = life::lives(&subject, CLIENTS, plan.time).await?;
-    subject.store.close().await;
+    let time = plan.common.time;
+    let target = open(&home.0.join("few"))?;
+    enqueue_many(&target, FEW).await?;
+    let few = lives(&target, CLIENTS, 1, time).await?;
+    target.store.close().await;
 
     let place = home.0.join("many");
     let resident = fill_in_another_process(&place, plan.stored)?;
@@ -197,12 +241,12 @@ async fn stored(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result
             .bar("1 M in at most 200 MB", megabytes <= 200.0 * (plan.stored as f64 / 1e6).max(0.1)),
     );
     let started = Instant::now();
-    let subject = Subject::new(open_store(&place)?);
-    subject.store.status(&subject.call).await?;
+    let target = open(&place)?;
+    target.store.status(&target.call).await?;
     let what = format!("opening with {} queued jobs: {:.2} s", plan.stored, started.elapsed().as_secs_f64());
     show(Line::new(what, 0));
-    let many = life::lives(&subject, CLIENTS, plan.time).await?;
-    subject.store.close().await;
+    let many = lives(&target, CLIENTS, 1, time).await?;
+    target.store.close().await;
     let ratio = many.per_second() / few.per_second();
     show(Line::new(format!("enqueue + claim + complete with {FEW} stored"), CLIENTS).measured(&few));
     show(
@@ -216,7 +260,7 @@ async fn stored(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result
 
 fn fill_in_another_process(directory: &Path, many: usize) -> Result<u64, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["bench", "fill"])
+        .arg("fill")
         .arg(directory)
         .arg(many.to_string())
         .stdin(Stdio::null())
@@ -234,9 +278,9 @@ fn fill_in_another_process(directory: &Path, many: usize) -> Result<u64, Failed>
 
 /// What the other process does: fills a directory, and says how much memory it has then.
 pub(crate) async fn fill(directory: &Path, many: usize) -> Result<(), Failed> {
-    let subject = Subject::new(open_store(directory)?);
-    life::enqueue_many(&subject, many).await?;
-    writeln!(std::io::stdout(), "{}", scale::resident_bytes())?;
-    subject.store.close().await;
+    let target = open(directory)?;
+    enqueue_many(&target, many).await?;
+    writeln!(std::io::stdout(), "{}", scale::resident_bytes("self"))?;
+    target.store.close().await;
     Ok(())
 }

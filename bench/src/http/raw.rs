@@ -1,10 +1,9 @@
 //! Connections by the thousand, in plain bytes: what is measured is the server, not a client.
 
+use fencehold_load::Failed;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-
-use crate::bench::Failed;
 
 /// Sees to it that so many connections can be open.
 pub(super) fn allow_connections(many: usize) -> Result<(), Failed> {
@@ -23,7 +22,7 @@ pub(super) fn allow_connections(many: usize) -> Result<(), Failed> {
 pub(super) async fn post(address: &str, path: &str, body: &str) -> Result<TcpStream, Failed> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await?;
@@ -33,7 +32,7 @@ pub(super) async fn post(address: &str, path: &str, body: &str) -> Result<TcpStr
 /// Starts to read a stream of events; returns once the server has answered.
 pub(super) async fn watch(address: &str, query: &str) -> Result<TcpStream, Failed> {
     let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /v1/events/stream?{query} HTTP/1.1\r\nhost: bench\r\n\r\n");
+    let request = format!("GET /v1/events/stream?{query} HTTP/1.1\r\nhost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).await?;

@@ -1,28 +1,31 @@
-//! `bench job --store URL`: jobs on a store that somebody runs already, through the worker of the library, beside other
-//! queues on the same server in the same run.
+//! Leases and jobs on a PostgreSQL server that runs already, beside other queues on the same server in the same run.
 //!
 //! Peers and ours take turns, so that all see the same weather. Of several settings the best counts, and all are shown.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
-use fencehold_contract::LeaseStore;
-use fencehold_contract::job::NewJob;
-use fencehold_core::job::{Kind, Queue};
-use tokio::sync::{Notify, mpsc};
+use fencehold_core::job::Queue;
+use fencehold_core::limits::BATCH_MAX;
+use fencehold_load::{Client, Failed, Latencies, Measured, Target, Timer, enqueue, renew_all, run};
+use tokio::sync::Notify;
 
-use super::life::{self, refused};
-use super::load::{Measured, Subject, repeat};
-use super::peers::{Peers, Worked};
-use super::percentile::Latencies;
-use super::{Failed, Line};
+use crate::home::open_url;
+use crate::job::{BULK, Idle, lives};
+use crate::lease::{pairs, renewals};
+use crate::line::Line;
+use crate::queues::{Queues, Worked};
+use crate::{parse_time, scale};
 
 /// As long as the peers'.
 const PAYLOAD_BYTES: usize = 200;
-/// How many jobs one call enqueues in bulk.
-const BULK: usize = 1_000;
+/// How many take leases at once.
+const LEASE_CLIENTS: usize = 8;
+/// How many live jobs at once, and how many jobs one call has.
+const JOB_LOADS: [(usize, usize); 3] = [(1, 1), (64, 1), (64, 100)];
 /// How many enqueue at once, one job at a time.
 const CLIENTS: usize = 64;
 /// How much larger than the others' the store with a held snapshot is.
@@ -33,92 +36,137 @@ const AWA: [(usize, usize); 3] = [(50, 128), (100, 512), (500, 1_000)];
 const GRAPHILE: [(usize, usize); 3] = [(64, 1_000), (24, 5_000), (500, 5_000)];
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// How many jobs to work off.
-    pub(crate) jobs: usize,
-    /// How long a measurement takes that goes by time.
-    pub(crate) time: Duration,
-    pub(crate) peers: Option<Peers>,
+    /// The store: postgres://…
+    #[arg(long, value_name = "URL")]
+    store: String,
+    /// How many jobs to work off
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(3..))]
+    jobs: u32,
+    /// How long one measurement takes
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "3s")]
+    time: Duration,
+    /// Beside the queues of this program (`bench/peers`), too, on the database that `DATABASE_URL` names
+    #[arg(long, value_name = "PROGRAM")]
+    peers: Option<PathBuf>,
+}
+
+impl Plan {
+    fn queues(&self) -> Option<Queues> {
+        self.peers.clone().map(|program| Queues { program })
+    }
+
+    fn jobs(&self) -> usize {
+        usize::try_from(self.jobs).unwrap_or(usize::MAX)
+    }
 }
 
 /// Measures, calling `show` with each line as it is known.
-pub(crate) async fn measure(
-    store: Arc<dyn LeaseStore>,
-    plan: &Plan,
-    mut show: impl FnMut(Line),
-) -> Result<(), Failed> {
-    let subject = Subject::new(store);
-    single(&subject, plan, &mut show).await?;
-    process(&subject, plan, &mut show).await?;
-    if let Some(peers) = &plan.peers {
-        under_a_snapshot(&subject, plan, peers, &mut show).await?;
+pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
+    let target = open_url(&plan.store)?;
+    leases(&target, plan, &mut show).await?;
+    for (clients, batch) in JOB_LOADS {
+        // What is opened and planned once is so before the clock runs.
+        lives(&target, clients, batch, plan.time / 3).await?;
+        let lives = lives(&target, clients, batch, plan.time).await?;
+        show(Line::new(format!("enqueue + claim + complete, by {batch}"), clients).measured(&lives));
     }
-    show(latency(&subject, plan).await?);
+    single(&target, plan, &mut show).await?;
+    process(&target, plan, &mut show).await?;
+    if let Some(queues) = plan.queues() {
+        under_a_snapshot(&target, plan, &queues, &mut show).await?;
+    }
+    show(latency(&target, plan).await?);
+    target.store.close().await;
     Ok(())
 }
 
+async fn leases(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+    let taken = pairs(target, LEASE_CLIENTS, plan.time).await?;
+    show(Line::new("acquire + release", LEASE_CLIENTS).measured(&taken));
+    let renewed = renewals(target, LEASE_CLIENTS, 100, plan.time).await?;
+    show(Line::new("renew, by 100", LEASE_CLIENTS).measured(&renewed));
+    show(many_at_once(target, plan).await?);
+    Ok(())
+}
+
+/// Renews as many leases as one call takes, over and over.
+async fn many_at_once(target: &Target, plan: &Plan) -> Result<Line, Failed> {
+    let holds = scale::fill(target, BATCH_MAX, 600_000).await?;
+    let mut latencies = Latencies::default();
+    let started = Instant::now();
+    while latencies.len() < 3 || started.elapsed() < plan.time {
+        let before = Instant::now();
+        renew_all(target, &holds).await?;
+        latencies.add(before.elapsed());
+    }
+    let (done, time) = (latencies.len() * holds.len() as u64, started.elapsed());
+    let measured = Measured { done, time, calls: vec![latencies] };
+    let line = Line::new(format!("renew {} leases in one call", holds.len()), 1);
+    target.store.release(&target.call, holds).await?;
+    let p50_us = measured.percentile_us(50.0);
+    Ok(line.measured(&measured).bar("p50 under 300 ms", p50_us < 300_000.0))
+}
+
 /// One job at a time, by many.
-async fn single(subject: &Subject, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
-    let queue = fresh_queue("single")?;
+async fn single(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+    let queue = fresh_queue(target, "single")?;
     // Connections are opened before the clock runs.
-    singles(subject, &queue, plan.time / 10).await?;
-    let raw = plan
-        .peers
+    singles(target, &queue, plan.time / 10).await?;
+    let queues = plan.queues();
+    let raw = queues
         .as_ref()
-        .map(|peers| peers.single("plain", CLIENTS, plan.time))
+        .map(|queues| queues.single("plain", CLIENTS, plan.time))
         .transpose()?;
-    let ours = singles(subject, &queue, plan.time).await?;
+    let ours = singles(target, &queue, plan.time).await?;
     let line = Line::new("single enqueues", CLIENTS).measured(&ours);
-    let (Some(peers), Some(raw)) = (&plan.peers, raw) else {
+    let (Some(queues), Some(raw)) = (&queues, raw) else {
         show(line);
         return Ok(());
     };
-    let again = peers.single("plain", CLIENTS, plan.time)?;
+    let again = queues.single("plain", CLIENTS, plan.time)?;
     let raw = f64::midpoint(raw, again);
     show(Line { per_second: raw, ..Line::new("single INSERT into a plain table", CLIENTS) });
     let ratio = ours.per_second() / raw;
     show(line.ratio("plain INSERT", ratio).bar("at least 0.4", ratio >= 0.4));
     for peer in ["awa", "graphile_worker"] {
-        let per_second = peers.single(peer, CLIENTS, plan.time)?;
+        let per_second = queues.single(peer, CLIENTS, plan.time)?;
         let line = Line { per_second, ..Line::new(format!("{peer}: single enqueues"), CLIENTS) };
         show(line.ratio("plain INSERT", per_second / raw));
     }
     Ok(())
 }
 
-async fn singles(subject: &Subject, queue: &Queue, time: Duration) -> Result<Measured, Failed> {
-    let queue = queue.clone();
-    let measured = repeat(subject, CLIENTS, time, move |subject, _| {
-        let queue = queue.clone();
-        async move {
-            let mut latencies = Latencies::default();
-            let (started, mut done) = (Instant::now(), 0);
-            while started.elapsed() < time {
-                let before = Instant::now();
-                let job = new_job(&queue)?;
-                for answer in life::jobs(&subject)?.enqueue(&subject.call, vec![job]).await? {
-                    answer.map_err(refused)?;
-                }
-                latencies.add(before.elapsed());
-                done += 1;
-            }
-            Ok((done, latencies))
-        }
-    });
-    Ok(measured.await?)
+/// Enqueues one job at a time.
+struct Enqueuer {
+    target: Target,
+    queue: Queue,
+}
+
+impl Client for Enqueuer {
+    async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
+        timer.time(0, enqueue(&self.target, &self.queue, 1, PAYLOAD_BYTES)).await?;
+        Ok(1)
+    }
+}
+
+async fn singles(target: &Target, queue: &Queue, time: Duration) -> Result<Measured, Failed> {
+    let client = |_| Enqueuer { target: target.clone(), queue: queue.clone() };
+    run((0..CLIENTS).map(client), time).await
 }
 
 /// All jobs are there before the first is taken.
-async fn process(subject: &Subject, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+async fn process(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
     let mut best: [Option<Worked>; 3] = [None; 3];
     let names = ["fencehold", "awa", "graphile_worker"];
+    let queues = plan.queues();
     for nth in 0..OURS.len() {
         for (which, settings) in [OURS[nth], AWA[nth], GRAPHILE[nth]].into_iter().enumerate() {
             let (concurrency, batch) = settings;
-            let worked = match (&plan.peers, which) {
-                (_, 0) => work_off(subject, plan.jobs, settings).await?.worked(),
-                (Some(peers), _) => peers.process(names[which], plan.jobs, concurrency, batch)?,
+            let worked = match (&queues, which) {
+                (_, 0) => work_off(target, plan.jobs(), settings).await?.worked(),
+                (Some(queues), _) => queues.process(names[which], plan.jobs(), concurrency, batch)?,
                 (None, _) => continue,
             };
             let what = format!("{}: process {} jobs, up to {batch} ahead", names[which], plan.jobs);
@@ -170,17 +218,14 @@ impl WorkedOff {
 }
 
 /// Enqueues in bulk, then starts a worker and waits until the last completion is acknowledged.
-async fn work_off(subject: &Subject, jobs: usize, settings: (usize, usize)) -> Result<WorkedOff, Failed> {
-    let queue = fresh_queue("process")?;
+async fn work_off(target: &Target, jobs: usize, settings: (usize, usize)) -> Result<WorkedOff, Failed> {
+    let queue = fresh_queue(target, "process")?;
     let began = Instant::now();
     for done in (0..jobs).step_by(BULK) {
-        let batch: Result<Vec<NewJob>, _> = (done..jobs.min(done + BULK)).map(|_| new_job(&queue)).collect();
-        for answer in life::jobs(subject)?.enqueue(&subject.call, batch?).await? {
-            answer.map_err(refused)?;
-        }
+        enqueue(target, &queue, BULK.min(jobs - done), PAYLOAD_BYTES).await?;
     }
     let bulk = began.elapsed();
-    let fencehold = Fencehold::builder().store(Arc::clone(&subject.store)).connect().await?;
+    let fencehold = Fencehold::builder().store(Arc::clone(&target.store)).connect().await?;
     let count = Arc::new((AtomicUsize::new(0), Notify::new()));
     let counted = Arc::clone(&count);
     let third = (jobs / 3).max(1);
@@ -216,15 +261,15 @@ async fn work_off(subject: &Subject, jobs: usize, settings: (usize, usize)) -> R
 
 /// What the server cannot clear away, because another session may still look at it, must not be waded through.
 async fn under_a_snapshot(
-    subject: &Subject,
+    target: &Target,
     plan: &Plan,
-    peers: &Peers,
+    queues: &Queues,
     show: &mut impl FnMut(Line),
 ) -> Result<(), Failed> {
-    let jobs = plan.jobs * UNDER_SNAPSHOT;
-    let free = work_off(subject, jobs, OURS[0]).await?.last_third();
-    let snapshot = peers.snapshot()?;
-    let held = work_off(subject, jobs, OURS[0]).await?.last_third();
+    let jobs = plan.jobs() * UNDER_SNAPSHOT;
+    let free = work_off(target, jobs, OURS[0]).await?.last_third();
+    let snapshot = queues.snapshot()?;
+    let held = work_off(target, jobs, OURS[0]).await?.last_third();
     drop(snapshot);
     let line = Line { per_second: free, ..Line::new(format!("the last third of {jobs} jobs"), OURS[0].0) };
     show(line);
@@ -236,47 +281,25 @@ async fn under_a_snapshot(
 }
 
 /// From the call that enqueues, its commit included, to the start of the handler, while nothing else goes on.
-async fn latency(subject: &Subject, plan: &Plan) -> Result<Line, Failed> {
-    let queue = fresh_queue("idle")?;
-    let fencehold = Fencehold::builder().store(Arc::clone(&subject.store)).connect().await?;
-    let (tell, mut started) = mpsc::unbounded_channel();
-    let handle = move |_: Job, _: serde_json::Value| {
-        let _ = tell.send(Instant::now());
-        async { Ok::<_, fencehold::JobError>(()) }
-    };
-    let worker = fencehold
-        .worker()
-        .queue(queue.as_str(), 1)
-        .concurrency(1)
-        .handle("bench", handle)
-        .start()?;
+async fn latency(target: &Target, plan: &Plan) -> Result<Line, Failed> {
+    let queue = fresh_queue(target, "idle")?;
+    let mut idle = Idle::start(target, queue.as_str()).await?;
     let mut latencies = Latencies::default();
     let began = Instant::now();
     while began.elapsed() < plan.time {
-        let asked = Instant::now();
-        for answer in life::jobs(subject)?.enqueue(&subject.call, vec![new_job(&queue)?]).await? {
-            answer.map_err(refused)?;
-        }
-        let start = started.recv().await.ok_or("the worker has gone")?;
-        latencies.add(start.saturating_duration_since(asked));
+        let called = Instant::now();
+        enqueue(target, &queue, 1, PAYLOAD_BYTES).await?;
+        latencies.add(idle.next().await?.saturating_duration_since(called));
         // Idle means that the worker is waiting again when the next one comes.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    latencies.sort();
-    worker.drain().await?;
-    fencehold.close().await;
-    let (p50_us, p99_us) = (latencies.at(50.0), latencies.at(99.0));
+    idle.stop().await?;
+    let (p50_us, p99_us) = (latencies.percentile_us(50.0), latencies.percentile_us(99.0));
     let line = Line::new("from enqueue, commit included, to start of the handler, idle", 1);
     Ok(Line { p50_us, p99_us, ..line }.bar("p50 under 5 ms", p50_us < 5_000.0))
 }
 
-/// A queue that nobody else has.
-fn fresh_queue(what: &str) -> Result<Queue, Failed> {
-    Ok(Queue::new(format!("bench/{what}/{}/{}", std::process::id(), super::load::fresh()))?)
-}
-
-fn new_job(queue: &Queue) -> Result<NewJob, fencehold_contract::StoreError> {
-    let (id, nth) = life::new_id();
-    let payload = format!("{{\"nth\":\"{nth:0width$}\"}}", width = PAYLOAD_BYTES - 10);
-    Ok(NewJob::new(id, queue.clone(), Kind::new("bench")?, payload))
+/// A queue that no other run has.
+fn fresh_queue(target: &Target, what: &str) -> Result<Queue, Failed> {
+    Ok(Queue::new(format!("bench/{what}/{}/{}", std::process::id(), target.fresh()))?)
 }

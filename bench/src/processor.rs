@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use fencehold_load::Measured;
 use rustix::time::{ClockId, clock_gettime};
-
-use super::load::Measured;
 
 /// Processor time of all threads of this process so far.
 fn used() -> Duration {
@@ -13,7 +12,7 @@ fn used() -> Duration {
 }
 
 /// Measures, and gives also how many microseconds of processor time each of what was done took, in this process.
-pub(super) async fn each<E>(
+pub(crate) async fn each<E>(
     measuring: impl Future<Output = Result<Measured, E>>,
 ) -> Result<(Measured, f64), E> {
     let before = used();

@@ -1,0 +1,109 @@
+//! `fencehold-bench`: Fencehold beside what lies beneath it and beside peers, each in one run on one machine. The pages in
+//! `docs/benchmarks` say what each line is, and have its figures.
+//!
+//! Never shipped. `fencehold bench` measures a user's own store; both put the load of `crates/load` on it.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for the terminal: what it prints is what it is for"
+)]
+#![allow(clippy::disallowed_methods, reason = "it measures real time")]
+
+mod beanstalkd;
+mod disk;
+mod home;
+mod http;
+mod job;
+mod lease;
+mod line;
+mod log;
+mod postgres;
+mod processor;
+mod queues;
+mod redis;
+mod scale;
+mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser as _;
+use fencehold_core::duration::parse_ms;
+use fencehold_load::Failed;
+use line::{Line, table};
+
+/// As in `fencehold`: stores in this process are measured as they are there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measure Fencehold beside the disk, a plain log and its peers
+#[derive(Debug, clap::Parser)]
+#[command(name = "fencehold-bench")]
+struct Args {
+    /// Print JSON instead of a table in Markdown
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Leases on a `file:` store, beside the disk and redis-server
+    Lease(lease::Plan),
+    /// Jobs on a `file:` store, beside a plain log and beanstalkd
+    Job(job::Plan),
+    /// Leases and jobs through a server, beside the same in this process and etcd
+    Http(http::Plan),
+    /// Leases and jobs on PostgreSQL, beside other queues on the same server
+    Postgres(postgres::Plan),
+    #[command(hide = true)]
+    Own { directory: PathBuf },
+    #[command(hide = true)]
+    Fill { directory: PathBuf, many: usize },
+}
+
+/// Where, and for how long.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// On whose disk; a folder of its own is made there and removed afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// How long one measurement takes
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "3s")]
+    time: Duration,
+    /// Beside the peers, too
+    #[arg(long)]
+    peers: bool,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let ms = parse_ms(text)?;
+    Ok(Duration::from_millis(ms.clamp(100, 600_000)))
+}
+
+// One thread, as `fencehold` has: the store has threads of its own.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failed> {
+    let args = Args::parse();
+    let mut lines = Vec::new();
+    let show = |line: Line| {
+        eprintln!("measured: {}", line.in_short());
+        lines.push(line);
+    };
+    match args.what {
+        What::Lease(plan) => lease::measure(&plan, show).await?,
+        What::Job(plan) => job::measure(&plan, show).await?,
+        What::Http(plan) => http::measure(&plan, show).await?,
+        What::Postgres(plan) => postgres::measure(&plan, show).await?,
+        What::Own { directory } => return lease::own_until_told(&directory).await,
+        What::Fill { directory, many } => return job::fill(&directory, many).await,
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&lines)?);
+    } else {
+        print!("{}", table(&lines));
+    }
+    Ok(())
+}

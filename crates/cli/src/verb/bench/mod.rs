@@ -1,0 +1,300 @@
+//! `fencehold bench …`: how fast leases and jobs are on the store that is named.
+//!
+//! Comparisons with peers and with the disk are in `bench/`, which does not ship.
+
+mod processes;
+mod report;
+
+use std::time::Duration;
+
+use fencehold::Fencehold;
+use fencehold_contract::job::{ActOn, ActRequest, Action, JobFilter};
+use fencehold_contract::{Call, StoreError, StoreUrl};
+use fencehold_core::Namespace;
+use fencehold_core::job::Queue;
+use fencehold_core::limits::PAGE_MAX;
+use fencehold_load::{Client, Failed, Lives, Measured, Pairs, Renewals, Target, renew_all, run_after};
+use processes::Processes;
+use report::{Operation, Report};
+
+use crate::context::{Context, Create, Store};
+use crate::duration::{parse_ms, show_ms};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::identity;
+use crate::output::note;
+use crate::show::Progress;
+use crate::verb::{DONE, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold bench lease
+  fencehold bench job --store postgres://app@db/app --clients 64
+  # Four processes that share a directory
+  fencehold bench job --store file:/var/lib/app/fencehold --processes 4
+  # A hundred jobs in each call, and the figures for a program
+  fencehold bench job --batch 100 --time 10s -o json
+";
+
+const MORE: &str = "\
+It uses the namespace fencehold.bench, unless --namespace names another. One run measures at a time; another one waits \
+for up to a minute. At the end it releases its leases and deletes its jobs, also those of a run that was killed.";
+
+/// Where it measures, apart from what people keep there.
+const NAMESPACE: &str = "fencehold.bench";
+/// Its keys and its queue. The lease on this key lets one run measure at a time.
+const NAME: &str = "bench";
+/// How long a killed run keeps the others out, unless the store's shortest ttl is longer.
+const TTL_MS: u64 = 10_000;
+/// How long a run waits for another one to end.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Measure how fast leases or jobs are on your store
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Acquire, release and renew leases
+    #[command(before_help = EXAMPLES, after_help = MORE)]
+    Lease(Load),
+    /// Enqueue, claim and complete jobs
+    #[command(before_help = EXAMPLES, after_help = MORE)]
+    Job(Load),
+}
+
+#[derive(Debug, clap::Args)]
+struct Load {
+    /// How many clients at once, all processes together
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    clients: u16,
+    /// In how many processes they are
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    processes: u16,
+    /// How long to measure, from 100ms to 10m
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_time)]
+    time: u64,
+    /// How many leases one call renews, or how many jobs are in it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    batch: u16,
+    #[command(flatten)]
+    create: Create,
+    /// Which of the processes this is. The first starts the others.
+    #[arg(long, hide = true, default_value_t = 0)]
+    process: u16,
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    match parse_ms(text)? {
+        ms @ 100..=600_000 => Ok(ms),
+        _ => Err("from 100ms to 10m".to_owned()),
+    }
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let load = match &self.what {
+            What::Lease(load) | What::Job(load) => load,
+        };
+        if load.processes > load.clients {
+            return Err(Failure::new(Exit::Usage, "every process needs a client: --clients is too small"));
+        }
+        if load.processes > 1 && matches!(context.place()?.url, StoreUrl::Memory(_)) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "a memory: store is in one process; --processes needs another",
+            ));
+        }
+        let store = context.open(load.create)?;
+        store.closing(async |store| self.measure(context, store).await).await
+    }
+
+    async fn measure(&self, context: &Context, store: &Store) -> Outcome {
+        let namespace = match &context.namespace {
+            named if *named != Namespace::default() => named.clone(),
+            _ => Namespace::new(NAMESPACE)?,
+        };
+        let call = Call::new(namespace.clone()).with_patience_ms(60_000);
+        let store = &Store { leases: store.leases.clone(), call, name: store.name.clone() };
+        let load = match &self.what {
+            What::Lease(load) => load,
+            What::Job(load) => {
+                store.jobs()?;
+                load
+            }
+        };
+        if load.process > 0 {
+            let mut processes = Processes::parent(context.output);
+            self.operations(store, &mut processes)
+                .await
+                .map_err(|failed| explain(store, failed))?;
+            return Ok(DONE);
+        }
+        let fencehold = Fencehold::builder()
+            .store(store.leases.clone())
+            .namespace(namespace.as_str())
+            .owner(identity::ourselves()?.as_str())
+            .connect_lazy()
+            .await
+            .map_err(|error| Failure::of_library(error, &store.name))?;
+        let ttl = Duration::from_millis(TTL_MS.max(store.leases.capabilities().ttl_ms_min));
+        let lease = fencehold
+            .lease(NAME)
+            .task("fencehold bench")
+            .ttl(ttl)
+            .wait(WAIT)
+            .acquire()
+            .await;
+        let lease = lease.map_err(|error| Failure::of_library(error, &store.name))?;
+        let measured = lease.run(self.measure_alone(store)).await;
+        let measured = measured.map_err(|error| Failure::of_library(error, &store.name)).flatten();
+        let released = lease.release().await;
+        fencehold.close().await;
+        let operations = measured?;
+        released.map_err(|error| Failure::of_library(error, &store.name))?;
+        let report = Report {
+            store: store.name.clone(),
+            clients: load.clients,
+            processes: load.processes,
+            batch: load.batch,
+            time_ms: load.time,
+            operations,
+        };
+        report.print(context.output, &self.said())?;
+        Ok(DONE)
+    }
+
+    /// What each client does, in a line.
+    fn said(&self) -> String {
+        let (What::Lease(Load { time, batch, .. }) | What::Job(Load { time, batch, .. })) = &self.what;
+        let time = show_ms(*time);
+        match (&self.what, batch) {
+            (What::Lease(_), 1) => {
+                format!("acquires and releases a lease, then renews one, for {time} each")
+            }
+            (What::Lease(_), batch) => {
+                format!("acquires and releases a lease, then renews {batch} a call, for {time} each")
+            }
+            (What::Job(_), 1) => format!("enqueues, claims and completes a job, for {time}"),
+            (What::Job(_), batch) => {
+                format!("enqueues, claims and completes {batch} jobs a call, for {time}")
+            }
+        }
+    }
+
+    /// While no other run does.
+    async fn measure_alone(&self, store: &Store) -> Result<Vec<Operation>, Failure> {
+        let jobs = matches!(self.what, What::Job(_));
+        if jobs {
+            delete_jobs(store).await?;
+        }
+        let (What::Lease(load) | What::Job(load)) = &self.what;
+        let mut processes = Processes::start(load.processes).map_err(|error| {
+            Failure::new(Exit::Failed, format!("the other processes cannot be started: {error}"))
+        })?;
+        let phases = if jobs { 1 } else { 2 };
+        note(&format!("measuring for {}", show_ms(phases * load.time)));
+        let measured = self
+            .operations(store, &mut processes)
+            .await
+            .map_err(|failed| explain(store, failed));
+        drop(processes);
+        if jobs {
+            delete_jobs(store).await?;
+        }
+        measured
+    }
+
+    async fn operations(&self, store: &Store, processes: &mut Processes) -> Result<Vec<Operation>, Failed> {
+        let (What::Lease(load) | What::Job(load)) = &self.what;
+        let prefix = format!("{NAME}/{}", load.process);
+        let target = Target::new(store.leases.clone(), store.call.clone(), prefix, getrandom::u64()?);
+        let (clients, batch) = (load.clients_here(), usize::from(load.batch));
+        let time = Duration::from_millis(load.time);
+        match &self.what {
+            What::Lease(_) => {
+                let requests = if load.process == 0 { requests(&target).await? } else { None };
+                let requests = |nth: usize| requests.map(|requests| requests[nth]);
+                let pairs = beside(processes, Pairs::clients(&target, clients)?, time).await?;
+                let renewals = beside(processes, Renewals::clients(&target, clients, batch), time).await?;
+                Ok(vec![
+                    Operation::new("acquire", &pairs, 0, requests(0)),
+                    Operation::new("release", &pairs, 1, requests(2)),
+                    Operation::new("renew", &renewals, 0, requests(1)),
+                ])
+            }
+            What::Job(_) => {
+                let lives = beside(processes, Lives::clients(&target, clients, NAME, batch)?, time).await?;
+                let operations = ["enqueue", "claim", "complete"].into_iter().enumerate();
+                Ok(operations
+                    .map(|(call, name)| Operation::new(name, &lives, call, None))
+                    .collect())
+            }
+        }
+    }
+}
+
+impl Load {
+    /// How many of the clients are in this process.
+    fn clients_here(&self) -> usize {
+        let more = self.process < self.clients % self.processes;
+        usize::from(self.clients / self.processes) + usize::from(more)
+    }
+}
+
+/// Has the clients of all processes begin together, and adds up what they did.
+async fn beside<C: Client>(
+    processes: &mut Processes,
+    clients: Vec<C>,
+    time: Duration,
+) -> Result<Measured, Failed> {
+    let measured = run_after(clients, time, async { processes.begin() }).await?;
+    processes.collect(measured)
+}
+
+/// How many requests an acquire, a renewal and a release of a key that was held before take, where the store counts them.
+async fn requests(target: &Target) -> Result<Option<[u64; 3]>, Failed> {
+    let sent = || target.store.requests_sent().unwrap_or_default();
+    if target.store.requests_sent().is_none() {
+        return Ok(None);
+    }
+    let key = target.key(format_args!("requests"))?;
+    target.release(target.acquire(&key, 30_000, 60_000).await?).await?;
+    let before = sent();
+    let hold = target.acquire(&key, 30_000, 0).await?;
+    let acquired = sent();
+    renew_all(target, std::slice::from_ref(&hold)).await?;
+    let renewed = sent();
+    target.release(hold).await?;
+    Ok(Some([acquired - before, renewed - acquired, sent() - renewed]))
+}
+
+/// Deletes the jobs of this run, or of one that was killed.
+async fn delete_jobs(store: &Store) -> Result<(), Failure> {
+    let filter = JobFilter { queue: Some(Queue::new(NAME)?), ..JobFilter::default() };
+    let by = identity::ourselves()?;
+    let mut progress = Progress::new("deleted", None);
+    let mut cursor = None;
+    loop {
+        let on = ActOn::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX };
+        let request =
+            ActRequest { on, action: Action::Delete { force: true }, by: by.clone(), dry_run: false };
+        let acted = store.ask(async |jobs, call| jobs.act(call, request.clone()).await).await?;
+        progress.add(acted.items.len() as u64, 0);
+        match acted.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn explain(store: &Store, failed: Failed) -> Failure {
+    match failed.downcast::<StoreError>() {
+        Ok(error) => store.explain(*error),
+        Err(failed) => Failure::new(Exit::Failed, failed.to_string()),
+    }
+}

@@ -1,0 +1,114 @@
+//! The processes that measure together. The first starts the others, which are this program with the same arguments; they
+//! say when they are ready, begin at its word, and hand over what they measured. They share nothing but the store.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use fencehold_load::{Failed, Measured};
+
+use crate::output::Output;
+
+const READY: &str = "ready";
+const GO: &str = "go";
+
+/// The other end.
+pub(super) enum Processes {
+    /// Of the first process: the others.
+    Children(Vec<Process>),
+    /// Of the others: the first.
+    Parent(Output),
+}
+
+/// One of the others, until it is dropped.
+pub(super) struct Process {
+    nth: u16,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Processes {
+    pub(super) fn parent(output: Output) -> Self {
+        Processes::Parent(output)
+    }
+
+    /// Starts all but the first, which is this one.
+    pub(super) fn start(processes: u16) -> io::Result<Self> {
+        (1..processes)
+            .map(Process::start)
+            .collect::<io::Result<_>>()
+            .map(Processes::Children)
+    }
+
+    /// Returns when all are ready.
+    pub(super) fn begin(&mut self) -> Result<(), Failed> {
+        match self {
+            Processes::Children(all) => {
+                for process in &mut *all {
+                    if process.line()? != READY {
+                        return Err(process.failed());
+                    }
+                }
+                for process in all {
+                    writeln!(process.stdin, "{GO}").map_err(|_| process.failed())?;
+                }
+                Ok(())
+            }
+            Processes::Parent(output) => {
+                output.text(READY).map_err(|_| "the first process has gone")?;
+                let mut line = String::new();
+                io::stdin().read_line(&mut line)?;
+                if line.trim_end() == GO { Ok(()) } else { Err("the first process has gone".into()) }
+            }
+        }
+    }
+
+    /// Adds what all others measured to what this one did, or hands it over.
+    pub(super) fn collect(&mut self, mut measured: Measured) -> Result<Measured, Failed> {
+        match self {
+            Processes::Children(all) => {
+                for process in all {
+                    let line = process.line()?;
+                    measured.beside(serde_json::from_str(&line).map_err(|_| process.failed())?);
+                }
+            }
+            Processes::Parent(output) => {
+                output.line(&measured).map_err(|_| "the first process has gone")?;
+            }
+        }
+        Ok(measured)
+    }
+}
+
+impl Process {
+    fn start(nth: u16) -> io::Result<Process> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(std::env::args_os().skip(1))
+            .args(["--process", &nth.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
+        Ok(Process { nth, child, stdin, stdout: BufReader::new(stdout) })
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        line.truncate(line.trim_end().len());
+        Ok(line)
+    }
+
+    /// It has said why on stderr.
+    fn failed(&self) -> Failed {
+        format!("process {} of this run ended early", self.nth + 1).into()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,147 @@
+//! What was measured, for people and for programs.
+
+use fencehold_load::Measured;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::show::{Palette, Table, facts, or_dash};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) store: String,
+    pub(super) clients: u16,
+    pub(super) processes: u16,
+    pub(super) batch: u16,
+    pub(super) time_ms: u64,
+    pub(super) operations: Vec<Operation>,
+}
+
+/// One operation. Its rate counts leases or jobs, its latencies are those of a call.
+#[derive(Debug, Serialize)]
+pub(super) struct Operation {
+    name: &'static str,
+    per_second: u64,
+    p50_us: u64,
+    p99_us: u64,
+    max_us: u64,
+    /// How many requests to the storage one takes, where the store counts them.
+    requests: Option<u64>,
+}
+
+impl Operation {
+    /// The operation that is this call of a round.
+    pub(super) fn new(name: &'static str, all: &Measured, call: usize, requests: Option<u64>) -> Self {
+        let latency = all.calls.get(call).cloned().unwrap_or_default();
+        Operation {
+            name,
+            per_second: whole(all.per_second()),
+            p50_us: whole(latency.percentile_us(50.0)),
+            p99_us: whole(latency.percentile_us(99.0)),
+            max_us: whole(latency.max_us()),
+            requests,
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate or a latency, and `as` saturates"
+)]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+impl Report {
+    /// Prints it; `said` says what each client does.
+    pub(super) fn print(&self, output: Output, said: &str) -> Result<(), Failure> {
+        output.one(self, |palette| self.text(palette, said))
+    }
+
+    fn text(&self, palette: Palette, said: &str) -> String {
+        let processes = match self.processes {
+            1 => "1 process".to_owned(),
+            many => format!("{many} processes"),
+        };
+        let clients = format!("{} in {processes}", self.clients);
+        let lines = [("store", self.store.clone()), ("clients", clients), ("each", said.to_owned())];
+        let counted = self.operations.iter().any(|operation| operation.requests.is_some());
+        let mut table = if counted {
+            Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX", "REQUESTS"])
+        } else {
+            Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX"])
+        };
+        for operation in &self.operations {
+            let Operation { name, per_second, p50_us, p99_us, max_us, requests } = *operation;
+            let [p50, p99, max] = [p50_us, p99_us, max_us].map(|us| show_us(us).into());
+            let (name, rate) = (name.into(), per_second.into());
+            if counted {
+                table.row([name, rate, p50, p99, max, or_dash(requests)]);
+            } else {
+                table.row([name, rate, p50, p99, max]);
+            }
+        }
+        format!("{}\n{}", facts(palette, lines), table.render(palette))
+    }
+}
+
+/// Three places, in the unit that fits.
+fn show_us(us: u64) -> String {
+    let number = us as f64;
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..10_000 => format!("{:.2} ms", number / 1e3),
+        10_000..100_000 => format!("{:.1} ms", number / 1e3),
+        100_000..1_000_000 => format!("{:.0} ms", number / 1e3),
+        _ => format!("{:.2} s", number / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fencehold_load::Latencies;
+
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_was_measured_and_fits_a_terminal() {
+        let mut latencies = Latencies::default();
+        for us in [100, 200, 9_876_543] {
+            latencies.add(Duration::from_micros(us));
+        }
+        let all = Measured { done: 123_456_789, time: Duration::from_secs(1), calls: vec![latencies] };
+        let operations =
+            vec![Operation::new("acquire", &all, 0, Some(3)), Operation::new("renew", &all, 1, None)];
+        let mut report = Report {
+            store: "memory:".to_owned(),
+            clients: 16,
+            processes: 4,
+            batch: 1,
+            time_ms: 5_000,
+            operations,
+        };
+        let text = report.text(Palette::plain(), "renews one, for 5.0s each");
+        let expected = "\
+store    memory:
+clients  16 in 4 processes
+each     renews one, for 5.0s each
+
+OPERATION  PER SECOND  P50     P99     MAX     REQUESTS
+acquire    123456789   201 µs  9.88 s  9.88 s  3
+renew      123456789   0 µs    0 µs    0 µs    -
+";
+        assert_eq!(text, expected);
+        report.operations.remove(0);
+        let text = report.text(Palette::plain(), "");
+        assert!(!text.contains("REQUESTS"), "there is nothing to count: {text}");
+    }
+
+    #[test]
+    fn latencies_have_three_places() {
+        let shown = [7, 999, 1_000, 12_340, 123_400, 1_234_000].map(show_us);
+        assert_eq!(shown, ["7 µs", "999 µs", "1.00 ms", "12.3 ms", "123 ms", "1.23 s"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! `fencehold bench`: it measures, on any store and in several processes, and leaves nothing behind.
+#![cfg(feature = "file")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
+
+mod support;
+
+use rustix::process::Signal;
+use support::{Room, Said, eventually, until};
+
+const THERE: [&str; 4] = ["--namespace", "fencehold.bench", "-o", "json"];
+
+/// What a verb lists in the namespace of the benchmark.
+fn list(room: &Room, verb: &[&str]) -> Vec<serde_json::Value> {
+    let listed = room.fencehold(&[verb, &THERE].concat());
+    assert_eq!(listed.code, 0, "{listed:?}");
+    listed.json().as_array().unwrap().clone()
+}
+
+/// Every operation that was to be measured has figures.
+fn measured(bench: &Said, operations: [&str; 3]) {
+    assert_eq!(bench.code, 0, "{bench:?}");
+    let report = bench.json();
+    let names: Vec<&str> = report["operations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|operation| {
+            let figure = |name: &str| operation[name].as_u64().unwrap();
+            assert!(figure("per_second") > 0, "{operation}");
+            let (p50, p99, max) = (figure("p50_us"), figure("p99_us"), figure("max_us"));
+            assert!(0 < p50 && p50 <= p99 && p99 <= max, "{operation}");
+            operation["name"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(names, operations);
+}
+
+#[test]
+fn leases_are_measured_in_every_process_and_none_is_held_afterwards() {
+    let room = Room::new();
+    let words = ["bench", "lease", "--processes", "3", "--clients", "4", "--time", "100ms", "-o", "json"];
+    measured(&room.fencehold(&words), ["acquire", "release", "renew"]);
+    assert_eq!(list(&room, &["lease", "ls"]), Vec::<serde_json::Value>::new());
+    let used = list(&room, &["lease", "ls", "--all"]);
+    let pairs: Vec<&str> = used.iter().filter_map(|lease| lease["key"].as_str()).collect();
+    for key in ["bench/0/00000000", "bench/0/00000001", "bench/1/00000000", "bench/2/00000000"] {
+        assert!(pairs.contains(&key), "{key}: {pairs:?}");
+    }
+    assert!(!pairs.contains(&"bench/1/00000001"), "there are four clients: {pairs:?}");
+    let default = room.fencehold(&["lease", "ls", "--all", "-o", "json"]);
+    assert_eq!(default.json(), serde_json::json!([]), "the user's own namespace is left alone");
+}
+
+#[test]
+fn jobs_are_measured_in_several_processes_and_none_is_left() {
+    let room = Room::new();
+    let words = ["bench", "job", "--processes", "2", "--batch", "7", "--time", "100ms", "-o", "json"];
+    measured(&room.fencehold(&words), ["enqueue", "claim", "complete"]);
+    assert_eq!(list(&room, &["job", "ls"]), Vec::<serde_json::Value>::new());
+}
+
+#[test]
+fn what_a_killed_run_leaves_behind_the_next_one_deletes() {
+    let room = Room::new();
+    let mut run = room.start(&["bench", "job", "--time", "10m"]);
+    eventually("jobs", || {
+        let listed = room.fencehold(&[&["job", "ls"][..], &THERE].concat());
+        listed.code == 0 && listed.json() != serde_json::json!([])
+    });
+    run.send(Signal::KILL);
+    until("its end", || run.is_over().then_some(()));
+    assert!(!list(&room, &["job", "ls"]).is_empty(), "completed jobs are kept");
+    let next = room.fencehold(&["bench", "job", "--time", "100ms", "-o", "json"]);
+    measured(&next, ["enqueue", "claim", "complete"]);
+    assert_eq!(list(&room, &["job", "ls"]), Vec::<serde_json::Value>::new());
+}
+
+#[test]
+fn the_report_fits_a_terminal_of_80_columns() {
+    let room = Room::new();
+    for words in [&["lease"][..], &["job"], &["lease", "--batch", "1000", "--clients", "1"]] {
+        let bench = [&["bench"], words, &["--store", "memory:", "--time", "100ms"]].concat();
+        let bench = room.fencehold(&bench);
+        assert_eq!(bench.code, 0, "{bench:?}");
+        assert!(bench.out.contains("memory:") && bench.out.contains("PER SECOND"), "{bench:?}");
+        assert!(bench.out.lines().all(|line| line.chars().count() <= 80), "{}", bench.out);
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let room = Room::new();
+    for (words, why) in [
+        (&["--store", "memory:", "--processes", "2"][..], "in one process"),
+        (&["--clients", "1", "--processes", "2"], "--clients is too small"),
+        (&["--time", "11m"], "from 100ms to 10m"),
+        (&["--clients", "0"], "--clients"),
+        (&["--batch", "1001"], "--batch"),
+    ] {
+        let bench = room.fencehold(&[&["bench", "job"], words].concat());
+        assert_eq!(bench.code, 2, "{words:?}: {bench:?}");
+        assert!(bench.err.contains(why), "{words:?}: {bench:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! The load of jobs.
+
+use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
+use fencehold_core::Owner;
+use fencehold_core::job::{Kind, Queue, Refusal};
+
+use crate::{Client, Failed, Target, Timer};
+
+const TTL_MS: u64 = 60_000;
+const PAYLOAD_BYTES: usize = 300;
+
+/// Enqueues a batch of jobs, claims as many (the oldest there are) and completes them. Counts jobs; the calls are enqueue,
+/// claim and complete.
+#[derive(Debug)]
+pub struct Lives {
+    target: Target,
+    queue: Queue,
+    batch: usize,
+}
+
+impl Lives {
+    /// So many clients on one queue.
+    pub fn clients(target: &Target, clients: usize, queue: &str, batch: usize) -> Result<Vec<Self>, Failed> {
+        let queue = Queue::new(queue)?;
+        let client = |_| Lives { target: target.clone(), queue: queue.clone(), batch };
+        Ok((0..clients).map(client).collect())
+    }
+}
+
+impl Client for Lives {
+    async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
+        let Lives { target, queue, batch } = self;
+        let (jobs, call) = (target.jobs()?, &target.call);
+        timer.time(0, enqueue(target, queue, *batch, PAYLOAD_BYTES)).await?;
+        let hold = target.hold_id();
+        let request = ClaimRequest {
+            queues: vec![(queue.clone(), 1)],
+            limit: *batch,
+            hold,
+            owner: Owner::new("bench-owner-of-20-by")?,
+            ttl_ms: TTL_MS,
+            wait_ms: TTL_MS,
+            waited_before_ms: 0,
+        };
+        let claimed = timer.time(1, jobs.claim(call, request)).await?;
+        let complete = |job: fencehold_contract::job::ClaimedJob| Report {
+            attempt: AttemptRef { job: job.id, hold, token: job.token },
+            word: Word::Complete { result: None },
+        };
+        let reports: Vec<Report> = claimed.jobs.into_iter().map(complete).collect();
+        let done = reports.len() as u64;
+        for answer in timer.time(2, jobs.report(call, reports)).await? {
+            answer.map_err(refused)?;
+        }
+        Ok(done)
+    }
+}
+
+/// Enqueues so many jobs in one call, each with a payload of so many bytes.
+pub async fn enqueue(
+    target: &Target,
+    queue: &Queue,
+    many: usize,
+    payload_bytes: usize,
+) -> Result<(), Failed> {
+    let kind = Kind::new("bench")?;
+    let job = |_| {
+        let (id, nth) = target.job_id();
+        let payload = format!("{{\"nth\":\"{nth:0width$}\"}}", width = payload_bytes - 10);
+        NewJob::new(id, queue.clone(), kind.clone(), payload)
+    };
+    for answer in target.jobs()?.enqueue(&target.call, (0..many).map(job).collect()).await? {
+        answer.map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn refused(refusal: Refusal) -> Failed {
+    format!("refused: {refusal}").into()
+}

@@ -16,7 +16,7 @@ use crate::place::Chosen;
 use crate::place::Place;
 
 /// How often a request whose outcome is unknown is sent.
-pub(crate) const SENDINGS_MAX: u32 = 3;
+const SENDINGS_MAX: u32 = 3;
 const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
 
 /// Whether a verb that changes something creates the store.

@@ -41,7 +41,7 @@ impl Lines {
         let job = &end.job;
         let line = Line::new(end, self.codes().remove(&(job.id(), job.token())));
         if let Some(refused) = &line.refused {
-            self.note(&format!("job {}: {refused}", job.id()));
+            self.note(&format!("job {}: what came of it was not taken: {refused}", job.id()));
         }
         match self.output.format {
             Format::Json | Format::Jsonl => {
@@ -113,7 +113,7 @@ impl<'a> Line<'a> {
         let refused = self
             .refused
             .as_ref()
-            .map(|refused| format!("; refused: {refused}"))
+            .map(|refused| format!("; not taken: {refused}"))
             .unwrap_or_default();
         format!(
             "{job} {kind} attempt {attempt} token {token} {said} after {took}{code}{state}{again}{refused}"

@@ -86,6 +86,10 @@ pub(crate) async fn work(
             WorkerEvent::ClaimFailed { error } => {
                 lines.note(&format!("no jobs can be claimed at the moment: {error}; trying again"));
             }
+            WorkerEvent::ReportDelayed { job, error } => lines.note(&format!(
+                "job {}: what came of it cannot be reported at the moment: {error}; trying again",
+                job.id()
+            )),
             WorkerEvent::AttemptEnded(end) => lines.show(end),
             _ => {}
         })

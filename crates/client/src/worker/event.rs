@@ -23,6 +23,14 @@ pub enum WorkerEvent<'a> {
         /// What the store answered.
         error: &'a Error,
     },
+    /// What is reported of an attempt that ended could not be sent yet. The worker tries again, until another worker may have
+    /// the job; this is said once for an attempt.
+    ReportDelayed {
+        /// The job, as its handler had it.
+        job: &'a Job,
+        /// What the store answered.
+        error: &'a Error,
+    },
     /// An attempt ended, and the store has answered what was reported of it.
     AttemptEnded(&'a AttemptEnd),
 }

@@ -212,7 +212,7 @@ impl Worker {
     }
 
     /// Calls this for what happens to the worker: each attempt that ended, with what the store answered, and a store that
-    /// gives no jobs. It is called on the threads that work and renew, so it must not block.
+    /// gives no jobs or takes no reports. It is called on the threads that work and renew, so it must not block.
     ///
     /// ```
     /// use fencehold::{Fencehold, Job, WorkerEvent};

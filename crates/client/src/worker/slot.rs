@@ -12,7 +12,6 @@ use fencehold_core::lease::How;
 use tracing::Instrument;
 
 use super::Terms;
-use super::event::ended_by;
 use super::floor::{Floor, Ready};
 use super::handler::{Ended, Work};
 use crate::bell::{block_on, lock};
@@ -142,8 +141,14 @@ impl Slot {
 
 /// Says how an attempt ended: in its span, and in a line that names the job by itself.
 fn log(span: &tracing::Span, job: &Job, word: Option<&Word>, took_ms: u64) {
-    let outcome = word.map_or("over".to_owned(), |word| ended_by(word).to_string());
-    span.record("outcome", &outcome);
+    let outcome = match word {
+        Some(Word::Complete { .. }) => "completed",
+        Some(Word::Fail { .. }) => "failed",
+        Some(Word::Snooze { .. }) => "snoozed",
+        Some(_) => "handed back",
+        None => "over",
+    };
+    span.record("outcome", outcome);
     let (id, queue, kind, attempt) = (job.id(), job.queue(), job.kind(), job.attempt());
     match word {
         Some(Word::Fail { error, for_good, .. }) => {

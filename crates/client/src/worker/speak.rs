@@ -8,10 +8,10 @@ use fencehold_contract::job::{Report, Word};
 use super::event::{AttemptEnd, WorkerEvent, ended_by};
 use super::floor::{Floor, Ready};
 use crate::bell::lock;
-use crate::error::LostReason;
+use crate::error::{Error, LostReason};
 use crate::job::{Job, Voice, last_try_ms};
 use crate::renewal::Handle;
-use crate::report::Spoken;
+use crate::report::{Delayed, Spoken};
 
 impl Floor {
     /// Has a word about an attempt sent that is over, and goes on.
@@ -25,8 +25,13 @@ impl Floor {
         let unheard = Unheard(Arc::clone(self));
         let attempt = job.attempt_ref();
         let until_ms = last_try_ms(handle, &job.inner().holding);
+        let delayed = self.on_event.is_some().then(|| {
+            let (floor, job) = (Arc::clone(self), job.clone());
+            let delayed = move |error: &Error| floor.tell(&WorkerEvent::ReportDelayed { job: &job, error });
+            Box::new(delayed) as Delayed
+        });
         let (hub, reported) = (Arc::clone(&handle.hub), ended_by(&word));
-        let told = Box::new(move |answer: Result<_, crate::error::Error>| {
+        let told = Box::new(move |answer: Result<_, Error>| {
             let holding = &job.inner().holding;
             if let Err(error) = &answer {
                 tracing::warn!(parent: &holding.span, %error, "what the job had to say was not taken");
@@ -43,7 +48,9 @@ impl Floor {
             unheard.0.tell(&WorkerEvent::AttemptEnded(&end));
             drop(unheard);
         });
-        handle.hub.say(Spoken { report: Report { attempt, word }, until_ms, told });
+        handle
+            .hub
+            .say(Spoken { report: Report { attempt, word }, until_ms, delayed, told });
     }
 
     /// Nothing is said of an attempt: it is over already, or its claim is left to expire.

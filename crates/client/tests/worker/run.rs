@@ -7,7 +7,7 @@ use fencehold::job::{Backoff, Ended, JobState, Retry};
 use fencehold::{Error, Job, JobError, Outcome, WorkerEvent};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gate::{Verb, World, secs, within};
+use crate::gate::{FIRST_BACKOFF_MS, Verb, World, secs, within};
 
 #[tokio::test]
 async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
@@ -326,6 +326,34 @@ async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
     }
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!((drained.finished, drained.handed_back, world.gate.reports().len()), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn a_report_that_cannot_be_sent_yet_is_an_event_once() {
+    let world = World::new().await;
+    let (said, mut events) = mpsc::unbounded_channel();
+    world.gate.close(Verb::Report);
+    let worker = world
+        .worker()
+        .handle_any(async |_job: Job, (): ()| Ok(()))
+        .on_event(move |event| {
+            said.send(match event {
+                WorkerEvent::ReportDelayed { job, .. } => ("delayed", job.id()),
+                WorkerEvent::AttemptEnded(end) => ("ended", end.job.id()),
+                event => panic!("{event:?}"),
+            })
+            .unwrap();
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("do").await;
+    assert_eq!(within(events.recv()).await, Some(("delayed", id)));
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    world.gate.arrived(Verb::Report, 2).await;
+    world.gate.open(Verb::Report);
+    world.pass_to_next(2 * FIRST_BACKOFF_MS).await;
+    assert_eq!(within(events.recv()).await, Some(("ended", id)), "once for an attempt");
+    within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencehold::Fencehold;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{Call, JobStore, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::Namespace;
@@ -15,7 +16,7 @@ use crate::place::Chosen;
 use crate::place::Place;
 
 /// How often a request whose outcome is unknown is sent.
-pub(crate) const SENDINGS_MAX: u32 = 3;
+const SENDINGS_MAX: u32 = 3;
 const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
 
 /// Whether a verb that changes something creates the store.
@@ -159,6 +160,16 @@ impl Store {
             self.explain(StoreError::Unsupported { store, what: "keep jobs".to_owned() })
                 .with_next("Jobs live in file:, postgres: and memory: stores, and in servers on them.")
         })
+    }
+
+    /// The library, on this store. It asks nothing yet: waits and patience count from the first call on.
+    pub(crate) async fn library(&self) -> Result<Fencehold, Failure> {
+        Fencehold::builder()
+            .store(Arc::clone(&self.leases))
+            .namespace(self.call.namespace.as_str())
+            .connect_lazy()
+            .await
+            .map_err(|error| Failure::of_library(error, &self.name))
     }
 
     /// Asks the store of jobs something, again if the outcome is unknown: the same request gets the same answer.

@@ -188,6 +188,36 @@ impl Lease {
         self.give_back().instrument(span).await
     }
 
+    /// Ends the guard and leaves the lease: it is renewed no more, and is not given back. It ends after its ttl, unless
+    /// who has the hold renews it or gives it back, here or in another process. An error tells that it was lost already.
+    ///
+    /// The hold id is a secret: who has it can end the lease.
+    ///
+    /// ```
+    /// use fencehold::Fencehold;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let hold = fh.lease("reports/daily").acquire().await?.detach()?;
+    /// assert!(fh.lease("reports/daily").try_acquire().await.is_err(), "it is still held");
+    /// let renewed = fh.store().renew(&fh.call(), vec![hold.clone()]).await?;
+    /// assert_eq!(renewed.answers[0].as_ref().map(|renewal| renewal.token), Ok(hold.token));
+    /// fh.store().release(&fh.call(), vec![hold]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn detach(mut self) -> Result<HoldRef, Error> {
+        let (hub, holding) = (&self.handle.hub, &self.holding);
+        if let Some(why) = holding.look().lost {
+            return Err(holding.error(why));
+        }
+        lock(&hub.book).remove(holding.serial);
+        holding.lose(LostReason::Released);
+        self.done = true;
+        Ok(self.hold.clone())
+    }
+
     async fn give_back(&mut self) -> Result<(), Error> {
         let hub = &self.handle.hub;
         let holding = &self.holding;

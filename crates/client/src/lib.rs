@@ -84,7 +84,7 @@ pub use queue::{JobBuilder, JobQueue};
 pub use retry::RetryPolicy;
 pub use schedule::Schedule;
 pub use watch::{LeaseWatch, Snapshot, State, YieldNotice};
-pub use worker::{Drained, RunningWorker, Worker};
+pub use worker::{AttemptEnd, Drained, RunningWorker, Worker, WorkerEvent};
 
 pub use fencehold_core::lease::How;
 pub use fencehold_core::{

@@ -24,11 +24,16 @@ const ITEM_BYTES: usize = 128;
 /// Told what became of a word.
 pub(crate) type Told = Box<dyn FnOnce(Result<Reported, Error>) + Send>;
 
+/// Told that a word could not be sent yet.
+pub(crate) type Delayed = Box<dyn FnOnce(&Error) + Send>;
+
 /// A word that waits to be sent.
 pub(crate) struct Spoken {
     pub(crate) report: Report,
     /// Until when it is tried.
     pub(crate) until_ms: u64,
+    /// Called once, if the first try fails.
+    pub(crate) delayed: Option<Delayed>,
     pub(crate) told: Told,
 }
 
@@ -77,7 +82,7 @@ impl Hub {
         let (sender, receiver) = oneshot::channel();
         // Whoever asked may have gone.
         let told: Told = Box::new(move |answer| drop(sender.send(answer)));
-        self.say(Spoken { report, until_ms, told });
+        self.say(Spoken { report, until_ms, delayed: None, told });
         receiver.await.unwrap_or_else(|_| Err(closed()))
     }
 }
@@ -106,10 +111,13 @@ async fn send_all(hub: Arc<Hub>) {
                 failures += 1;
                 let pause_until_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
                 let again = may_pass(&error) && !hub.is_closed();
-                let (kept, given_up): (Vec<_>, Vec<_>) =
+                let (mut kept, given_up): (Vec<_>, Vec<_>) =
                     batch.into_iter().partition(|spoken| again && pause_until_ms < spoken.until_ms);
                 for Spoken { told, .. } in given_up {
                     told(Err(error.clone().into()));
+                }
+                for delayed in kept.iter_mut().filter_map(|spoken| spoken.delayed.take()) {
+                    delayed(&error.clone().into());
                 }
                 if sender.put_back(kept) {
                     tracing::debug!(failures, %error, "what jobs have to say could not be sent, and is kept");

@@ -228,3 +228,35 @@ async fn a_renewal_that_finds_its_lease_released_is_no_loss() {
     assert_eq!(within(watch.lost()).await, LostReason::Released);
     within(releasing).await.expect("the releaser").expect("it was given back");
 }
+
+#[tokio::test]
+async fn a_detached_lease_is_neither_renewed_nor_given_back() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    let mut watch = lease.watch();
+    let hold = lease.detach().expect("held");
+    assert_eq!((hold.key.as_str(), hold.token.get()), ("k", 1));
+    assert_eq!(within(watch.changed()).await.state, State::Lost, "for the guard it is over");
+    world.pass(RENEWED_BY_MS);
+    let other = world.acquire("other", 10_000).await;
+    within(world.fh.close()).await;
+    assert_eq!(other.state(), State::Lost);
+    assert!(world.view("other").await.holder.is_none(), "what is held is given back, and this is not");
+    assert!(world.view("k").await.holder.is_some());
+    assert!(world.gate.renewals().is_empty());
+    // Who has the hold still holds it.
+    let renewed = within(world.gate.renew(&world.fh.call(), vec![hold.clone()]))
+        .await
+        .expect("an answer");
+    assert_eq!(renewed.answers[0].as_ref().expect("held").token, hold.token);
+}
+
+#[tokio::test]
+async fn a_lost_lease_cannot_be_detached() {
+    let world = World::new().await;
+    let lease = world.acquire("k", 10_000).await;
+    world.gate.close(Verb::Renew);
+    world.pass(9_000);
+    let lost = lease.detach().expect_err("lost");
+    assert!(matches!(lost, Error::Lost { .. }), "{lost}");
+}

@@ -137,6 +137,7 @@ impl Failure {
             }
             Error::Denied { why } => Failure::of_store(StoreError::Denied { why }, place),
             Error::Full { what, limit } => Failure::of_store(StoreError::Full { what, limit }, place),
+            Error::NoSuchJob { job } => Failure::refused_job(job, fencehold_core::job::Refusal::Unknown),
             other => Failure::new(Exit::Failed, other.to_string()),
         }
     }

@@ -19,6 +19,7 @@ mod group;
 mod inherited;
 mod signals;
 mod supervise;
+mod tenure;
 mod terminal;
 mod watchdog;
 
@@ -26,7 +27,8 @@ pub(crate) use credentials::{API_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
 pub(crate) use gate::Streams;
 pub(crate) use grace::{grace_ms, most_grace_ms};
 pub(crate) use signals::Signals;
-pub(crate) use supervise::{Command, Finish, Tenure, supervise};
+pub(crate) use supervise::{Command, Finish, supervise};
+pub(crate) use tenure::Tenure;
 pub(crate) use terminal::from_the_background;
 
 use std::ffi::OsString;

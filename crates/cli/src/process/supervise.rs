@@ -14,6 +14,7 @@ use super::boot_ms;
 use super::gate::{Gate, Streams};
 use super::group::Group;
 use super::signals::Signals;
+use super::tenure::Tenure;
 use super::terminal::Terminal;
 use super::watchdog::{Moments, Report, Watchdog};
 use crate::duration::show_ms;
@@ -43,19 +44,6 @@ pub(crate) struct Command<'a> {
     pub(crate) grace_ms: u64,
     /// What it reads and writes.
     pub(crate) streams: Streams,
-}
-
-/// How the lease stands, as far as the command is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tenure {
-    /// The command must be gone by then (boot-time clock), unless there is better news.
-    Until { kill_at_ms: u64 },
-    /// The lease has run out.
-    RanOut,
-    /// The lease was taken away before its time.
-    Taken,
-    /// The command is not wanted any more: it gets its grace, but is gone by then.
-    Unwanted { kill_at_ms: u64 },
 }
 
 /// How it ended.

@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fencehold::{Error, Fencehold, Lease, LeaseWatch, LostReason, State};
-use fencehold_core::lease::How;
+use fencehold::{Error, Fencehold, Lease, LeaseWatch, State};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Refusal, Task, ttl};
 use tokio::sync::watch;
@@ -98,18 +97,12 @@ impl Args {
             .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be passed on: {error}")))?;
         let store = context.open(self.create)?;
         store
-            .closing(async |store| self.hold(context, store, grace_ms, &mut signals).await)
+            .closing(async |store| self.hold(store, grace_ms, &mut signals).await)
             .await
     }
 
-    async fn hold(self, context: &Context, store: &Store, grace_ms: u64, signals: &mut Signals) -> Outcome {
-        let fencehold = Fencehold::builder()
-            .store(store.leases.clone())
-            .namespace(context.namespace.as_str())
-            // Its own wait and patience count from the acquisition.
-            .connect_lazy()
-            .await
-            .map_err(|error| Failure::of_library(error, &store.name))?;
+    async fn hold(self, store: &Store, grace_ms: u64, signals: &mut Signals) -> Outcome {
+        let fencehold = store.library().await?;
         let lease = tokio::select! {
             acquired = self.acquire(&fencehold) => match acquired {
                 Ok(lease) => lease,
@@ -121,7 +114,7 @@ impl Args {
                 return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0)));
             }
         };
-        let (tell, tenure) = watch::channel(tenure(&lease.watch()));
+        let (tell, tenure) = watch::channel(Tenure::of(&lease.watch().snapshot()));
         let follower = tokio::spawn(follow(lease.watch(), tell));
         let variables = self.variables(&lease);
         let command = Command { words: &self.command, variables, grace_ms, streams: Streams::Ours };
@@ -256,27 +249,8 @@ async fn follow(mut lease: LeaseWatch, tell: watch::Sender<Tenure>) {
             note(&format!("{} asks for {} within {within}", notice.contender, lease.key()));
         }
         asked = wish;
-        let tenure = tenure(&lease);
-        if tell.send(tenure).is_err() || snapshot.state == State::Lost {
+        if tell.send(Tenure::of(&snapshot)).is_err() || snapshot.state == State::Lost {
             return;
         }
-    }
-}
-
-fn tenure(lease: &LeaseWatch) -> Tenure {
-    let snapshot = lease.snapshot();
-    match (snapshot.state, snapshot.lost) {
-        (State::Lost, Some(why)) if ran_out(&why) => Tenure::RanOut,
-        (State::Lost, _) => Tenure::Taken,
-        _ => Tenure::Until { kill_at_ms: snapshot.lost_at_ms },
-    }
-}
-
-/// Whether a lease ended at its time, so that the command had its warning.
-fn ran_out(why: &LostReason) -> bool {
-    match why {
-        LostReason::NotRenewed { .. } => true,
-        LostReason::Ended { how, .. } => matches!(how, Some(How::Expired | How::AgedOut | How::Yielded)),
-        _ => false,
     }
 }

@@ -3,8 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
-use fencehold_core::limits::{DELAY_MS_MAX, JOBS_PER_CALL_MAX, TTL_MS_MIN};
+use fencehold::Worker;
+use fencehold_core::limits::{DELAY_MS_MAX, TTL_MS_MIN};
 use fencehold_core::{Owner, ttl};
 use rustix::fs::{Access, access};
 
@@ -16,7 +18,7 @@ use crate::failure::Failure;
 use crate::identity;
 use crate::process::{Signals, grace_ms};
 use crate::verb::{DONE, Outcome};
-use crate::work::{Plan, SNOOZE_CODE, Shift, Voice};
+use crate::work::{OutputThread, Plan, SNOOZE_CODE, work};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -102,24 +104,22 @@ impl Args {
         let mut signals = Signals::listen()
             .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heard: {error}")))?;
         let store = context.open(create)?;
-        let (voice, writing) = Voice::start()
+        let thread = OutputThread::start()
             .map_err(|error| Failure::new(Exit::Failed, format!("a thread cannot be started: {error}")))?;
         let outcome = store
             .closing(async |store| {
                 store.jobs()?;
-                let (leases, call) = (store.leases.clone(), store.call.clone());
-                let shift = Shift::new(plan, leases, call, store.name.clone(), context.output, voice);
-                shift.work(&mut signals).await
+                work(plan, store, context.output, &thread, &mut signals).await
             })
             .await;
-        writing.finish();
+        thread.finish();
         outcome.map(|()| DONE)
     }
 
     fn plan(self) -> Result<Plan, Failure> {
         let bad = |what: String| Failure::new(Exit::Usage, what);
-        if self.concurrency == 0 || self.concurrency > JOBS_PER_CALL_MAX {
-            return Err(bad(format!("--concurrency <N>: it takes 1 to {JOBS_PER_CALL_MAX}")));
+        if self.concurrency == 0 || self.concurrency > Worker::CONCURRENCY_MAX {
+            return Err(bad(format!("--concurrency <N>: it takes 1 to {}", Worker::CONCURRENCY_MAX)));
         }
         if self.snooze > DELAY_MS_MAX {
             return Err(bad("--snooze <DURATION>: the limit is 365 days".to_owned()));
@@ -129,11 +129,11 @@ impl Args {
             queues: self.queue,
             concurrency: self.concurrency,
             owner: self.owner.map_or_else(identity::ourselves, Ok)?,
-            ttl_ms: self.ttl,
-            snooze_ms: self.snooze,
+            ttl: Duration::from_millis(self.ttl),
+            snooze: Duration::from_millis(self.snooze),
             drain_ms: self.drain,
             until_empty: self.until_empty,
-            words: self.command.into(),
+            words: self.command,
         })
     }
 }

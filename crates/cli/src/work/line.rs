@@ -1,34 +1,99 @@
 //! What is printed of a job, one line each.
 
-use fencehold_contract::job::Word;
-use fencehold_core::Token;
-use fencehold_core::job::{JobId, Kind};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use fencehold::job::Kind;
+use fencehold::{AttemptEnd, Job, JobId, Token};
 use serde::Serialize;
 
+use super::output_thread::Writer;
 use crate::duration::show_ms;
+use crate::output::{Format, Output};
 
-/// What is printed of a job.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Line {
-    pub(super) job: JobId,
-    pub(super) kind: Kind,
-    pub(super) token: Token,
-    pub(super) attempt: u32,
-    pub(super) code: Option<u8>,
-    pub(super) took_ms: u64,
-    /// What was said of it: completed, failed, snoozed, handed back, lost.
-    pub(super) said: &'static str,
-    /// How the job stands now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) state: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) again_in_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) refused: Option<String>,
+/// The lines about jobs.
+pub(super) struct Lines {
+    output: Output,
+    pub(super) writer: Writer,
+    /// The exit codes of commands whose jobs have no line yet.
+    codes: Mutex<HashMap<(JobId, Token), u8>>,
 }
 
-impl Line {
-    pub(super) fn sentence(&self) -> String {
+impl Lines {
+    pub(super) fn new(output: Output, writer: Writer) -> Self {
+        Lines { output, writer, codes: Mutex::default() }
+    }
+
+    /// Something that went wrong, for people.
+    pub(super) fn note(&self, text: &str) {
+        self.writer.note(text);
+    }
+
+    /// The command of a job has ended.
+    pub(super) fn ended(&self, job: &Job, code: Option<u8>) {
+        if let Some(code) = code {
+            self.codes().insert((job.id(), job.token()), code);
+        }
+    }
+
+    /// The attempt at a job has ended.
+    pub(super) fn show(&self, end: &AttemptEnd) {
+        let job = &end.job;
+        let line = Line::new(end, self.codes().remove(&(job.id(), job.token())));
+        if let Some(refused) = &line.refused {
+            self.note(&format!("job {}: what came of it was not taken: {refused}", job.id()));
+        }
+        match self.output.format {
+            Format::Json | Format::Jsonl => {
+                self.writer.line(&serde_json::to_string(&line).unwrap_or_default());
+            }
+            Format::Table | Format::Env => self.writer.line(&line.sentence()),
+        }
+    }
+
+    fn codes(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, Token), u8>> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is printed of a job.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    job: JobId,
+    kind: &'a Kind,
+    token: Token,
+    attempt: u32,
+    code: Option<u8>,
+    took_ms: u64,
+    /// What was said of it: completed, failed, snoozed, handed back, lost.
+    said: String,
+    /// How the job stands now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again_in_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+}
+
+impl<'a> Line<'a> {
+    fn new(end: &'a AttemptEnd, code: Option<u8>) -> Self {
+        let answer = end.answer.as_ref().ok().copied().flatten();
+        Line {
+            job: end.job.id(),
+            kind: end.job.kind(),
+            token: end.job.token(),
+            attempt: end.job.attempt(),
+            code,
+            took_ms: u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
+            said: end.reported.map_or("lost".to_owned(), |reported| reported.to_string()),
+            state: answer.map(|answer| answer.state.name()),
+            again_in_ms: answer.and_then(|answer| answer.again_in_ms),
+            refused: end.answer.as_ref().err().map(ToString::to_string),
+        }
+    }
+
+    fn sentence(&self) -> String {
         let Line { job, kind, token, attempt, said, .. } = self;
         let took = show_ms(self.took_ms);
         let code = self
@@ -48,19 +113,10 @@ impl Line {
         let refused = self
             .refused
             .as_ref()
-            .map(|refused| format!("; refused: {refused}"))
+            .map(|refused| format!("; not taken: {refused}"))
             .unwrap_or_default();
         format!(
             "{job} {kind} attempt {attempt} token {token} {said} after {took}{code}{state}{again}{refused}"
         )
-    }
-}
-
-pub(super) fn said(word: &Word) -> &'static str {
-    match word {
-        Word::Complete { .. } => "completed",
-        Word::Fail { .. } => "failed",
-        Word::Snooze { .. } => "snoozed",
-        _ => "handed back",
     }
 }

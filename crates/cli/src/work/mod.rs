@@ -1,28 +1,37 @@
 //! `fencehold work`: jobs, each as one run of a command.
 //!
-//! Nouns: a *shift* is one process at work; it claims jobs, gives each to a *run* of the command under a watchdog,
-//! renews all their claims in one call, and hands in what came of them in batches. A *verdict* is what a run means for
-//! its job. The *voice* is a thread that writes, so that a reader who does not read stops no renewal.
+//! It is one handler of the library's worker, which claims, renews, reports, resends and drains. The handler runs the
+//! command under a watchdog that knows every deadline of the claim; the *verdict* is what the end of the command means for
+//! its job. A thread writes, so that a reader who does not read stops no renewal.
 //!
-//! Deliberately absent: rules. What a late, stale or repeated word means is decided by the store.
+//! Deliberately absent: claims, deadlines, renewals and reports (the library's), and rules (the store's).
 
+mod command;
+mod handler;
 mod line;
-mod run;
-mod running;
-mod shift;
-mod tries;
+mod output_thread;
 mod verdict;
-mod voice;
 
 use std::ffi::OsString;
+use std::future::{pending, ready};
 use std::sync::Arc;
+use std::time::Duration;
 
+use fencehold::{Drained, Error, RunningWorker, WorkerEvent};
 use fencehold_contract::job::Weighted;
 use fencehold_core::Owner;
+use rustix::process::Signal;
+use serde_json::value::RawValue;
 
-pub(crate) use shift::Shift;
+use crate::context::Store;
+use crate::duration::show_ms;
+use crate::failure::Failure;
+use crate::output::{Output, note};
+use crate::process::Signals;
+use handler::Handler;
+use line::Lines;
+pub(crate) use output_thread::OutputThread;
 pub(crate) use verdict::SNOOZE_CODE;
-pub(crate) use voice::Voice;
 
 /// What to work on, and how.
 #[derive(Clone, Debug)]
@@ -31,15 +40,88 @@ pub(crate) struct Plan {
     /// How many commands at once.
     pub(crate) concurrency: usize,
     pub(crate) owner: Owner,
-    pub(crate) ttl_ms: u64,
+    pub(crate) ttl: Duration,
     /// What a command gets between TERM and KILL.
     pub(crate) grace_ms: u64,
     /// For how long a job is put off whose command asks for that.
-    pub(crate) snooze_ms: u64,
+    pub(crate) snooze: Duration,
     /// How long running commands may go on after a request to stop.
     pub(crate) drain_ms: u64,
     /// Stop when no job is ready.
     pub(crate) until_empty: bool,
     /// The command and its arguments.
-    pub(crate) words: Arc<[OsString]>,
+    pub(crate) words: Vec<OsString>,
+}
+
+/// Works until it is told to stop, or cannot go on. When this returns no command runs any more.
+pub(crate) async fn work(
+    plan: Plan,
+    store: &Store,
+    output: Output,
+    thread: &OutputThread,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let lines = Arc::new(Lines::new(output, thread.writer()));
+    let drain_ms = plan.drain_ms;
+    let library = store.library().await?;
+    let mut worker = library
+        .worker()
+        .owner(&plan.owner)
+        .ttl(plan.ttl)
+        .concurrency(plan.concurrency)
+        // A command takes a while: a job that is claimed ahead of it would only be kept from others.
+        .prefetch(0)
+        .drain_within(Duration::from_millis(drain_ms))
+        // A command that is told to end does, or is killed.
+        .stop_within(Duration::MAX);
+    for (queue, weight) in &plan.queues {
+        worker = worker.queue(queue, *weight);
+    }
+    if plan.until_empty {
+        worker = worker.until_empty();
+    }
+    let handler = Handler { plan, lines: Arc::clone(&lines) };
+    let worker = worker
+        .on_event(move |event| match event {
+            WorkerEvent::ClaimFailed { error } => {
+                lines.note(&format!("no jobs can be claimed at the moment: {error}; trying again"));
+            }
+            WorkerEvent::ReportDelayed { job, error } => lines.note(&format!(
+                "job {}: what came of it cannot be reported at the moment: {error}; trying again",
+                job.id()
+            )),
+            WorkerEvent::AttemptEnded(end) => lines.show(end),
+            _ => {}
+        })
+        .handle_any_blocking(move |job, payload: Box<RawValue>| handler.handle(&job, payload.get()));
+    let drained = match worker.start() {
+        Ok(running) => until_stopped(running, drain_ms, signals).await,
+        Err(error) => Err(error),
+    };
+    library.close().await;
+    drained.map(drop).map_err(|error| Failure::of_library(error, &store.name))
+}
+
+/// The first signal lets commands go on for a while; a second one ends them, and so does a store that gives no more jobs.
+async fn until_stopped(
+    running: RunningWorker,
+    drain_ms: u64,
+    signals: &mut Signals,
+) -> Result<Drained, Error> {
+    tokio::select! {
+        () = running.until(pending::<()>()) => return running.drain_until(ready(())).await,
+        () = asked_to_stop(signals) => {}
+    }
+    let count = running.running();
+    if drain_ms > 0 && count > 0 {
+        note(&format!(
+            "no more jobs are claimed; {count} go on for up to {} (another signal hands them back at once)",
+            show_ms(drain_ms)
+        ));
+    }
+    running.drain_until(asked_to_stop(signals)).await
+}
+
+async fn asked_to_stop(signals: &mut Signals) {
+    while matches!(signals.next().await, Signal::USR1 | Signal::USR2) {}
 }

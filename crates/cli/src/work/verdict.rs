@@ -1,30 +1,39 @@
 //! What a run of the command means for its job.
 
-use fencehold_contract::job::Word;
+use std::time::Duration;
+
+use fencehold::{JobError, Outcome};
 use fencehold_core::limits::{ERROR_BYTES_KEPT, PAYLOAD_BYTES_MAX};
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 /// The exit code by which a command puts its job off: `EX_TEMPFAIL` of sysexits.
 pub(crate) const SNOOZE_CODE: u8 = 75;
 
-/// The word for an exit code.
-pub(super) fn word(code: u8, stdout: &[u8], stderr_end: &[u8], snooze_ms: u64) -> Word {
+/// What an exit code means.
+pub(super) fn outcome(
+    code: u8,
+    stdout: &[u8],
+    stderr_end: &[u8],
+    snooze: Duration,
+) -> Result<Outcome, JobError> {
     match code {
-        0 => Word::Complete { result: result(stdout) },
-        SNOOZE_CODE => Word::Snooze { for_ms: snooze_ms },
-        code => Word::Fail { error: error(code, stderr_end), retry_in_ms: None, for_good: false },
+        0 => Outcome::done(&result(stdout)),
+        SNOOZE_CODE => Ok(Outcome::snooze(snooze)),
+        code => Err(JobError::new(error(code, stderr_end))),
     }
 }
 
 /// What the command wrote, if it is JSON; else as a JSON text, cut where it would be too long. Nothing is nothing.
-fn result(stdout: &[u8]) -> Option<Box<str>> {
+fn result(stdout: &[u8]) -> Option<Box<RawValue>> {
     let text = String::from_utf8_lossy(stdout);
     let text = text.trim_end();
     if text.is_empty() {
         return None;
     }
-    if text.len() <= PAYLOAD_BYTES_MAX && serde_json::from_str::<IgnoredAny>(text).is_ok() {
-        return Some(text.trim_start().into());
+    if text.len() <= PAYLOAD_BYTES_MAX
+        && let Ok(json) = RawValue::from_string(text.trim_start().to_owned())
+    {
+        return Some(json);
     }
     let mut end = text.len().min(PAYLOAD_BYTES_MAX);
     loop {
@@ -33,7 +42,7 @@ fn result(stdout: &[u8]) -> Option<Box<str>> {
         }
         let json = serde_json::to_string(&text[..end]).ok()?;
         if json.len() <= PAYLOAD_BYTES_MAX {
-            return Some(json.into());
+            return RawValue::from_string(json).ok();
         }
         // What must be escaped grows: a little more is cut than is too much, until it fits.
         end = end.saturating_sub((json.len() - PAYLOAD_BYTES_MAX).div_ceil(6).max(1));
@@ -74,10 +83,7 @@ mod tests {
     use super::*;
 
     fn completed(stdout: &[u8]) -> Option<String> {
-        match word(0, stdout, b"", 1) {
-            Word::Complete { result } => result.map(Into::into),
-            other => panic!("{other:?}"),
-        }
+        result(stdout).map(|json| json.get().to_owned())
     }
 
     #[test]
@@ -104,15 +110,20 @@ mod tests {
         for nth in 0..10_000 {
             end.add(format!("line {nth}\n").as_bytes());
         }
-        let Word::Fail { error, for_good: false, .. } = word(3, b"ignored", end.bytes(), 1) else { panic!() };
+        let failed = |code, said| {
+            outcome(code, b"ignored", said, Duration::ZERO)
+                .expect_err("a failure")
+                .to_string()
+        };
+        let error = failed(3, end.bytes());
         assert!(error.starts_with("exit code 3: ") && error.ends_with("line 9999"), "{error}");
         assert!(error.len() <= ERROR_BYTES_KEPT);
-        let Word::Fail { error, .. } = word(137, b"", b"", 1) else { panic!() };
-        assert_eq!(error, "exit code 137 (128 + signal 9)");
+        assert_eq!(failed(137, b""), "exit code 137 (128 + signal 9)");
     }
 
     #[test]
     fn one_code_snoozes() {
-        assert_eq!(word(75, b"", b"", 7), Word::Snooze { for_ms: 7 });
+        let snooze = Duration::from_millis(7);
+        assert_eq!(outcome(75, b"", b"", snooze).ok(), Some(Outcome::snooze(snooze)));
     }
 }

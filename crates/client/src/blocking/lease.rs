@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fencehold_contract::HoldRef;
 use fencehold_core::{Key, Owner, Task, Token};
 
 use crate::bell::block_on;
@@ -152,6 +153,11 @@ impl Lease {
     /// Gives the lease back. See [`crate::Lease::release`].
     pub fn release(self) -> Result<(), Error> {
         block_on(self.inner.release())
+    }
+
+    /// Ends the guard and leaves the lease to who has the hold. See [`crate::Lease::detach`].
+    pub fn detach(self) -> Result<HoldRef, Error> {
+        self.inner.detach()
     }
 
     /// The same guard for async code.

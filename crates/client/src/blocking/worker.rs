@@ -8,7 +8,7 @@ use super::Job;
 use crate::bell::block_on;
 use crate::error::Error;
 use crate::job::{IntoOutcome, JobError};
-use crate::worker::Drained;
+use crate::worker::{Drained, WorkerEvent};
 
 /// Takes jobs out of queues and has blocking handlers run them, each on a thread of its own. See [`crate::Worker`].
 ///
@@ -81,6 +81,31 @@ impl Worker {
         F: Fn(Job, P) -> Result<R, JobError> + Send + Sync + 'static,
     {
         Worker { inner: self.inner.handle_blocking(kind, handler) }
+    }
+
+    /// Has jobs of every kind that has no handler of its own run by this handler.
+    pub fn handle_any<P, R, F>(self, handler: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: IntoOutcome + 'static,
+        F: Fn(Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+    {
+        Worker { inner: self.inner.handle_any_blocking(handler) }
+    }
+
+    /// How long a handler has to end once the time to drain is over. See [`crate::Worker::stop_within`].
+    pub fn stop_within(self, limit: Duration) -> Self {
+        Worker { inner: self.inner.stop_within(limit) }
+    }
+
+    /// Ends when no job is ready and none runs. See [`crate::Worker::until_empty`].
+    pub fn until_empty(self) -> Self {
+        Worker { inner: self.inner.until_empty() }
+    }
+
+    /// Calls this for what happens to the worker. See [`crate::Worker::on_event`].
+    pub fn on_event(self, hook: impl Fn(&WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
+        Worker { inner: self.inner.on_event(hook) }
     }
 
     /// Works until this process is sent SIGTERM or SIGINT, and then ends in good order. See [`crate::Worker::run`].

@@ -42,7 +42,7 @@ use crate::fence::Pass;
 use crate::holding::Holding;
 use crate::json;
 use crate::time::{First, first};
-use crate::watch::{State, YieldNotice};
+use crate::watch::{LeaseWatch, State, YieldNotice};
 use crate::worker::Floor;
 
 /// Why a handler should come to a stop at the next good place.
@@ -212,6 +212,15 @@ impl Job {
         self.attempt.holding.look().deadline_ms
     }
 
+    /// Follows the claim from beside it: every new deadline, every change of state. Its key is the one by which the events of
+    /// the store name the job.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch::new(
+            Pass::for_job(self.id(), self.token()).key().clone(),
+            Arc::clone(&self.attempt.holding),
+        )
+    }
+
     /// Waits until the claim is lost, and says why.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         let holding = Arc::clone(&self.attempt.holding);
@@ -262,6 +271,18 @@ impl Job {
                     First::Left(reason) => reason,
                     First::Right(()) => StopReason::Draining,
                 },
+            }
+        }
+    }
+
+    /// Waits until the worker waits for this handler no longer: its time to drain is over, or was cut short. An async
+    /// handler is dropped then. A blocking one has [some time](crate::Worker::stop_within) to end.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let floor = self.attempt.floor.clone();
+        async move {
+            match floor {
+                Some(floor) => floor.stopping().await,
+                None => std::future::pending().await,
             }
         }
     }

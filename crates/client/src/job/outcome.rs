@@ -33,7 +33,8 @@ use crate::time::ms;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an outcome says nothing until the handler returns it"]
 pub struct Outcome {
-    word: Word,
+    /// `None`: nothing is said.
+    word: Option<Word>,
 }
 
 impl Outcome {
@@ -41,21 +42,27 @@ impl Outcome {
     pub fn done(result: &(impl Serialize + ?Sized)) -> Result<Self, JobError> {
         let result = json::written("result", result)?;
         let result = (&*result != json::NOTHING).then_some(result);
-        Ok(Outcome { word: Word::Complete { result } })
+        Ok(Outcome { word: Some(Word::Complete { result }) })
     }
 
     /// Put the job off. Counts as nothing: neither as a failure nor as a crash.
     pub fn snooze(wait: Duration) -> Self {
-        Outcome { word: Word::Snooze { for_ms: ms(wait) } }
+        Outcome { word: Some(Word::Snooze { for_ms: ms(wait) }) }
     }
 
     /// Give the job back, to be taken up again at once by whoever is free. Counts as nothing. A job that was called off
     /// is then cancelled.
     pub fn hand_back() -> Self {
-        Outcome { word: Word::HandBack }
+        Outcome { word: Some(Word::HandBack) }
     }
 
-    pub(crate) fn into_word(self) -> Word {
+    /// Report nothing, and renew no more: the claim expires, which counts as a crash. For work that could not be stopped, so
+    /// that no other worker may begin before the claim has ended; and for a claim that is lost.
+    pub fn let_expire() -> Self {
+        Outcome { word: None }
+    }
+
+    pub(crate) fn into_word(self) -> Option<Word> {
         self.word
     }
 }

@@ -49,7 +49,7 @@ impl Voice {
         match self {
             Voice::Store(handle) => {
                 let until_ms = last_try_ms(handle, holding);
-                handle.hub.say(Spoken { report, until_ms, told: Box::new(drop) });
+                handle.hub.say(Spoken { report, until_ms, delayed: None, told: Box::new(drop) });
             }
             Voice::Kit(kit) => kit.hear(report.word),
         }

@@ -30,7 +30,10 @@ enum Ended {
 impl Trialled {
     pub(super) fn new(claimed: ClaimedJob, kit: &Kit, ended: Result<Outcome, JobError>) -> Self {
         let ended = match ended {
-            Ok(outcome) => Ended::Word(outcome.into_word()),
+            Ok(outcome) => {
+                let over = || Ended::Over("the claim is left to expire".to_owned());
+                outcome.into_word().map_or_else(over, Ended::Word)
+            }
             Err(error) => {
                 let text = error.to_string();
                 error.into_word().map_or(Ended::Over(text), Ended::Word)

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed};
-use fencehold_core::limits::{JOBS_PER_CALL_MAX, WAIT_MS_MAX};
+use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::ttl::Term;
 
 use super::Terms;
-use super::floor::{Floor, Ready};
+use super::event::WorkerEvent;
+use super::floor::{Floor, Ready, Tally};
 use crate::bell::lock;
 use crate::error::Error;
 use crate::holding::{Granted, Held};
@@ -24,6 +25,8 @@ use crate::tries::may_pass;
 
 /// A job that nobody has begun after this long on the shelf is handed back: somebody else may have a slot free.
 const SHELF_MS_MAX: u64 = 2_000;
+/// How long one claim stands in line. Nothing depends on it but how soon a connection is noticed that died in silence.
+const CLAIM_WAIT_MS: u64 = 60_000;
 
 pub(super) struct Claimer {
     pub(super) handle: Arc<Handle>,
@@ -40,7 +43,7 @@ impl Claimer {
             match first(self.floor.draining(), work).await {
                 First::Left(()) => Ok(()),
                 First::Right(First::Left(closed)) => Err(closed),
-                First::Right(First::Right(error)) => Err(error),
+                First::Right(First::Right(outcome)) => outcome,
             }
         };
         self.floor.count(|tally| {
@@ -49,29 +52,41 @@ impl Claimer {
         });
     }
 
-    async fn claim_on(&self) -> Error {
+    /// `Ok`: no job is ready, and the worker is to end then.
+    async fn claim_on(&self) -> Result<(), Error> {
         let mut failures = 0;
         loop {
             let room = self.until_room().await;
-            let mut claim = match hold_id() {
-                Ok(hold) => Claim { claimer: self, request: self.request(hold, room), unsure: false },
-                Err(error) => return error,
-            };
-            loop {
+            let heard = self.floor.tally.read(|tally, _| tally.heard);
+            let request = self.request(hold_id()?, room);
+            let mut claim = Claim { claimer: self, request, began_ms: self.hub().now_ms(), unsure: false };
+            let count = loop {
                 self.admitted().await;
                 match claim.ask().await {
-                    Ok(()) => {
-                        failures = 0;
-                        break;
-                    }
+                    Ok(count) => break count,
                     Err(error) if may_pass(&error) => {
                         failures += 1;
-                        self.pause(failures, &error).await;
+                        self.pause(failures, error).await;
                     }
-                    Err(error) => return error.into(),
+                    Err(error) => return Err(error.into()),
                 }
+            };
+            failures = 0;
+            if self.terms.until_empty && count == 0 && self.is_all_done(heard).await {
+                return Ok(());
             }
         }
+    }
+
+    /// Waits until the store has answered more reports than these, for a job that was reported on may be ready again, or
+    /// until nothing is left that could be. True: nothing is.
+    async fn is_all_done(&self, heard: u64) -> bool {
+        let look = |tally: &Tally, _| match tally {
+            tally if tally.heard > heard => Some(false),
+            Tally { shelved: 0, running: 0, unheard: 0, .. } => Some(true),
+            _ => None,
+        };
+        self.floor.tally.when(look).await
     }
 
     fn request(&self, hold: fencehold_core::HoldId, room: usize) -> ClaimRequest {
@@ -81,7 +96,7 @@ impl Claimer {
             hold,
             owner: self.terms.owner.clone(),
             ttl_ms: self.terms.ttl_ms,
-            wait_ms: WAIT_MS_MAX,
+            wait_ms: if self.terms.until_empty { 0 } else { CLAIM_WAIT_MS },
             waited_before_ms: 0,
         }
     }
@@ -127,9 +142,10 @@ impl Claimer {
         }
     }
 
-    async fn pause(&self, failures: u32, error: &StoreError) {
+    async fn pause(&self, failures: u32, error: StoreError) {
         if failures == 1 {
             tracing::warn!(%error, "no jobs can be claimed for the moment; trying on");
+            self.floor.tell(&WorkerEvent::ClaimFailed { error: &error.into() });
         }
         let hub = self.hub();
         let mut at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
@@ -148,25 +164,30 @@ impl Claimer {
 struct Claim<'a> {
     claimer: &'a Claimer,
     request: ClaimRequest,
+    began_ms: u64,
     unsure: bool,
 }
 
 impl Claim<'_> {
-    /// One sending.
-    async fn ask(&mut self) -> Result<(), StoreError> {
-        let (hub, request) = (self.claimer.hub(), self.request.clone());
+    /// One sending. Gives how many jobs came of it.
+    async fn ask(&mut self) -> Result<usize, StoreError> {
+        let hub = self.claimer.hub();
         let Some(jobs) = hub.store.jobs() else {
             let store = hub.store.capabilities().store.to_owned();
             return Err(StoreError::Unsupported { store, what: "keep jobs".to_owned() });
         };
         let sent_ms = hub.now_ms();
-        let limit_ms = request.wait_ms.saturating_add(hub.patience_ms);
+        let waited_before_ms = sent_ms.saturating_sub(self.began_ms);
+        let wait_ms = self.request.wait_ms.saturating_sub(waited_before_ms);
+        let request = ClaimRequest { wait_ms, waited_before_ms, ..self.request.clone() };
+        let limit_ms = wait_ms.saturating_add(hub.patience_ms);
         let answer = hub.answer(limit_ms, jobs.claim(&hub.call(hub.patience_ms), request)).await;
         match answer {
             Ok(claimed) => {
                 self.unsure = false;
+                let count = claimed.jobs.len();
                 self.take_in(sent_ms, claimed);
-                Ok(())
+                Ok(count)
             }
             Err(error) => {
                 self.unsure |= matches!(error, StoreError::Unknown { .. });

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use fencehold_contract::job::ClaimedJob;
 
+use super::event::OnEvent;
 use super::pace::Pace;
 use crate::bell::lock;
 use crate::board::Board;
@@ -39,6 +40,8 @@ pub(super) struct Tally {
     pub(super) running: usize,
     /// Words about ended attempts that the store has not answered yet.
     pub(super) unheard: usize,
+    /// Words that the store has answered, or that were given up.
+    pub(super) heard: u64,
     pub(super) finished: u64,
     pub(super) handed_back: u64,
     /// The claimer has ended, and why if it could not go on.
@@ -57,6 +60,7 @@ pub(crate) struct Floor {
     pub(super) pace: Mutex<Pace>,
     /// The jobs that run, by the number of their holding.
     running: Mutex<HashMap<u64, Job>>,
+    pub(super) on_event: Option<OnEvent>,
 }
 
 #[derive(Default)]
@@ -66,7 +70,7 @@ struct Shelf {
 }
 
 impl Floor {
-    pub(super) fn new(pace: Pace) -> Self {
+    pub(super) fn new(pace: Pace, on_event: Option<OnEvent>) -> Self {
         Floor {
             ready: Mutex::default(),
             filled: Condvar::new(),
@@ -74,6 +78,7 @@ impl Floor {
             stage: Board::default(),
             pace: Mutex::new(pace),
             running: Mutex::default(),
+            on_event,
         }
     }
 
@@ -163,13 +168,18 @@ impl Floor {
         self.stage.update(|at| (*at < stage).then(|| *at = stage));
     }
 
-    pub(super) async fn reached(&self, stage: Stage) {
+    async fn reached(&self, stage: Stage) {
         self.stage.when(move |at, _| (*at >= stage).then_some(())).await;
     }
 
     /// Waits until the worker is told to stop.
     pub(crate) async fn draining(&self) {
         self.reached(Stage::Draining).await;
+    }
+
+    /// Waits until what still runs is to be dropped.
+    pub(crate) async fn stopping(&self) {
+        self.reached(Stage::Stopping).await;
     }
 
     /// How many more jobs are wanted: none as long as half of what was claimed ahead still lies on the shelf.

@@ -1,9 +1,11 @@
-//! Handlers by kind, with their types taken away: what is left takes a job and its JSON, and gives an outcome.
+//! Handlers by kind, and one for every other kind, with their types taken away: what is left takes a job and its JSON, and
+//! gives an outcome.
 
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use fencehold_core::BadInput;
 use fencehold_core::job::Kind;
 use serde::de::DeserializeOwned;
 
@@ -25,8 +27,52 @@ pub(super) enum Work {
 /// A handler.
 pub(super) type Handler = Arc<dyn Fn(Job, Box<str>) -> Work + Send + Sync>;
 
-/// Handlers by kind.
-pub(super) type Handlers = HashMap<Kind, Handler>;
+/// The handlers of a worker.
+#[derive(Default)]
+pub(super) struct Handlers {
+    by_kind: HashMap<Kind, Handler>,
+    /// For every kind that has none of its own.
+    any: Option<Handler>,
+}
+
+impl Handlers {
+    pub(super) fn add(&mut self, kind: &str, handler: Handler) -> Result<(), BadInput> {
+        let kind = Kind::new(kind)?;
+        if self.by_kind.contains_key(&kind) {
+            return Err(BadInput::new("kind", format!("{kind} has two handlers")));
+        }
+        self.by_kind.insert(kind, handler);
+        Ok(())
+    }
+
+    pub(super) fn add_any(&mut self, handler: Handler) -> Result<(), BadInput> {
+        match self.any.replace(handler) {
+            None => Ok(()),
+            Some(_) => Err(BadInput::new("worker", "has two handlers of any kind")),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_kind.is_empty() && self.any.is_none()
+    }
+
+    /// The handler of a kind, or what becomes of a job that has none here.
+    pub(super) fn get(&self, kind: &Kind) -> Result<&Handler, JobError> {
+        self.by_kind.get(kind).or(self.any.as_ref()).ok_or_else(|| {
+            JobError::new(format!(
+                "this worker has no handler of kind {kind} (it has {}); add one, or take the queue off this worker",
+                self.kinds().join(", ")
+            ))
+        })
+    }
+
+    /// The kinds that have a handler of their own, in order.
+    pub(super) fn kinds(&self) -> Vec<&str> {
+        let mut kinds: Vec<&str> = self.by_kind.keys().map(Kind::as_str).collect();
+        kinds.sort_unstable();
+        kinds
+    }
+}
 
 pub(super) fn asynchronous<P, R, F, Fut>(handler: F) -> Handler
 where
@@ -67,14 +113,4 @@ fn fitting<P: DeserializeOwned>(job: &Job, payload: &str) -> Result<P, JobError>
     json::read("payload", payload).map_err(|bad| {
         JobError::new(format!("no handler of kind {} can take this job: its {bad}", job.kind()))
     })
-}
-
-/// What becomes of a job whose kind nobody here handles.
-pub(super) fn unknown(kind: &Kind, handlers: &Handlers) -> JobError {
-    let mut known: Vec<&str> = handlers.keys().map(Kind::as_str).collect();
-    known.sort_unstable();
-    JobError::new(format!(
-        "this worker has no handler of kind {kind} (it has {}); add one, or take the queue off this worker",
-        known.join(", ")
-    ))
 }

@@ -9,6 +9,7 @@
 //! one's context; others are run [within](Worker::within) theirs.
 
 mod claim;
+mod event;
 mod floor;
 mod handler;
 mod pace;
@@ -17,17 +18,17 @@ mod signals;
 mod slot;
 mod speak;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::job::Weighted;
-use fencehold_core::job::{Kind, Queue};
+use fencehold_core::job::Queue;
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
 use fencehold_core::{BadInput, Owner};
 use serde::de::DeserializeOwned;
 
+pub use event::{AttemptEnd, WorkerEvent};
 pub(crate) use floor::Floor;
 pub use run::{Drained, RunningWorker};
 
@@ -37,6 +38,7 @@ use crate::error::Error;
 use crate::job::{IntoOutcome, Job, JobError};
 use crate::lease::TTL_DEFAULT;
 use crate::time::ms;
+use event::OnEvent;
 use handler::Handlers;
 use slot::Within;
 
@@ -45,6 +47,9 @@ const CONCURRENCY_DEFAULT: usize = 8;
 /// How long running jobs have to end when the worker is told to stop, unless told otherwise. Less than the half minute
 /// that most supervisors give.
 const DRAIN_DEFAULT: Duration = Duration::from_secs(25);
+/// How long a handler that must stop has to come to its next await, or to its end if it is a blocking one, unless told
+/// otherwise.
+const STOP_DEFAULT: Duration = Duration::from_secs(1);
 
 impl Fencehold {
     /// A worker: takes jobs out of queues and has handlers run them.
@@ -53,12 +58,15 @@ impl Fencehold {
             owner: Ok(self.owner().clone()),
             fencehold: self.clone(),
             queues: Ok(Vec::new()),
-            handlers: Ok(HashMap::new()),
+            handlers: Ok(Handlers::default()),
             concurrency: CONCURRENCY_DEFAULT,
             prefetch: None,
             ttl: TTL_DEFAULT,
             drain_within: DRAIN_DEFAULT,
             cancel_within: None,
+            stop_within: STOP_DEFAULT,
+            until_empty: false,
+            on_event: None,
             within: None,
         }
     }
@@ -108,6 +116,9 @@ pub struct Worker {
     ttl: Duration,
     drain_within: Duration,
     cancel_within: Option<Duration>,
+    stop_within: Duration,
+    until_empty: bool,
+    on_event: Option<OnEvent>,
     within: Option<Within>,
 }
 
@@ -121,10 +132,15 @@ struct Terms {
     ttl_ms: u64,
     drain_ms: u64,
     cancel_ms: Option<u64>,
+    stop_ms: u64,
+    until_empty: bool,
     within: Option<Within>,
 }
 
 impl Worker {
+    /// The most jobs that one worker runs at once.
+    pub const CONCURRENCY_MAX: usize = JOBS_PER_CALL_MAX / 2;
+
     /// A queue to take jobs from. A queue of weight 3 is given three times as many turns as one of weight 1. A weight of
     /// 0 is refused: leave the queue out.
     pub fn queue(mut self, name: impl AsRef<str>, weight: u32) -> Self {
@@ -170,6 +186,57 @@ impl Worker {
         Worker { cancel_within: Some(limit), ..self }
     }
 
+    /// How long a handler that cannot be dropped has to end once the time to drain is over: a blocking one, which learns of
+    /// it by [`Job::stopping`](crate::Job::stopping). Default: 1 s.
+    pub fn stop_within(self, limit: Duration) -> Self {
+        Worker { stop_within: limit, ..self }
+    }
+
+    /// Works until no job is ready and none runs, and then ends by itself. A job that waits for its time, or for another
+    /// attempt, is not waited for.
+    ///
+    /// ```
+    /// use fencehold::{Fencehold, Job};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// fh.queue("emails").job("send", "a@example.org").enqueue().await?;
+    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| Ok(()));
+    /// assert_eq!(worker.until_empty().run().await?.finished, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn until_empty(self) -> Self {
+        Worker { until_empty: true, ..self }
+    }
+
+    /// Calls this for what happens to the worker: each attempt that ended, with what the store answered, and a store that
+    /// gives no jobs or takes no reports. It is called on the threads that work and renew, so it must not block.
+    ///
+    /// ```
+    /// use fencehold::{Fencehold, Job, WorkerEvent};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// # let fh = Fencehold::connect("memory:").await?;
+    /// # fh.queue("emails").job("send", "a@example.org").enqueue().await?;
+    /// let (log, lines) = std::sync::mpsc::channel();
+    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| Ok(()));
+    /// let worker = worker.on_event(move |event| {
+    ///     if let WorkerEvent::AttemptEnded(end) = event {
+    ///         let _ = log.send(format!("{} attempt {}: {:?}", end.job.kind(), end.job.attempt(), end.reported));
+    ///     }
+    /// });
+    /// worker.until_empty().run().await?;
+    /// assert_eq!(lines.recv().as_deref(), Ok("send attempt 1: Some(Completed)"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_event(self, hook: impl Fn(&WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
+        Worker { on_event: Some(Arc::new(hook)), ..self }
+    }
+
     /// Has the threads of the slots run within something of yours, such as the context of another runtime. Default: the
     /// Tokio runtime in which the worker is started, if it is started in one, so that handlers can use its timers and
     /// sockets.
@@ -197,29 +264,48 @@ impl Worker {
         F: Fn(Job, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, JobError>> + Send + 'static,
     {
-        self.with_handler(kind.as_ref(), handler::asynchronous(handler))
+        self.with_handlers(|handlers| handlers.add(kind.as_ref(), handler::asynchronous(handler)))
+    }
+
+    /// Has jobs of every kind that has no handler of its own run by this async handler. [`Job::kind`] says which kind it
+    /// is.
+    pub fn handle_any<P, R, F, Fut>(self, handler: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: IntoOutcome + 'static,
+        F: Fn(Job, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, JobError>> + Send + 'static,
+    {
+        self.with_handlers(|handlers| handlers.add_any(handler::asynchronous(handler)))
     }
 
     /// Has jobs of this kind run by a blocking handler, on the thread of its slot. It cannot be stopped from outside: long
-    /// work looks at [`is_live`](crate::Job::is_live) between its steps.
+    /// work looks at [`is_live`](crate::Job::is_live) between its steps, or waits for [`lost`](crate::Job::lost) and
+    /// [`stopping`](crate::Job::stopping).
     pub fn handle_blocking<P, R, F>(self, kind: impl AsRef<str>, handler: F) -> Self
     where
         P: DeserializeOwned + Send + 'static,
         R: IntoOutcome + 'static,
         F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
     {
-        self.with_handler(kind.as_ref(), handler::blocking(handler))
+        self.with_handlers(|handlers| handlers.add(kind.as_ref(), handler::blocking(handler)))
     }
 
-    fn with_handler(mut self, kind: &str, handler: handler::Handler) -> Self {
-        if let Ok(handlers) = &mut self.handlers {
-            match Kind::new(kind) {
-                Ok(kind) if handlers.contains_key(&kind) => {
-                    self.handlers = Err(BadInput::new("kind", format!("{kind} has two handlers")));
-                }
-                Ok(kind) => drop(handlers.insert(kind, handler)),
-                Err(bad) => self.handlers = Err(bad),
-            }
+    /// Has jobs of every kind that has no handler of its own run by this blocking handler.
+    pub fn handle_any_blocking<P, R, F>(self, handler: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: IntoOutcome + 'static,
+        F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+    {
+        self.with_handlers(|handlers| handlers.add_any(handler::blocking(handler)))
+    }
+
+    fn with_handlers(mut self, add: impl FnOnce(&mut Handlers) -> Result<(), BadInput>) -> Self {
+        if let Ok(handlers) = &mut self.handlers
+            && let Err(bad) = add(handlers)
+        {
+            self.handlers = Err(bad);
         }
         self
     }
@@ -246,7 +332,8 @@ impl Worker {
         let fencehold = self.fencehold.clone();
         fencehold.hub().jobs()?;
         let ttl_ms_min = fencehold.store().capabilities().ttl_ms_min;
-        RunningWorker::start(&fencehold, self.terms(ttl_ms_min)?)
+        let on_event = self.on_event.clone();
+        RunningWorker::start(&fencehold, self.terms(ttl_ms_min)?, on_event)
     }
 
     fn terms(self, ttl_ms_min: u64) -> Result<Terms, BadInput> {
@@ -265,7 +352,7 @@ impl Worker {
                 return Err(BadInput::new("weight", problem));
             }
         }
-        let concurrency_max = JOBS_PER_CALL_MAX / 2;
+        let concurrency_max = Worker::CONCURRENCY_MAX;
         if self.concurrency == 0 || self.concurrency > concurrency_max {
             let problem = format!("is {}; it takes 1 to {concurrency_max}", self.concurrency);
             return Err(BadInput::new("concurrency", problem));
@@ -283,6 +370,8 @@ impl Worker {
             ttl_ms,
             drain_ms: ms(self.drain_within),
             cancel_ms: self.cancel_within.map(ms),
+            stop_ms: ms(self.stop_within),
+            until_empty: self.until_empty,
             within: self.within.or_else(slot::runtime),
         })
     }
@@ -292,7 +381,7 @@ impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
             .field("queues", &self.queues)
-            .field("kinds", &self.handlers.as_ref().map(|handlers| handlers.keys().collect::<Vec<_>>()))
+            .field("kinds", &self.handlers.as_ref().map(Handlers::kinds))
             .field("concurrency", &self.concurrency)
             .finish_non_exhaustive()
     }

@@ -1,11 +1,13 @@
 //! A worker at work, and how it ends in good order.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::Terms;
 use super::claim::Claimer;
+use super::event::OnEvent;
 use super::floor::{Floor, Stage, Tally};
 use super::pace::Pace;
 use super::slot::Slot;
@@ -14,10 +16,6 @@ use crate::connect::{Fencehold, no_thread};
 use crate::error::Error;
 use crate::renewal::Handle;
 use crate::time::{First, first};
-
-/// How long a handler that is to be dropped has to come to its next await. One that blocks its thread for longer cannot
-/// be stopped: its claim is renewed for as long as it runs, so that nobody runs the job beside it.
-const STOP_MS: u64 = 1_000;
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +40,14 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
-    pub(super) fn start(fencehold: &Fencehold, terms: Terms) -> Result<Self, Error> {
+    pub(super) fn start(
+        fencehold: &Fencehold,
+        terms: Terms,
+        on_event: Option<OnEvent>,
+    ) -> Result<Self, Error> {
         let handle = fencehold.handle();
         let pace = Pace::new(terms.concurrency, terms.prefetch);
-        let (floor, terms) = (Arc::new(Floor::new(pace)), Arc::new(terms));
+        let (floor, terms) = (Arc::new(Floor::new(pace, on_event)), Arc::new(terms));
         // Made first: if a thread cannot be started, its drop ends those that were.
         let mut running = RunningWorker { handle, floor, terms, threads: Vec::new() };
         for nth in 0..running.terms.concurrency {
@@ -71,7 +73,13 @@ impl RunningWorker {
         Ok(())
     }
 
-    /// Waits until `stop` is done, or the worker cannot go on.
+    /// How many jobs run at this moment.
+    pub fn running(&self) -> usize {
+        self.floor.tally.read(|tally, _| tally.running)
+    }
+
+    /// Waits until `stop` is done, or the worker cannot go on, or has nothing left to do
+    /// ([`until_empty`](crate::Worker::until_empty)).
     pub async fn until(&self, stop: impl Future) {
         first(stop, self.floor.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
     }
@@ -83,20 +91,29 @@ impl RunningWorker {
         self.drain_until(std::future::pending::<()>()).await
     }
 
-    /// Likewise, with less time if `cut_short` is done earlier.
+    /// Likewise, with less time if `cut_short` is done earlier: what runs is then stopped at once, and the store has the
+    /// handle's [patience](crate::Connect::patience) to take the last reports.
     pub async fn drain_until(mut self, cut_short: impl Future) -> Result<Drained, Error> {
         let hub = &self.handle.hub;
         let give_up_ms = hub.now_ms().saturating_add(self.terms.drain_ms);
         self.stop_claiming();
-        let time_is_up = first(hub.timers.sleep_until(give_up_ms), cut_short);
-        if let First::Right(_) = first(self.all_ended(), time_is_up).await {
+        let mut cut_short = pin!(cut_short);
+        let time_is_up = first(hub.timers.sleep_until(give_up_ms), cut_short.as_mut());
+        let mut is_cut_short = false;
+        if let First::Right(why) = first(self.all_ended(), time_is_up).await {
+            is_cut_short = matches!(why, First::Right(_));
             self.floor.advance(Stage::Stopping);
-            let give_up_ms = hub.now_ms().saturating_add(STOP_MS);
+            // One that blocks its thread for longer cannot be stopped: its claim is renewed for as long as it runs, so that
+            // nobody runs the job beside it.
+            let give_up_ms = hub.now_ms().saturating_add(self.terms.stop_ms);
             first(self.all_ended(), hub.timers.sleep_until(give_up_ms)).await;
         }
         let left_running = self.still_running();
-        let heard = self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
-        heard.await;
+        let heard = || self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
+        if is_cut_short || matches!(first(heard(), cut_short).await, First::Right(_)) {
+            let give_up_ms = hub.now_ms().saturating_add(hub.patience_ms);
+            first(heard(), hub.timers.sleep_until(give_up_ms)).await;
+        }
         if left_running == 0 {
             for thread in self.threads.drain(..) {
                 // They are about to end: nothing is left for them to do.

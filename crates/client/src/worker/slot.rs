@@ -12,8 +12,8 @@ use fencehold_core::lease::How;
 use tracing::Instrument;
 
 use super::Terms;
-use super::floor::{Floor, Ready, Stage};
-use super::handler::{Ended, Work, unknown};
+use super::floor::{Floor, Ready};
+use super::handler::{Ended, Work};
 use crate::bell::{block_on, lock};
 use crate::error::{LostReason, Shown};
 use crate::holding::Holding;
@@ -78,8 +78,8 @@ impl Slot {
         let ended = span.clone();
         let began_ms = self.handle.hub.now_ms();
         let run = match self.terms.handlers.get(job.kind()) {
-            None => Run::Ended(Err(unknown(job.kind(), &self.terms.handlers))),
-            Some(handler) => match catch_unwind(AssertUnwindSafe(|| handler(job.clone(), payload))) {
+            Err(unknown) => Run::Ended(Err(unknown)),
+            Ok(handler) => match catch_unwind(AssertUnwindSafe(|| handler(job.clone(), payload))) {
                 Ok(Work::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
                 Ok(Work::Call(call)) => match catch_unwind(AssertUnwindSafe(|| span.in_scope(call))) {
                     Ok(ended) => Run::Ended(ended),
@@ -95,8 +95,8 @@ impl Slot {
             let word = word(run, &holding);
             log(&ended, &job, word.as_ref(), work_ms);
             match word {
-                Some(word) => self.floor.say(&self.handle, job.attempt_ref(), holding, word),
-                None => drop(lock(&self.handle.hub.book).remove(holding.serial)),
+                Some(word) => self.floor.say(&self.handle, job, word, work_ms),
+                None => self.floor.say_nothing(&self.handle, job, work_ms),
             }
         }
         self.floor.count(|tally| tally.running -= 1);
@@ -106,7 +106,7 @@ impl Slot {
     fn drive(&self, holding: &Holding, future: Pin<Box<dyn Future<Output = Ended> + Send + '_>>) -> Run {
         let mut future = Some(future);
         let mut lost = pin!(holding.lost());
-        let mut stopped = pin!(self.floor.reached(Stage::Stopping));
+        let mut stopped = pin!(self.floor.stopping());
         let mut overdue = pin!(self.cancelled_for_too_long(holding));
         let run = block_on(std::future::poll_fn(|context| {
             // Looked at before the work goes on: time may have passed.
@@ -163,7 +163,7 @@ fn log(span: &tracing::Span, job: &Job, word: Option<&Word>, took_ms: u64) {
 /// What to say about an attempt; `None`: nothing, for it is over already and others decide.
 fn word(run: Run, holding: &Holding) -> Option<Word> {
     match run {
-        Run::Ended(Ok(outcome)) => Some(outcome.into_word()),
+        Run::Ended(Ok(outcome)) => outcome.into_word(),
         Run::Ended(Err(error)) => error.into_word(),
         Run::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_word(),
         Run::Lost(LostReason::Ended { how: Some(How::AgedOut), current_token: None, .. }) => {

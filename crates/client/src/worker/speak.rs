@@ -1,26 +1,21 @@
 //! What a worker tells the store of the attempts that ended. Nobody waits for it but whoever ends the worker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use fencehold_contract::job::{AttemptRef, Report, Word};
+use fencehold_contract::job::{Report, Word};
 
+use super::event::{AttemptEnd, WorkerEvent, ended_by};
 use super::floor::{Floor, Ready};
 use crate::bell::lock;
-use crate::error::LostReason;
-use crate::holding::Holding;
-use crate::job::last_try_ms;
+use crate::error::{Error, LostReason};
+use crate::job::{Job, Voice, last_try_ms};
 use crate::renewal::Handle;
-use crate::report::Spoken;
+use crate::report::{Delayed, Spoken};
 
 impl Floor {
     /// Has a word about an attempt sent that is over, and goes on.
-    pub(super) fn say(
-        self: &Arc<Self>,
-        handle: &Arc<Handle>,
-        attempt: AttemptRef,
-        holding: Arc<Holding>,
-        word: Word,
-    ) {
+    pub(super) fn say(self: &Arc<Self>, handle: &Arc<Handle>, job: Job, word: Word, took_ms: u64) {
         let handed_back = matches!(word, Word::HandBack);
         self.count(|tally| {
             tally.unheard += 1;
@@ -28,26 +23,49 @@ impl Floor {
             tally.finished += u64::from(!handed_back);
         });
         let unheard = Unheard(Arc::clone(self));
-        let until_ms = last_try_ms(handle, &holding);
-        let hub = Arc::clone(&handle.hub);
-        let told = Box::new(move |answer: Result<_, crate::error::Error>| {
-            if let Err(error) = answer {
+        let attempt = job.attempt_ref();
+        let until_ms = last_try_ms(handle, &job.inner().holding);
+        let delayed = self.on_event.is_some().then(|| {
+            let (floor, job) = (Arc::clone(self), job.clone());
+            let delayed = move |error: &Error| floor.tell(&WorkerEvent::ReportDelayed { job: &job, error });
+            Box::new(delayed) as Delayed
+        });
+        let (hub, reported) = (Arc::clone(&handle.hub), ended_by(&word));
+        let told = Box::new(move |answer: Result<_, Error>| {
+            let holding = &job.inner().holding;
+            if let Err(error) = &answer {
                 tracing::warn!(parent: &holding.span, %error, "what the job had to say was not taken");
             }
             // Renewed until here, so that nobody else had it meanwhile.
             lock(&hub.book).remove(holding.serial);
             holding.lose(LostReason::Released);
+            let end = AttemptEnd {
+                job,
+                reported: Some(reported),
+                took: Duration::from_millis(took_ms),
+                answer: answer.map(Some),
+            };
+            unheard.0.tell(&WorkerEvent::AttemptEnded(&end));
             drop(unheard);
         });
-        handle.hub.say(Spoken { report: Report { attempt, word }, until_ms, told });
+        handle
+            .hub
+            .say(Spoken { report: Report { attempt, word }, until_ms, delayed, told });
+    }
+
+    /// Nothing is said of an attempt: it is over already, or its claim is left to expire.
+    pub(super) fn say_nothing(&self, handle: &Handle, job: Job, took_ms: u64) {
+        lock(&handle.hub.book).remove(job.inner().holding.serial);
+        let took = Duration::from_millis(took_ms);
+        self.tell(&WorkerEvent::AttemptEnded(&AttemptEnd { job, reported: None, took, answer: Ok(None) }));
     }
 
     /// Hands back jobs that were not begun.
     pub(super) fn hand_back(self: &Arc<Self>, handle: &Arc<Handle>, jobs: Vec<Ready>) {
         for Ready { claimed, holding, .. } in jobs {
-            let attempt =
-                AttemptRef { job: claimed.id, hold: holding.granted.hold, token: holding.granted.token };
-            self.say(handle, attempt, holding, Word::HandBack);
+            let voice = Voice::Store(Arc::clone(handle));
+            let job = Job::new(claimed, holding, voice, Some(Arc::clone(self)));
+            self.say(handle, job, Word::HandBack, 0);
         }
     }
 }
@@ -57,6 +75,9 @@ struct Unheard(Arc<Floor>);
 
 impl Drop for Unheard {
     fn drop(&mut self) {
-        self.0.count(|tally| tally.unheard -= 1);
+        self.0.count(|tally| {
+            tally.unheard -= 1;
+            tally.heard += 1;
+        });
     }
 }

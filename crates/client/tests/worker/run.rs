@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencehold::job::{Backoff, JobState, Retry};
-use fencehold::{Error, Job, JobError};
+use fencehold::job::{Backoff, Ended, JobState, Retry};
+use fencehold::{Error, Job, JobError, Outcome, WorkerEvent};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gate::{Verb, World, secs, within};
+use crate::gate::{FIRST_BACKOFF_MS, Verb, World, secs, within};
 
 #[tokio::test]
 async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
@@ -240,4 +240,141 @@ async fn a_queue_of_no_weight_is_refused() {
         .handle("do", async |_job: fencehold::Job, (): ()| Ok(()));
     let refused = worker.start().unwrap_err().to_string();
     assert!(refused.contains("weight of queue none is 0"), "{refused}");
+}
+
+#[tokio::test]
+async fn one_handler_runs_every_kind_that_has_none_of_its_own() {
+    let world = World::new().await;
+    let worker = world
+        .worker()
+        .handle("own", async |_job: Job, (): ()| Ok("its own".to_owned()))
+        .handle_any(async |job: Job, (): ()| Ok(format!("any, for {}", job.kind())))
+        .start()
+        .unwrap();
+    for (kind, result) in [("own", "its own"), ("unheard of", "any, for unheard of")] {
+        let id = world.enqueue(kind).await;
+        assert_eq!(within(world.fh.jobs().wait::<String>(id, secs(60))).await.as_deref(), Ok(result));
+    }
+    within(worker.drain()).await.unwrap();
+    let any = || world.worker().handle_any(async |_job: Job, (): ()| Ok(()));
+    let refused = any().handle_any_blocking(|_job, (): ()| Ok(())).start().unwrap_err();
+    assert_eq!(refused.to_string(), "worker has two handlers of any kind");
+}
+
+/// The second attempt is ready as soon as the first one is reported, which is after a claim has found nothing.
+#[tokio::test]
+async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_nothing_runs() {
+    let world = World::new().await;
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let go = Arc::new(tokio::sync::Semaphore::new(0));
+    let waits = Arc::clone(&go);
+    let worker = world
+        .worker()
+        .concurrency(2)
+        .until_empty()
+        .handle("flaky", move |job: Job, (): ()| {
+            let (begun, go) = (begun.clone(), Arc::clone(&waits));
+            async move {
+                begun.send(job.attempt())?;
+                go.acquire().await?.forget();
+                if job.attempt() == 1 { Err(JobError::new("not yet").retry_in(secs(0))) } else { Ok(()) }
+            }
+        });
+    let id = world.enqueue("flaky").await;
+    let later = world.fh.queue("q").job("flaky", &()).delay(secs(3_600)).enqueue();
+    let later = within(later).await.unwrap().id;
+    let run = tokio::spawn(worker.run_until(std::future::pending::<()>()));
+    assert_eq!(within(beginnings.recv()).await, Some(1));
+    world.gate.arrived(Verb::Claim, 2).await;
+    go.add_permits(1);
+    assert_eq!(within(beginnings.recv()).await, Some(2), "it has not ended");
+    go.add_permits(1);
+    let drained = within(run).await.unwrap().unwrap();
+    assert_eq!((drained.finished, drained.left_running), (2, 0));
+    assert_eq!(world.job(id).await.job.state, JobState::Completed);
+    assert_eq!(world.job(later).await.job.state, JobState::Scheduled, "its time has not come");
+    assert!(world.gate.claims().iter().all(|claim| claim.wait_ms == 0));
+}
+
+#[tokio::test]
+async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
+    let world = World::new().await;
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle_any(async |job: Job, (): ()| match job.kind().as_str() {
+            "fails" => Err(JobError::new("busy").retry_in(secs(7))),
+            "expires" => Ok(Outcome::let_expire()),
+            _ => Outcome::done("done"),
+        })
+        .on_event(move |event| {
+            if let WorkerEvent::AttemptEnded(end) = event {
+                let answer = end.answer.clone().map(|answer| answer.map(|at| (at.state, at.again_in_ms)));
+                ended.send((end.job.id(), end.reported, answer)).unwrap();
+                panic!("other people's code");
+            }
+        })
+        .start()
+        .unwrap();
+    let completes = (Some(Ended::Completed), Ok(Some((JobState::Completed, None))));
+    let fails = (Some(Ended::Failed), Ok(Some((JobState::Scheduled, Some(7_000)))));
+    for (kind, (reported, answer)) in
+        [("completes", completes), ("fails", fails), ("expires", (None, Ok(None)))]
+    {
+        let id = world.enqueue(kind).await;
+        assert_eq!(within(ends.recv()).await, Some((id, reported, answer)), "{kind}");
+    }
+    let drained = within(worker.drain()).await.unwrap();
+    assert_eq!((drained.finished, drained.handed_back, world.gate.reports().len()), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn a_report_that_cannot_be_sent_yet_is_an_event_once() {
+    let world = World::new().await;
+    let (said, mut events) = mpsc::unbounded_channel();
+    world.gate.close(Verb::Report);
+    let worker = world
+        .worker()
+        .handle_any(async |_job: Job, (): ()| Ok(()))
+        .on_event(move |event| {
+            said.send(match event {
+                WorkerEvent::ReportDelayed { job, .. } => ("delayed", job.id()),
+                WorkerEvent::AttemptEnded(end) => ("ended", end.job.id()),
+                event => panic!("{event:?}"),
+            })
+            .unwrap();
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("do").await;
+    assert_eq!(within(events.recv()).await, Some(("delayed", id)));
+    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    world.gate.arrived(Verb::Report, 2).await;
+    world.gate.open(Verb::Report);
+    world.pass_to_next(2 * FIRST_BACKOFF_MS).await;
+    assert_eq!(within(events.recv()).await, Some(("ended", id)), "once for an attempt");
+    within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_gives_no_jobs_is_an_event_once() {
+    let world = World::new().await;
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    world.gate.close(Verb::Claim);
+    let worker = world
+        .worker()
+        .handle_any(async |_job: Job, (): ()| Ok(()))
+        .on_event(move |event| {
+            if let WorkerEvent::ClaimFailed { error } = event {
+                failed.send(error.to_string()).unwrap();
+            }
+        })
+        .start()
+        .unwrap();
+    assert!(within(failures.recv()).await.is_some());
+    while world.gate.calls(Verb::Claim) < 5 {
+        world.pass_to_next(10_000).await;
+    }
+    assert!(failures.is_empty(), "once, until a claim gets through");
+    within(worker.drain()).await.unwrap();
 }

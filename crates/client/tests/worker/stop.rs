@@ -1,7 +1,7 @@
 //! Handlers that are stopped: their claim is lost or was ended, their job called off, their place or their time is up.
 
 use fencehold::job::{Ended, JobState};
-use fencehold::{Job, JobError, Outcome};
+use fencehold::{Job, JobError, Outcome, State, WorkerEvent};
 use tokio::sync::mpsc;
 
 use crate::gate::{RENEWED_BY_MS, Verb, World, secs, within};
@@ -196,4 +196,125 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
         )
     );
     within(worker.drain()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash() {
+    let world = World::new().await;
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle_any(async |job: Job, (): ()| match job.attempt() {
+            1 => Ok(Outcome::let_expire()),
+            attempt => Outcome::done(&attempt),
+        })
+        .on_event(move |event| {
+            if let WorkerEvent::AttemptEnded(end) = event {
+                ended.send(end.job.token()).unwrap();
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("leave").await;
+    let token = within(ends.recv()).await.unwrap();
+    for _ in 0..3 {
+        world.pass(RENEWED_BY_MS);
+        world.job(id).await;
+    }
+    let detail = world.until_job(id, |detail| detail.job.crashes > 0).await;
+    assert_eq!((detail.attempts[0].token, detail.attempts[0].how), (token, Ended::Crashed));
+    assert!(
+        world
+            .gate
+            .claim_renewals()
+            .iter()
+            .flatten()
+            .all(|renewed| renewed.token != token)
+    );
+    within(worker.drain()).await.unwrap();
+}
+
+/// A child process, say, must be ended, and cannot be dropped.
+#[tokio::test]
+async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
+    let world = World::new().await;
+    let (told, mut telling) = mpsc::unbounded_channel();
+    let (gone, go) = std::sync::mpsc::channel::<()>();
+    let go = std::sync::Mutex::new(go);
+    let worker = world
+        .worker()
+        .drain_within(secs(2))
+        .stop_within(secs(3_600))
+        .handle_any_blocking(move |job, (): ()| {
+            told.send("begun")?;
+            tokio::runtime::Handle::current().block_on(job.stopping());
+            told.send("stopping")?;
+            let _ = go.lock().unwrap().recv();
+            Ok(Outcome::hand_back())
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("block").await;
+    assert_eq!(within(telling.recv()).await, Some("begun"));
+    let (drained, ()) = tokio::join!(within(worker.drain()), async {
+        world.pass(2_000);
+        assert_eq!(within(telling.recv()).await, Some("stopping"));
+        // Longer than a handler has that is only dropped.
+        world.pass(2_000);
+        gone.send(()).unwrap();
+    });
+    let drained = drained.unwrap();
+    assert_eq!((drained.handed_back, drained.left_running), (1, 0));
+    assert_eq!(world.job(id).await.job.state, JobState::Queued);
+}
+
+#[tokio::test]
+async fn a_claim_is_followed_from_beside_it() {
+    let world = World::new().await;
+    let (begun, mut beginnings) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("wait", move |job: Job, (): ()| {
+            let begun = begun.clone();
+            async move {
+                begun.send(job.clone())?;
+                std::future::pending::<Result<(), JobError>>().await
+            }
+        })
+        .start()
+        .unwrap();
+    let id = world.enqueue("wait").await;
+    let job = within(beginnings.recv()).await.unwrap();
+    let mut watch = job.watch();
+    assert_eq!((watch.key().as_str(), watch.token()), (format!("job/{id}").as_str(), job.token()));
+    let began_ms = world.now_ms();
+    assert_eq!(within(watch.changed()).await.lost_at_ms, began_ms + 9_000);
+    world.pass(RENEWED_BY_MS);
+    let renewed = crate::gate::until(&mut watch, |now| now.lost_at_ms > began_ms + 9_000).await;
+    assert_eq!(renewed.deadline_ms, began_ms + RENEWED_BY_MS + 10_000);
+    within(world.fh.jobs().cancel_now(id, None)).await.unwrap();
+    world.pass(RENEWED_BY_MS);
+    crate::gate::until(&mut watch, |now| now.state == State::Lost).await;
+    within(worker.drain()).await.unwrap();
+}
+
+/// A store that is away must not keep a process that was told twice to stop.
+#[tokio::test]
+async fn who_is_told_twice_to_stop_waits_for_the_store_no_longer_than_its_patience() {
+    let world = World::new().await;
+    let worker = world.worker().ttl(secs(86_400)).handle_any(async |_job: Job, (): ()| Ok(()));
+    let worker = worker.start().unwrap();
+    world.gate.close(Verb::Report);
+    world.enqueue("do").await;
+    world.gate.arrived(Verb::Report, 1).await;
+    let began_ms = world.now_ms();
+    let mut draining = std::pin::pin!(within(worker.drain_until(std::future::ready(()))));
+    let drained = loop {
+        tokio::select! {
+            drained = &mut draining => break drained,
+            () = world.pass_to_next(20_000) => {}
+        }
+    };
+    assert_eq!(drained.unwrap().finished, 1);
+    assert!(world.now_ms() - began_ms < 3_600_000, "the report itself is worth trying for two days");
 }

@@ -95,6 +95,8 @@ async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
     assert_eq!((drained.finished, runs.load(Ordering::SeqCst)), (1, 1));
     let holds: Vec<_> = world.gate.claims().iter().map(|claim| claim.hold).collect();
     assert_eq!(holds[0], holds[1], "the same claim, asked for again");
+    let again = &world.gate.claims()[1];
+    assert!(again.waited_before_ms > 0, "it keeps its place in line");
     let detail = world.job(id).await;
     assert_eq!((detail.job.state, detail.job.attempts), (JobState::Completed, 1));
 }

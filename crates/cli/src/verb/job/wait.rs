@@ -1,15 +1,15 @@
 //! `fencehold job wait`: until a job has come to its end.
 
-use fencehold_contract::job::{JobDetail, WaitRequest};
-use fencehold_core::job::{JobId, Refusal, State};
-use fencehold_core::limits::WAIT_MS_MAX;
+use std::time::Duration;
+
+use fencehold_contract::job::JobDetail;
+use fencehold_core::job::{JobId, State};
 
 use super::get::Document;
 use crate::context::{Context, Store};
 use crate::duration::{parse_ms, show_exact_ms};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::process::boot_ms;
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
@@ -41,24 +41,18 @@ impl Args {
     }
 
     async fn wait(self, context: &Context, store: &Store) -> Outcome {
-        let began_ms = boot_ms();
-        // How it stands comes first, and waiting after.
-        let mut wait_ms = 0;
-        let detail = loop {
-            let request = WaitRequest { id: self.job, wait_ms };
-            let found = store.ask(async |jobs, call| jobs.wait_for(call, request).await).await?;
-            let detail = found.ok_or_else(|| Failure::refused_job(self.job, Refusal::Unknown))?;
-            if detail.job.state.is_settled() {
-                break detail;
-            }
-            let waited_ms = boot_ms().saturating_sub(began_ms);
-            wait_ms = self
-                .timeout
-                .map_or(WAIT_MS_MAX, |timeout_ms| timeout_ms.saturating_sub(waited_ms).min(WAIT_MS_MAX));
-            if wait_ms == 0 {
-                return Err(self.too_long(&detail));
-            }
-        };
+        store.jobs()?;
+        let jobs = store.library().await?.jobs();
+        let explain = |error| Failure::of_library(error, &store.name);
+        // How it stands comes first: a job or a store that is not there is not waited for.
+        let mut detail = jobs.get(self.job).await.map_err(explain)?;
+        if !detail.job.state.is_settled() {
+            let limit = self.timeout.map_or(Duration::MAX, Duration::from_millis);
+            detail = jobs.wait_for(self.job, limit).await.map_err(explain)?;
+        }
+        if !detail.job.state.is_settled() {
+            return Err(self.too_long(&detail));
+        }
         if detail.job.state == State::Completed {
             context
                 .output

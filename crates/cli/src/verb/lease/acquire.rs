@@ -2,24 +2,19 @@
 
 use std::time::Duration;
 
-use fencehold_contract::{AcquireRequest, Acquired, HoldRef, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::retry::full_jitter_ms;
-use fencehold_core::{HoldId, Key, Owner, Refusal, Task, ttl};
+use fencehold_core::{Key, Owner, Task, ttl};
 use serde::Serialize;
 
-use crate::context::{Context, Create, SENDINGS_MAX, Store};
+use crate::context::{Context, Create, Store};
 use crate::duration::{parse_ms, show_exact_ms, show_ms};
 use crate::failure::Failure;
-use crate::hold::{self, HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
+use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
 use crate::output::Format;
 use crate::process::boot_ms;
 use crate::show::facts;
 use crate::verb::{DONE, Outcome};
 use crate::{identity, shell};
-
-/// How often a store that lets nobody stand in line is asked, on average.
-const POLL_MS: u64 = 1_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +45,7 @@ pub(crate) struct Args {
     /// How long it lasts unless it is renewed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
     ttl: u64,
-    /// How long to stand in line (up to 1h) if it is held; without this: not at all
+    /// How long to stand in line if it is held; without this: not at all
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     wait: Option<u64>,
     /// What the lease serves: answers 'what was interrupted?'
@@ -82,70 +77,36 @@ impl Args {
     }
 
     async fn acquire(self, context: &Context, store: &Store) -> Outcome {
-        let hold = hold::fresh()?;
         let owner = self.owner.map_or_else(identity::caller, Ok)?;
-        let request = AcquireRequest {
-            task: self.task,
-            wait_ms: self.wait.unwrap_or(0),
-            keys: std::iter::once(self.key.clone()).chain(self.any).collect(),
-            ..AcquireRequest::new(self.key, hold, owner, self.ttl)
+        let library = store.library().await?;
+        let explain = |error| Failure::of_library(error, &store.name);
+        let mut builder = library
+            .lease_any(std::iter::once(&self.key).chain(&self.any))
+            .owner(owner)
+            .ttl(Duration::from_millis(self.ttl));
+        if let Some(task) = &self.task {
+            builder = builder.task(task);
+        }
+        let acquired = match self.wait {
+            Some(wait_ms) => builder.wait(Duration::from_millis(wait_ms)).acquire().await,
+            None => builder.try_acquire().await,
         };
-        let (Acquired { key, grant, .. }, hold) = ask(store, request).await?;
-        let hold_ref = HoldRef { key: key.clone(), hold, token: grant.token };
+        let lease = acquired.map_err(explain)?;
+        let remaining_ms = lease.deadline_ms().saturating_sub(boot_ms());
+        let hold = lease.detach().map_err(explain)?;
         let taken = Taken {
-            key,
-            token: grant.token.get(),
+            key: hold.key.clone(),
+            token: hold.token.get(),
             ttl_ms: self.ttl,
-            remaining_ms: grant.remaining_ms,
-            hold: hold.reveal(),
+            remaining_ms,
+            hold: hold.hold.reveal(),
         };
         if let Err(failure) = print(context, &taken) {
-            // Nobody has seen the hold id, so nobody could give the lease back.
-            let _ = store.leases.release(&store.call, vec![hold_ref]).await;
+            // Nothing has seen the hold id, so nothing could give the lease back.
+            let _ = store.leases.release(&store.call, vec![hold]).await;
             return Err(failure);
         }
         Ok(DONE)
-    }
-}
-
-/// Asks for as long as the caller waits. A store that lets nobody stand in line is asked again now and then, each time for
-/// an acquisition of its own.
-async fn ask(store: &Store, mut request: AcquireRequest) -> Result<(Acquired, HoldId), Failure> {
-    let until_ms = boot_ms().saturating_add(request.wait_ms);
-    loop {
-        let refused = match ask_once(store, &request).await {
-            Ok(acquired) => return Ok((acquired, request.hold)),
-            Err(error) => error,
-        };
-        let held = matches!(&refused, StoreError::Refused { refusal: Refusal::Held { .. }, .. });
-        let left_ms = until_ms.saturating_sub(boot_ms());
-        if !held || left_ms == 0 {
-            return Err(store.explain(refused));
-        }
-        request.hold = hold::fresh()?;
-        // Spread, so that those who wait do not ask all at once.
-        let pause_ms = POLL_MS / 2 + full_jitter_ms(POLL_MS, POLL_MS, 0, getrandom::u64().unwrap_or(0));
-        tokio::time::sleep(Duration::from_millis(pause_ms.min(left_ms))).await;
-        request.wait_ms = until_ms.saturating_sub(boot_ms());
-    }
-}
-
-/// An acquisition whose outcome is unknown is sent again: the same hold id gets the same lease.
-async fn ask_once(store: &Store, request: &AcquireRequest) -> Result<Acquired, StoreError> {
-    let began_ms = boot_ms();
-    let mut sendings = 1;
-    loop {
-        let age_ms = boot_ms().saturating_sub(began_ms);
-        let again = AcquireRequest {
-            hold_age_ms: age_ms,
-            wait_ms: request.wait_ms.saturating_sub(age_ms),
-            waited_before_ms: age_ms,
-            ..request.clone()
-        };
-        match store.leases.acquire(&store.call, again).await {
-            Err(StoreError::Unknown { .. }) if sendings < SENDINGS_MAX => sendings += 1,
-            answer => return answer,
-        }
     }
 }
 

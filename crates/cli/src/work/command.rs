@@ -1,20 +1,19 @@
-//! One job as one run of the command: its payload on stdin, what it says kept.
+//! One run of the command for a job: its payload on stdin, what it says kept.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use fencehold_contract::job::ClaimedJob;
+use fencehold::Job;
 use fencehold_core::limits::PAYLOAD_BYTES_MAX;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
+use super::output_thread::Writer;
 use super::verdict::End;
-use super::voice::Voice;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::hold::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
@@ -33,20 +32,21 @@ pub(super) struct Ran {
 
 /// Runs the command for a job, from its start until nothing of it is left.
 pub(super) async fn run(
-    job: ClaimedJob,
-    words: Arc<[OsString]>,
+    job: &Job,
+    payload: &str,
+    words: &[OsString],
     grace_ms: u64,
     tenure: watch::Receiver<Tenure>,
-    voice: Voice,
+    writer: &Writer,
 ) -> Result<Ran, Failure> {
     let unready = |error: io::Error| {
         Failure::new(Exit::Failed, format!("the command's streams cannot be made: {error}"))
     };
-    let stdin = payload(&job.payload).map_err(unready)?;
+    let stdin = file_of(payload).map_err(unready)?;
     let (mut out, stdout) = pipe_from().map_err(unready)?;
     let (mut err, stderr) = pipe_from().map_err(unready)?;
     let streams = Streams::Given { stdin, stdout, stderr };
-    let command = Command { words: &words, variables: variables(&job), grace_ms, streams };
+    let command = Command { words, variables: variables(job), grace_ms, streams };
     let (mut stdout, mut stderr_end) = (Vec::new(), End::default());
     let finish = {
         let supervising = supervise(command, tenure, None);
@@ -56,18 +56,18 @@ pub(super) async fn run(
             tokio::select! {
                 finish = &mut supervising => break finish?,
                 heard = hear(&mut out, |bytes| keep(&mut stdout, bytes)), if out_open => out_open = heard,
-                heard = hear(&mut err, |bytes| note(&mut stderr_end, &voice, bytes)), if err_open => err_open = heard,
+                heard = hear(&mut err, |bytes| note(&mut stderr_end, writer, bytes)), if err_open => err_open = heard,
             }
         }
     };
     // The rest. Whoever left the group may hold the streams open for ever, and is not waited for.
     hear_rest(&out, |bytes| keep(&mut stdout, bytes));
-    hear_rest(&err, |bytes| note(&mut stderr_end, &voice, bytes));
+    hear_rest(&err, |bytes| note(&mut stderr_end, writer, bytes));
     Ok(Ran { finish, stdout, stderr_end })
 }
 
 /// A file without a name that holds the payload: it is whole before the command starts, and nobody has to feed it.
-fn payload(text: &str) -> io::Result<OwnedFd> {
+fn file_of(text: &str) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("payload", MemfdFlags::CLOEXEC)?);
     file.write_all(text.as_bytes())?;
     file.rewind()?;
@@ -79,16 +79,16 @@ fn pipe_from() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((pipe::Receiver::from_owned_fd(ours)?, its))
 }
 
-fn variables(job: &ClaimedJob) -> Vec<(&'static str, Option<OsString>)> {
+fn variables(job: &Job) -> Vec<(&'static str, Option<OsString>)> {
     vec![
-        (JOB_VARIABLE, Some(job.id.to_string().into())),
-        (TOKEN_VARIABLE, Some(job.token.to_string().into())),
-        ("FENCEHOLD_ATTEMPT", Some(job.attempt.to_string().into())),
-        ("FENCEHOLD_QUEUE", Some(job.queue.to_string().into())),
-        ("FENCEHOLD_KIND", Some(job.kind.to_string().into())),
+        (JOB_VARIABLE, Some(job.id().to_string().into())),
+        (TOKEN_VARIABLE, Some(job.token().to_string().into())),
+        ("FENCEHOLD_ATTEMPT", Some(job.attempt().to_string().into())),
+        ("FENCEHOLD_QUEUE", Some(job.queue().to_string().into())),
+        ("FENCEHOLD_KIND", Some(job.kind().to_string().into())),
         // The same for every attempt at this job: what it calls can tell a repetition by it.
-        ("FENCEHOLD_IDEMPOTENCY_KEY", Some(job.id.to_string().into())),
-        ("TRACEPARENT", job.trace.as_deref().map(Into::into)),
+        ("FENCEHOLD_IDEMPOTENCY_KEY", Some(job.id().to_string().into())),
+        ("TRACEPARENT", job.trace().map(Into::into)),
         // Those that are there belong to something else.
         (HOLD_VARIABLE, None),
         (KEY_VARIABLE, None),
@@ -101,9 +101,9 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-fn note(end: &mut End, voice: &Voice, bytes: &[u8]) {
+fn note(end: &mut End, writer: &Writer, bytes: &[u8]) {
     end.add(bytes);
-    voice.pass_on(bytes);
+    writer.pass_on(bytes);
 }
 
 /// Hears a piece. Whether there may be more. Nothing is lost if this is dropped.

@@ -1,0 +1,35 @@
+//! What a lease or a claim means for the command under it.
+
+use fencehold::{How, LostReason, Snapshot, State};
+
+/// How the lease stands, as far as the command is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenure {
+    /// The command must be gone by then (boot-time clock), unless there is better news.
+    Until { kill_at_ms: u64 },
+    /// The lease has run out.
+    RanOut,
+    /// The lease was taken away before its time.
+    Taken,
+    /// The command is not wanted any more: it gets its grace, but is gone by then.
+    Unwanted { kill_at_ms: u64 },
+}
+
+impl Tenure {
+    pub(crate) fn of(lease: &Snapshot) -> Self {
+        match (lease.state, &lease.lost) {
+            (State::Lost, Some(why)) if ran_out(why) => Tenure::RanOut,
+            (State::Lost, _) => Tenure::Taken,
+            _ => Tenure::Until { kill_at_ms: lease.lost_at_ms },
+        }
+    }
+}
+
+/// Whether a lease ended at its time, so that the command had its warning.
+fn ran_out(why: &LostReason) -> bool {
+    match why {
+        LostReason::NotRenewed { .. } => true,
+        LostReason::Ended { how, .. } => matches!(how, Some(How::Expired | How::AgedOut | How::Yielded)),
+        _ => false,
+    }
+}

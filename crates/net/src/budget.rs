@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(budget.check(Repeat::Safe, unknown()), Err(StoreError::Unavailable { why }));
     }
 
-    /// With no time left a pause of any length ends at once: this test would take a day.
+    /// With no time left there is nothing to sleep for, and so no runtime is needed.
     #[test]
     fn no_pause_goes_beyond_the_deadline() {
         let clock = ManualClock::new();

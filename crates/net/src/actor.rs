@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
-use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// A thread with a runtime of its own, and the state that its tasks share.
 pub struct Actor<S> {
     tasks: Tasks<S>,
+    open: Arc<OpenTasks>,
     closing: watch::Sender<bool>,
     closed: watch::Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -30,18 +31,18 @@ type Task<S> = Box<dyn FnOnce(S) -> Pending + Send>;
 type Tasks<S> = mpsc::UnboundedSender<Task<S>>;
 
 impl<S: Clone + 'static> Actor<S> {
-    /// Starts a thread of this name. `open` makes the state on that thread, within its runtime; its error is the caller's.
+    /// Starts a thread of this name. `make` makes the state on that thread, within its runtime; its error is the caller's.
     pub fn start(
         name: &str,
-        open: impl FnOnce(Closing) -> Result<S, StoreError> + Send + 'static,
+        make: impl FnOnce(Closing) -> Result<S, StoreError> + Send + 'static,
     ) -> Result<Self, StoreError> {
-        Self::start_with(name, CLOSE_WITHIN, open)
+        Self::start_with(name, CLOSE_WITHIN, make)
     }
 
     fn start_with(
         name: &str,
         close_within: Duration,
-        open: impl FnOnce(Closing) -> Result<S, StoreError> + Send + 'static,
+        make: impl FnOnce(Closing) -> Result<S, StoreError> + Send + 'static,
     ) -> Result<Self, StoreError> {
         let unavailable = |error: std::io::Error| StoreError::Unavailable {
             why: format!("the thread {name} could not be started: {error}"),
@@ -53,6 +54,8 @@ impl<S: Clone + 'static> Actor<S> {
         let (tasks, inbox) = mpsc::unbounded_channel();
         let (closing, to_close) = watch::channel(false);
         let (done, closed) = watch::channel(());
+        let open: Arc<OpenTasks> = Arc::default();
+        let still_open = Arc::clone(&open);
         let (opened, outcome) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
@@ -60,7 +63,7 @@ impl<S: Clone + 'static> Actor<S> {
                 let closing = Closing(to_close);
                 let state = {
                     let _within = runtime.enter();
-                    open(closing.clone())
+                    make(closing.clone())
                 };
                 let state = match state {
                     Ok(state) => state,
@@ -70,7 +73,7 @@ impl<S: Clone + 'static> Actor<S> {
                     }
                 };
                 let _ = opened.send(Ok(()));
-                let serve = serve(state, inbox, closing, close_within);
+                let serve = serve(state, inbox, &closing, &still_open, close_within);
                 tokio::task::LocalSet::new().block_on(&runtime, serve);
                 // A name that is being looked up must not hold up the closing.
                 runtime.shutdown_background();
@@ -78,7 +81,7 @@ impl<S: Clone + 'static> Actor<S> {
             })
             .map_err(unavailable)?;
         outcome.recv().unwrap_or_else(|_| Err(interrupted()))?;
-        Ok(Actor { tasks, closing, closed, thread: Mutex::new(Some(thread)) })
+        Ok(Actor { tasks, open, closing, closed, thread: Mutex::new(Some(thread)) })
     }
 
     /// Carries out a call. It is seen through also if its caller goes.
@@ -87,7 +90,10 @@ impl<S: Clone + 'static> Actor<S> {
         work: impl AsyncFnOnce(&S) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, response) = Reply::new();
-        self.post(work, reply);
+        self.send(async move |state, _open| {
+            let reply = reply.started();
+            reply.send(work(state).await);
+        });
         response.await.unwrap_or_else(|_| Err(interrupted()))?
     }
 
@@ -97,11 +103,9 @@ impl<S: Clone + 'static> Actor<S> {
         work: impl AsyncFnOnce(&S) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (done, response) = std::sync::mpsc::channel();
-        let _ = self.tasks.send(Box::new(move |state| {
-            Box::pin(async move {
-                let _ = done.send(work(&state).await);
-            })
-        }));
+        self.send(async move |state, _open| {
+            let _ = done.send(work(state).await);
+        });
         response.recv().unwrap_or_else(|_| Err(interrupted()))
     }
 
@@ -116,35 +120,33 @@ impl<S: Clone + 'static> Actor<S> {
         // Dropped together with this future.
         let (gone, _here) = mpsc::channel(1);
         let tasks = self.tasks.clone();
-        let _ = self.tasks.send(Box::new(move |state| {
-            Box::pin(async move {
-                let (reply, caller) = (reply.started(), Caller { gone, after: Cell::default() });
-                let response = work(&state, &caller).await;
-                let guard = ResponseGuard { response: Some((response, undo)), tasks };
-                // Here and not by dropping it: what has begun is seen through also while the handle is being closed.
-                if let Some(Ok(mut guard)) = reply.send(guard)
-                    && let Some((response, undo)) = guard.response.take()
-                {
-                    undo(&state, response).await;
-                }
-                if let Some(after) = caller.after.take() {
-                    after.await;
-                }
-            })
-        }));
+        self.send(async move |state, open| {
+            let (reply, caller) = (reply.started(), Caller { gone, after: Cell::default() });
+            let response = work(state, &caller).await;
+            let guard =
+                ResponseGuard { response: Some((response, undo)), tasks, open: Some(Open::new(&open.0)) };
+            // Here and not by dropping it: what has begun is seen through also while the handle is being closed.
+            if let Some(Ok(mut guard)) = reply.send(guard)
+                && let Some((response, undo)) = guard.response.take()
+            {
+                undo(state, response).await;
+            }
+            if let Some(after) = caller.after.take() {
+                after.await;
+            }
+        });
         let mut guard = response.await.unwrap_or_else(|_| Err(interrupted()))?;
         guard.response.take().map(|(response, _)| response).ok_or_else(interrupted)
     }
 
-    fn post<T: Send + 'static>(&self, work: impl AsyncFnOnce(&S) -> T + Send + 'static, reply: Reply<T>) {
-        // A closed handle drops the task, and with it the reply.
-        let _ = self.tasks.send(Box::new(move |state| {
-            Box::pin(async move {
-                let reply = reply.started();
-                let response = work(&state).await;
-                reply.send(response);
-            })
-        }));
+    /// Has a task begun, unless the handle is closed: then it is dropped, and its caller hears of that by its reply.
+    fn send(&self, work: impl AsyncFnOnce(&S, Open) + Send + 'static) {
+        if !*self.closing.borrow() {
+            let open = Open::new(&self.open);
+            let _ = self
+                .tasks
+                .send(Box::new(move |state| Box::pin(async move { work(&state, open).await })));
+        }
     }
 
     /// Takes no more calls, and waits for those that are under way, but not for ever.
@@ -170,28 +172,58 @@ impl<S> fmt::Debug for Actor<S> {
     }
 }
 
-/// Runs every task side by side, until the handle is closed.
+/// Runs every task side by side, until the handle is closed, and then for a while until none is left.
 async fn serve<S: Clone + 'static>(
     state: S,
     mut inbox: mpsc::UnboundedReceiver<Task<S>>,
-    closing: Closing,
+    closing: &Closing,
+    open: &OpenTasks,
     close_within: Duration,
 ) {
-    let (under_way, mut all_done) = mpsc::channel::<()>(1);
-    loop {
-        let task = tokio::select! {
-            task = inbox.recv() => task,
-            () = closing.wait() => None,
-        };
-        let Some(task) = task else { break };
-        let (state, under_way) = (state.clone(), under_way.clone());
-        tokio::task::spawn_local(async move {
-            task(state).await;
-            drop(under_way);
-        });
+    let mut run = async |stop: Pin<&mut dyn Future<Output = ()>>| {
+        let mut stop = stop;
+        loop {
+            tokio::select! {
+                () = &mut stop => return,
+                Some(task) = inbox.recv() => drop(tokio::task::spawn_local(task(state.clone()))),
+            }
+        }
+    };
+    run(pin!(closing.wait())).await;
+    let _ = tokio::time::timeout(close_within, run(pin!(open.none()))).await;
+}
+
+/// How many tasks are not over yet. One is over when it has ended, and its response was taken or undone.
+#[derive(Debug)]
+struct OpenTasks(watch::Sender<usize>);
+
+impl Default for OpenTasks {
+    fn default() -> Self {
+        OpenTasks(watch::Sender::new(0))
     }
-    drop((inbox, under_way));
-    let _ = tokio::time::timeout(close_within, all_done.recv()).await;
+}
+
+impl OpenTasks {
+    /// Waits until there is none.
+    async fn none(&self) {
+        let _ = self.0.subscribe().wait_for(|open| *open == 0).await;
+    }
+}
+
+/// One task that is not over yet.
+struct Open(Arc<OpenTasks>);
+
+impl Open {
+    fn new(tasks: &Arc<OpenTasks>) -> Self {
+        tasks.0.send_modify(|open| *open += 1);
+        Open(Arc::clone(tasks))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|open| *open -= 1);
+    }
 }
 
 /// Whether the handle is being closed.
@@ -279,6 +311,7 @@ where
 {
     response: Option<(R, U)>,
     tasks: Tasks<S>,
+    open: Option<Open>,
 }
 
 impl<S, R, U> Drop for ResponseGuard<S, R, U>
@@ -288,10 +321,13 @@ where
     U: AsyncFnOnce(&S, R) + Send + 'static,
 {
     fn drop(&mut self) {
-        if let Some((response, undo)) = self.response.take() {
-            let undo =
-                Box::new(move |state| -> Pending { Box::pin(async move { undo(&state, response).await }) });
-            let _ = self.tasks.send(undo);
+        if let (Some((response, undo)), Some(open)) = (self.response.take(), self.open.take()) {
+            let _ = self.tasks.send(Box::new(move |state| {
+                Box::pin(async move {
+                    undo(&state, response).await;
+                    drop(open);
+                })
+            }));
         }
     }
 }
@@ -306,7 +342,6 @@ fn interrupted() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
     use std::rc::Rc;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::task::{Context, Waker};
@@ -317,13 +352,13 @@ mod tests {
 
     /// The state is not to be sent between threads, as that of most stores.
     fn actor() -> Actor<Rc<Sender<u8>>> {
-        undone_by().0
+        undone_by(Duration::ZERO).0
     }
 
     /// With what is undone.
-    fn undone_by() -> (Actor<Rc<Sender<u8>>>, Receiver<u8>) {
+    fn undone_by(close_within: Duration) -> (Actor<Rc<Sender<u8>>>, Receiver<u8>) {
         let (sender, undone) = channel();
-        let actor = Actor::start_with("test", Duration::ZERO, move |_| Ok(Rc::new(sender))).unwrap();
+        let actor = Actor::start_with("test", close_within, move |_| Ok(Rc::new(sender))).unwrap();
         (actor, undone)
     }
 
@@ -334,7 +369,7 @@ mod tests {
     /// R14: the grant has arrived, and its caller goes without having looked.
     #[test]
     fn a_response_that_arrived_and_was_not_taken_is_undone() {
-        let (actor, undone) = undone_by();
+        let (actor, undone) = undone_by(CLOSE_WITHIN);
         {
             let (go, gate) = oneshot::channel::<()>();
             let work = async move |_: &Rc<Sender<u8>>, _: &Caller| {
@@ -347,12 +382,14 @@ mod tests {
             // Tasks of one thread go on in order: when this is answered, so is the one before it.
             actor.call_blocking(async |_| Ok(())).unwrap();
         }
-        assert_eq!(undone.recv().unwrap(), 7);
+        // Also if the handle is closed at once.
+        block_on(actor.close());
+        assert_eq!(undone.try_recv(), Ok(7));
     }
 
     #[test]
     fn a_response_is_undone_whose_caller_has_gone_before_it() {
-        let (actor, undone) = undone_by();
+        let (actor, undone) = undone_by(CLOSE_WITHIN);
         {
             let work = async |_: &Rc<Sender<u8>>, caller: &Caller| {
                 caller.gone().await;
@@ -362,12 +399,13 @@ mod tests {
             let mut call = pin!(actor.call_or_undo(work, undo));
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
-        assert_eq!(undone.recv().unwrap(), 7);
+        block_on(actor.close());
+        assert_eq!(undone.try_recv(), Ok(7));
     }
 
     #[test]
     fn a_response_that_was_taken_is_not_undone() {
-        let (actor, undone) = undone_by();
+        let (actor, undone) = undone_by(CLOSE_WITHIN);
         let work = async |_: &Rc<Sender<u8>>, caller: &Caller| {
             assert!(!caller.has_gone());
             7

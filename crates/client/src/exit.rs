@@ -46,7 +46,7 @@ extern "C" fn at_exit() {
 fn wait(hub: &Hub) {
     let bell = Arc::new(Bell::default());
     let waker = Arc::clone(&bell).into();
-    let mut done = pin!(hub.errands.all_done());
+    let mut done = pin!(hub.background.all_done());
     let until_ms = hub.now_ms().saturating_add(EXIT_MS);
     while done.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         let left_ms = until_ms.saturating_sub(hub.now_ms()).min(EXIT_MS);
@@ -54,7 +54,7 @@ fn wait(hub: &Hub) {
             return;
         }
         bell.wait(Some(Duration::from_millis(left_ms)));
-        if hub.errands.are_done() {
+        if hub.background.are_done() {
             return;
         }
         // A clock that is moved by hand stands still: real time has passed all the same.

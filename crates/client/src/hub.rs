@@ -19,7 +19,7 @@ use crate::breaker::{Breaker, BreakerPolicy};
 use crate::error::{Error, LostReason};
 use crate::holding::{Granted, Held, Holding};
 use crate::random::jitter;
-use crate::renewal::{Book, Errands, give_back, hand_back};
+use crate::renewal::{Background, Book, give_back, hand_back};
 use crate::report::Words;
 use crate::retry::{Retries, RetryPolicy};
 use crate::time::{First, Timers, first};
@@ -43,7 +43,7 @@ pub(crate) struct Hub {
     /// Holds on which another caller acted, as the store says: they are renewed at once, to learn what happened.
     pub(crate) changed: Arc<Mutex<Changed>>,
     _subscription: Option<Subscription>,
-    pub(crate) errands: Errands,
+    pub(crate) background: Background,
     pub(crate) words: Words,
     closed: Board<bool>,
     /// Nobody can ask for anything any more.
@@ -100,7 +100,7 @@ impl Hub {
             advisor: Advisor::new(store.capabilities().ttl_ms_min),
             timers: Timers::new(Arc::clone(&clock), Arc::clone(&bell)),
             book: Mutex::default(),
-            errands: Errands::default(),
+            background: Background::default(),
             words: Words::default(),
             closed: Board::new(false),
             left: AtomicBool::new(false),
@@ -231,8 +231,8 @@ impl Hub {
     }
 
     /// Has something done by the handle's own thread.
-    pub(crate) fn spawn(self: &Arc<Self>, errand: impl Future<Output = ()> + Send + 'static) {
-        self.errands.add(Arc::clone(self), errand);
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        self.background.add(Arc::clone(self), task);
         self.bell.ring();
     }
 
@@ -245,7 +245,7 @@ impl Hub {
         self.closed.when(|is, _| is.then(closed)).await
     }
 
-    /// Gives back whatever is held, sees errands through as far as patience goes, and ends.
+    /// Gives back whatever is held, sees background tasks through as far as patience goes, and ends.
     pub(crate) async fn close(self: &Arc<Self>) {
         if self.closed.update(|closed| (!*closed).then(|| *closed = true)).is_none() {
             return;
@@ -255,7 +255,7 @@ impl Hub {
             self.give_back(holding);
         }
         let give_up_ms = self.now_ms().saturating_add(self.patience_ms);
-        first(self.errands.all_done(), self.timers.sleep_until(give_up_ms)).await;
+        first(self.background.all_done(), self.timers.sleep_until(give_up_ms)).await;
         if self.owns_store {
             self.store.close().await;
         }

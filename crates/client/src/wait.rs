@@ -316,8 +316,8 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let (Some(until_ms), Some(sent_ms)) = (self.unsure_until_ms, self.sent_ms) {
             let until_ms = until_ms.max(self.hub.now_ms()).saturating_add(self.request.ttl_ms);
-            let errand = free_unseen_grant(Arc::clone(self.hub), self.request.clone(), sent_ms, until_ms);
-            self.hub.spawn(errand);
+            let task = free_unseen_grant(Arc::clone(self.hub), self.request.clone(), sent_ms, until_ms);
+            self.hub.spawn(task);
         }
     }
 }

@@ -96,4 +96,15 @@ impl StoreError {
     pub fn refused(key: &Key, refusal: Refusal) -> Self {
         StoreError::Refused { key: key.clone(), refusal }
     }
+
+    /// The same, of a request that was sent before and may have been carried out then: it cannot say that nothing was done.
+    #[must_use]
+    pub fn or_unknown(self) -> Self {
+        match self {
+            StoreError::Unavailable { why } => StoreError::Unknown { why },
+            // It could be used then.
+            StoreError::Unusable { place, why } => StoreError::Unknown { why: format!("{place}: {why}") },
+            error => error,
+        }
+    }
 }

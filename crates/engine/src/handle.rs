@@ -1,17 +1,15 @@
 //! The way to ask a running engine, and the answer to come.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
 use fencehold_contract::StoreError;
 use fencehold_contract::operation::{Answer, Ask, Claim, Unclaimed};
 use fencehold_core::{HoldHash, Namespace};
-use futures_channel::oneshot;
 
 use super::inbox::Inbox;
+use super::pending::{PendingResponse, response_channel};
 use super::waiters::Ticket;
 
 /// Takes an answer to whoever asked. False: nobody is there any more.
@@ -137,49 +135,30 @@ impl Handle {
         self.post(namespace, unclaimed.ask, caller);
     }
 
-    /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered.
-    pub fn ask(&self, namespace: Namespace, ask: Ask, claim: Option<Claim>, give_up_ms: u64) -> Asked {
-        let (sender, receiver) = oneshot::channel();
+    /// Asks, and gives a future of the answer. `None`: the engine stopped before it answered. Dropping it leaves the line, and gives
+    /// back a lease that was granted but never taken.
+    pub fn ask(
+        &self,
+        namespace: Namespace,
+        ask: Ask,
+        claim: Option<Claim>,
+        give_up_ms: u64,
+    ) -> impl Future<Output = Option<Result<Answer, StoreError>>> + Send + Unpin + use<> {
+        let (sender, receiver) = response_channel();
         let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
         let own = claim.is_some_and(|claim| claim.own);
         let ticket = self.post(namespace.clone(), ask, Caller { reply, own, give_up_ms, gives_back: None });
-        Asked { handle: self.clone(), namespace, claim, ticket, receiver }
-    }
-}
-
-/// An answer to come. Dropping it leaves the line, and gives back a lease that was granted but never picked up.
-pub struct Asked {
-    handle: Handle,
-    namespace: Namespace,
-    claim: Option<Claim>,
-    /// `None` once there is nothing left to cancel.
-    ticket: Option<Ticket>,
-    receiver: oneshot::Receiver<Result<Answer, StoreError>>,
-}
-
-impl Future for Asked {
-    type Output = Option<Result<Answer, StoreError>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.receiver).poll(context).map(Result::ok);
-        if polled.is_ready() {
-            self.ticket = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        self.receiver.close();
-        match self.receiver.try_recv() {
-            Ok(Some(answer)) => {
-                if let Some(unclaimed) = self.claim.and_then(|claim| claim.unclaimed(answer)) {
-                    self.handle.give_back_of(ticket, self.namespace.clone(), unclaimed);
+        let handle = self.clone();
+        PendingResponse::new(receiver, move |answer| {
+            let Some(ticket) = ticket else { return };
+            match answer {
+                Some(answer) => {
+                    if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(answer)) {
+                        handle.give_back_of(ticket, namespace, unclaimed);
+                    }
                 }
+                None => handle.cancel(ticket),
             }
-            Ok(None) | Err(_) => self.handle.cancel(ticket),
-        }
+        })
     }
 }

@@ -1,7 +1,19 @@
-//! What stores over a network share: how long a call is tried, and the thread on which requests are made.
+//! What stores over a network share.
+//!
+//! - A [`CallBudget`] is the time that one call has, over all of its attempts; it decides whether a [`Failure`] is retried, and
+//!   what the caller hears when it is not.
+//! - An [`Actor`] is the thread that owns the connections of a handle. Callers may be on any executor, or on none. A response that
+//!   its caller did not take is undone there.
+//! - [`HoldFeeds`] hear what others do to the holds of a handle. A [`Backoff`] grows from one pause to the next.
+//!
+//! Deliberately absent: what an error of a protocol means. Each store says that in its own `Fault`.
 
-mod patience;
-mod runtime;
+mod actor;
+mod backoff;
+mod budget;
+mod feeds;
 
-pub use patience::Patience;
-pub use runtime::Runtime;
+pub use actor::{Actor, Caller, Closing};
+pub use backoff::{Backoff, sleep};
+pub use budget::{CallBudget, Failure, Repeat};
+pub use feeds::{FeedEnd, HoldFeeds};

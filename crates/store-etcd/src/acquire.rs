@@ -6,10 +6,9 @@
 use fencehold_contract::{AcquireRequest, Acquired, StoreError, closed};
 use fencehold_core::lease::{Decision, Grant, Outcome};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
-use tokio::sync::oneshot;
+use fencehold_net::{CallBudget, Caller};
 
 use super::codec::{encode, encode_record};
-use super::errand::Errand;
 use super::line::{Stand, Waited};
 use super::look::{
     Ahead, Gaze, KEYS_PER_LOOK, KeySight, OnLease, Sight, changed_at, delete, kept_by, nothing_in,
@@ -17,7 +16,7 @@ use super::look::{
 };
 use super::messages::TxnRequest;
 use super::names::Span;
-use super::unheard::{Left, Told, Unheard};
+use super::unheard::{Left, Taken, Unheard};
 use super::verdict::Verdict;
 use super::wire::Fault;
 use super::{Core, Known, STORE};
@@ -25,7 +24,7 @@ use super::{Core, Known, STORE};
 /// One acquisition under way.
 pub(super) struct Taking<'a> {
     pub(super) core: &'a Core,
-    pub(super) errand: Errand,
+    pub(super) budget: CallBudget,
     pub(super) namespace: Namespace,
     pub(super) request: AcquireRequest,
     pub(super) hash: HoldHash,
@@ -61,22 +60,27 @@ struct Fresh {
 }
 
 impl<'a> Taking<'a> {
-    pub(super) fn new(core: &'a Core, errand: Errand, namespace: Namespace, request: AcquireRequest) -> Self {
+    pub(super) fn new(
+        core: &'a Core,
+        budget: CallBudget,
+        namespace: Namespace,
+        request: AcquireRequest,
+    ) -> Self {
         let hash = request.hold.hash();
         let (stand, fresh, unclear) = (None, None, Vec::new());
-        Taking { core, errand, namespace, request, hash, stand, fresh, unclear }
+        Taking { core, budget, namespace, request, hash, stand, fresh, unclear }
     }
 
     /// Goes on with an acquisition that nobody waits for, to find out what became of its grant.
-    pub(super) fn settle(core: &'a Core, errand: Errand, unsettled: Unsettled) -> Self {
+    pub(super) fn settle(core: &'a Core, budget: CallBudget, unsettled: Unsettled) -> Self {
         let Unsettled { namespace, request, unclear } = unsettled;
         let request = AcquireRequest { wait_ms: 0, ..request };
-        Taking { unclear, ..Taking::new(core, errand, namespace, request) }
+        Taking { unclear, ..Taking::new(core, budget, namespace, request) }
     }
 
-    /// Takes a key or gives up. Whatever happens, nothing of it stays behind but a grant.
-    pub(super) async fn run(mut self, gone: &mut oneshot::Sender<Told>) -> Told {
-        let answer = self.take(gone).await;
+    /// Takes a key or gives up. Whatever happens, nothing of it stays behind but a grant. `None`: no caller waits for it.
+    pub(super) async fn run(mut self, caller: Option<&Caller>) -> Taken {
+        let answer = self.take(caller).await;
         if let Some(stand) = self.stand.take() {
             stand.leave(self.core).await;
         }
@@ -91,7 +95,7 @@ impl<'a> Taking<'a> {
                     .then(|| Left::Doubt(Box::new(Unsettled { namespace, request, unclear })))
             }
         };
-        Told { answer, left }
+        Taken { answer, left }
     }
 
     fn unheard(&self, acquired: &Acquired) -> Unheard {
@@ -104,11 +108,11 @@ impl<'a> Taking<'a> {
         !self.unclear.is_empty() || self.fresh.is_some_and(|fresh| fresh.unclear)
     }
 
-    async fn take(&mut self, gone: &mut oneshot::Sender<Told>) -> Result<Acquired, StoreError> {
+    async fn take(&mut self, caller: Option<&Caller>) -> Result<Acquired, StoreError> {
         let mut seen: Option<Sight> = None;
         loop {
             // What may have been granted has to be found all the same.
-            if gone.is_closed() && !self.is_in_doubt() {
+            if caller.is_none_or(Caller::has_gone) && !self.is_in_doubt() {
                 return Err(caller_gone());
             }
             let sight = match seen.take() {
@@ -117,7 +121,7 @@ impl<'a> Taking<'a> {
             };
             if let Some(lease) = sight.closing.by {
                 // It was there a moment ago: what is left may be less than etcd can say.
-                let left_ms = self.core.left_ms(&mut self.errand, lease).await?.max(1);
+                let left_ms = self.core.left_ms(&mut self.budget, lease).await?.max(1);
                 return Err(StoreError::Unavailable { why: closed::because(left_ms) });
             }
             if self.adopt_or_yield(&sight).await? {
@@ -131,7 +135,7 @@ impl<'a> Taking<'a> {
                 }
                 Verdict::Refused(nth, refusal) => {
                     let key = sight.keys[nth].key.clone();
-                    self.core.note_expiry(&mut self.errand, &self.namespace, &sight, nth).await;
+                    self.core.note_expiry(&mut self.budget, &self.namespace, &sight, nth).await;
                     return Err(StoreError::refused(&key, refusal));
                 }
                 Verdict::Take(nth, decision) => {
@@ -141,7 +145,7 @@ impl<'a> Taking<'a> {
                         Ok(Granted::Yes(acquired)) => return self.in_time(*acquired, &sight).await,
                         Ok(Granted::No(later)) => seen = later.map(|later| *later),
                         Err(Fault::LeaseGone) => self.fresh = None,
-                        Err(fault) => self.errand.bear(fault).await?,
+                        Err(fault) => self.budget.retry_or_fail(fault).await?,
                     }
                 }
                 Verdict::InTheWay if self.request.yield_within_ms.is_some() => {
@@ -150,7 +154,7 @@ impl<'a> Taking<'a> {
                 }
                 Verdict::InTheWay => {
                     self.check_ttl(&sight)?;
-                    match self.wait(&sight, gone).await? {
+                    match self.wait(&sight, caller).await? {
                         Waited::LookAgain => {}
                         Waited::TimeIsUp => return Err(self.held(&sight).await?),
                         Waited::Gone => return Err(caller_gone()),
@@ -167,7 +171,7 @@ impl<'a> Taking<'a> {
         let mut all: Option<Sight> = None;
         for some in 0..keys.len().div_ceil(KEYS_PER_LOOK) {
             let gaze = self.gaze(some);
-            let sight = self.core.see(&mut self.errand, &gaze).await?;
+            let sight = self.core.see(&mut self.budget, &gaze).await?;
             all = Some(match all {
                 None => sight,
                 // From the earliest revision on, a watch misses nothing.
@@ -177,7 +181,7 @@ impl<'a> Taking<'a> {
                 }
             });
         }
-        all.ok_or_else(|| self.errand.given_up("no keys"))
+        all.ok_or_else(|| self.budget.unanswered("no keys"))
     }
 
     /// The look at one part of the keys.
@@ -202,20 +206,20 @@ impl<'a> Taking<'a> {
         if let Some(fresh) = self.fresh.iter().chain(&self.unclear).find(|fresh| fresh.lease == on.lease) {
             // This call's own write, whose answer was lost: it counts from when its etcd lease was asked for.
             let grant = Grant { token, remaining_ms: lasts_ms, resumed: false };
-            let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms());
+            let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
             return Ok(Some(Acquired { key: at.key.clone(), grant, waited_ms }));
         }
-        let waited_ms = self.errand.so_far_ms();
-        let mut remaining_ms = self.core.left_ms(&mut self.errand, on.lease).await?.min(lasts_ms);
+        let waited_ms = self.budget.elapsed_ms();
+        let mut remaining_ms = self.core.left_ms(&mut self.budget, on.lease).await?.min(lasts_ms);
         if let Some(age) = at.within_age() {
-            remaining_ms = remaining_ms.min(self.core.left_ms(&mut self.errand, age.lease).await?);
+            remaining_ms = remaining_ms.min(self.core.left_ms(&mut self.budget, age.lease).await?);
         }
         // Any member may have said that, also one that was cut off: it holds if the same hold is still there after it.
         let grant = Grant { token, remaining_ms, resumed: true };
         match self.core.take_up(&self.namespace, at, on).await {
             Ok(taken_up) => Ok(taken_up.then(|| Acquired { key: at.key.clone(), grant, waited_ms })),
             Err(fault) => {
-                self.errand.bear(fault).await?;
+                self.budget.retry_or_fail(fault).await?;
                 Ok(None)
             }
         }
@@ -308,7 +312,7 @@ impl<'a> Taking<'a> {
             Sight { revision, mark, mark_revision, waiting: None, keys: vec![known], ..sight.clone() };
         self.core
             .remember(&self.namespace, Known { hash: self.hash, held: on(fresh.lease), sight });
-        let waited_ms = fresh.sent_at_ms.saturating_sub(self.errand.asked_at_ms());
+        let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
         let acquired = Acquired { key: at.key.clone(), grant: *grant, waited_ms };
         Ok(Granted::Yes(Box::new(acquired)))
     }
@@ -317,7 +321,7 @@ impl<'a> Taking<'a> {
     /// alive is the holder's loss, since the term counts from when it was asked for.
     async fn fresh_lease(&mut self) -> Result<Fresh, Fault> {
         let young_ms = self.request.ttl_ms / 10;
-        let now_ms = self.errand.now_ms();
+        let now_ms = self.budget.now_ms();
         if let Some(fresh) = self.fresh {
             if now_ms.saturating_sub(fresh.sent_at_ms) <= young_ms {
                 return Ok(fresh);
@@ -351,7 +355,7 @@ impl<'a> Taking<'a> {
             return Ok(acquired);
         }
         let unheard = self.unheard(&acquired);
-        self.core.give_back(&mut self.errand, &unheard).await;
+        self.core.give_back(&mut self.budget, &unheard).await;
         self.fresh = None;
         Err(self.held(sight).await?)
     }
@@ -361,7 +365,7 @@ impl<'a> Taking<'a> {
         let mut soonest: Option<(u64, &KeySight)> = None;
         for at in &sight.keys {
             if let Some(held) = at.live() {
-                let left_ms = self.core.left_ms(&mut self.errand, held.lease).await?;
+                let left_ms = self.core.left_ms(&mut self.budget, held.lease).await?;
                 if soonest.is_none_or(|(soonest_ms, _)| left_ms < soonest_ms) {
                     soonest = Some((left_ms, at));
                 }

@@ -12,10 +12,10 @@ use fencehold_contract::{Advanced, NamespaceClosed, StoreError};
 use fencehold_core::lease::Record;
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Namespace, Owner, Refusal, Stamp};
+use fencehold_net::CallBudget;
 
 use super::Core;
 use super::codec::{Mark, encode};
-use super::errand::Errand;
 use super::look::{Gaze, changed_at, delete, kept_by, longest_ttl_ms, put, range};
 use super::messages::{RangeRequest, RequestOp, TxnRequest};
 use super::names::Span;
@@ -31,7 +31,7 @@ const RECORDS_AT_ONCE: i64 = 500;
 impl Core {
     pub(super) async fn advance(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         by: &Owner,
         lift: u64,
     ) -> Result<Advanced, StoreError> {
@@ -40,13 +40,13 @@ impl Core {
         }
         let gaze = Gaze { namespace: Namespace::default(), keys: Vec::new(), who: None, from: None };
         loop {
-            let sight = self.see(errand, &gaze).await?;
-            if errand.uncertain {
+            let sight = self.see(budget, &gaze).await?;
+            if budget.outcome_unknown {
                 // Carried out or not: once more would end what was granted since.
                 let why = "no answer came; look at the tokens before you try again";
-                return Err(errand.given_up(why));
+                return Err(budget.unanswered(why));
             }
-            let census = self.census(errand, &sight.mark, lift).await?;
+            let census = self.census(budget, &sight.mark, lift).await?;
             let now_ms = self.wall_ms();
             let mark = Mark {
                 floor: census.floor,
@@ -59,7 +59,7 @@ impl Core {
             let mut success = vec![put(self.names.mark(), encode(&mark), 0)];
             let mut closed_by = None;
             if closed_for_ms > 0 {
-                let lease = self.unused_lease(errand, closed_for_ms).await?;
+                let lease = self.unused_lease(budget, closed_for_ms).await?;
                 success.push(self.closes(lease));
                 closed_by = Some(lease);
             }
@@ -69,7 +69,7 @@ impl Core {
                     let Census { keys, ended, .. } = census;
                     let mut namespaces = Vec::new();
                     if let Some(lease) = closed_by {
-                        let apart = self.close_apart(errand, &mark, lease).await;
+                        let apart = self.close_apart(budget, &mark, lease).await;
                         // It is done, whatever becomes of this: at worst all namespaces open together.
                         namespaces = apart.unwrap_or_else(|error| {
                             tracing::warn!(%error, "all namespaces are closed for the longest ttl of any");
@@ -79,7 +79,7 @@ impl Core {
                     return Ok(Advanced { keys, ended, closed_for_ms, namespaces });
                 }
                 Ok(_) => {}
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -89,12 +89,12 @@ impl Core {
     }
 
     /// An etcd lease. One that is not used does no harm, so it is asked for again where no answer came.
-    async fn unused_lease(&self, errand: &mut Errand, ttl_ms: u64) -> Result<i64, StoreError> {
+    async fn unused_lease(&self, budget: &mut CallBudget, ttl_ms: u64) -> Result<i64, StoreError> {
         loop {
             match self.wire.lease_grant(ttl_ms).await {
                 Ok(lease) => return Ok(lease),
-                Err(Fault::Unclear(why)) => errand.bear(Fault::Unreached(why)).await?,
-                Err(fault) => errand.bear(fault).await?,
+                Err(Fault::Unclear(why)) => budget.retry_or_fail(Fault::Unreached(why)).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -104,22 +104,22 @@ impl Core {
     /// that is asked for now lasts until after its holders.
     async fn close_apart(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         mark: &Mark,
         closed_by: i64,
     ) -> Result<Vec<NamespaceClosed>, StoreError> {
-        let longest = self.longest_ttls(errand, mark).await?;
+        let longest = self.longest_ttls(budget, mark).await?;
         let mut lasts: Vec<u64> = longest.values().map(|ms| ms.div_ceil(1_000) * 1_000).collect();
         lasts.sort_unstable_by(|a, b| b.cmp(a));
         lasts.dedup();
         let mut leases = BTreeMap::new();
         for same in lasts.chunks(lasts.len().div_ceil(LEASES_MAX).max(1)) {
             let Some(longest_ms) = same.first() else { continue };
-            let lease = self.unused_lease(errand, *longest_ms).await?;
+            let lease = self.unused_lease(budget, *longest_ms).await?;
             leases.extend(same.iter().map(|ms| (*ms, (*longest_ms, lease))));
         }
         // The store's own key is written once more: what was granted while the first etcd lease was asked for counts too.
-        let for_all = self.unused_lease(errand, mark.longest_ttl_ms).await?;
+        let for_all = self.unused_lease(budget, mark.longest_ttl_ms).await?;
         let mut guard = closed_by;
         let mut closed = Vec::with_capacity(longest.len());
         let longest: Vec<_> = longest.into_iter().collect();
@@ -136,9 +136,9 @@ impl Core {
             let compare = vec![kept_by(self.names.closed(), guard)];
             match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
                 Ok(response) if response.succeeded => guard = for_all,
-                Ok(_) => return Err(errand.given_up("it was opened, or advanced once more, meanwhile")),
+                Ok(_) => return Err(budget.unanswered("it was opened, or advanced once more, meanwhile")),
                 // Not tried again: without it they open with the store.
-                Err(fault) => return Err(errand.given_up(&format!("{fault:?}"))),
+                Err(fault) => return Err(budget.unanswered(&format!("{fault:?}"))),
             }
         }
         self.end_leases(closed_by, None).await;
@@ -150,7 +150,7 @@ impl Core {
     /// The longest ttl that was ever granted in each namespace.
     async fn longest_ttls(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         mark: &Mark,
     ) -> Result<BTreeMap<Namespace, u64>, StoreError> {
         let mut longest: BTreeMap<Namespace, u64> = BTreeMap::new();
@@ -163,7 +163,7 @@ impl Core {
                 ..RangeRequest::default()
             };
             let page = self
-                .read(errand, vec![range(request)])
+                .read(budget, vec![range(request)])
                 .await?
                 .into_iter()
                 .next()
@@ -178,7 +178,7 @@ impl Core {
                         let own_ms = longest.entry(namespace).or_default();
                         *own_ms = ttl_ms.max(*own_ms);
                     }
-                    Err(fault) => errand.bear(fault).await?,
+                    Err(fault) => budget.retry_or_fail(fault).await?,
                 }
             }
             if !page.more {
@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// Opens a store that an advance has closed.
-    pub(super) async fn open_now(&self, errand: &mut Errand) -> Result<(), StoreError> {
+    pub(super) async fn open_now(&self, budget: &mut CallBudget) -> Result<(), StoreError> {
         loop {
             let success = vec![delete(self.names.closed())];
             match self
@@ -200,19 +200,19 @@ impl Core {
                 .await
             {
                 Ok(_) => return Ok(()),
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
 
     /// Counts what is there, and finds the floor that is above everything.
-    async fn census(&self, errand: &mut Errand, mark: &Mark, lift: u64) -> Result<Census, StoreError> {
+    async fn census(&self, budget: &mut CallBudget, mark: &Mark, lift: u64) -> Result<Census, StoreError> {
         let mut census = Census { keys: 0, ended: 0, floor: mark.floor };
         let mut highest = None;
-        let keys = self.everywhere(errand).await?;
+        let keys = self.everywhere(budget).await?;
         for same in keys.chunk_by(|one, next| one.0 == next.0) {
             let Some((namespace, _)) = same.first() else { continue };
-            for at in self.sights(errand, namespace, same).await? {
+            for at in self.sights(budget, namespace, same).await? {
                 census.keys += 1;
                 census.ended += u64::from(at.live().is_some());
                 let Record { counter, .. } = at.record;

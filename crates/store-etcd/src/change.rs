@@ -3,10 +3,10 @@
 use fencehold_contract::StoreError;
 use fencehold_core::lease::{Command, Decision, Record, decide};
 use fencehold_core::{Key, Namespace};
+use fencehold_net::CallBudget;
 
 use super::Core;
 use super::codec::encode_record;
-use super::errand::Errand;
 use super::look::{Gaze, KeySight, Sight, changed_at, delete, put};
 use super::messages::{RequestOp, TxnRequest};
 use super::wire::Fault;
@@ -37,11 +37,11 @@ impl Core {
     }
 
     /// Looks until there is an answer.
-    pub(super) async fn see(&self, errand: &mut Errand, gaze: &Gaze) -> Result<Sight, StoreError> {
+    pub(super) async fn see(&self, budget: &mut CallBudget, gaze: &Gaze) -> Result<Sight, StoreError> {
         loop {
             match self.look(gaze).await {
                 Ok(sight) => return Ok(sight),
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -52,7 +52,7 @@ impl Core {
     /// Returns the last sight too: what was there before the change.
     pub(super) async fn change<T>(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
         seen: Option<Sight>,
@@ -63,10 +63,10 @@ impl Core {
         loop {
             let sight = match seen.take() {
                 Some(sight) => sight,
-                None => self.see(errand, &gaze).await?,
+                None => self.see(budget, &gaze).await?,
             };
             let Some(at) = sight.keys.first() else { continue };
-            let (record, answer) = match step(&sight, at, errand.uncertain) {
+            let (record, answer) = match step(&sight, at, budget.outcome_unknown) {
                 Step::Answer(answer) => return Ok((answer, at.clone())),
                 Step::Keep(record, answer) => (record, answer),
             };
@@ -78,9 +78,9 @@ impl Core {
                 Ok(response) if response.succeeded => return Ok((answer, at.clone())),
                 Ok(response) => match gaze.read(response) {
                     Ok(sight) => seen = Some(sight),
-                    Err(fault) => errand.bear(fault).await?,
+                    Err(fault) => budget.retry_or_fail(fault).await?,
                 },
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -98,7 +98,7 @@ impl Core {
     /// Puts on record that a hold has run out, if it has, for whoever looks later. Nothing is lost if that fails.
     pub(super) async fn note_expiry(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         sight: &Sight,
         nth: usize,
@@ -108,7 +108,7 @@ impl Core {
             return;
         };
         let seen = Sight { keys: vec![at.clone()], ..sight.clone() };
-        let noted = self.change(errand, namespace, &at.key, Some(seen), |sight, at, _| {
+        let noted = self.change(budget, namespace, &at.key, Some(seen), |sight, at, _| {
             let standing = at.standing(&sight.mark, self.wall_ms(), 1);
             Step::after(decide(&standing, &at.record, &Command::Expire), ())
         });

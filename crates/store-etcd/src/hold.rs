@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use fencehold_contract::{HoldRef, Renewed, RevokeRequest, RevokedLease, StoreError, Which};
 use fencehold_core::lease::{Command, Outcome, Revoked, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
+use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 
 use super::Core;
 use super::change::Step;
-use super::errand::Errand;
 use super::look::{Gaze, KEYS_PER_LOOK, KeySight, Sight};
 use super::wire::Fault;
 
@@ -25,7 +25,7 @@ impl Core {
     /// existed before it, and the keep-alive reached the one whose clock decides. It is timed from before it was sent.
     pub(super) async fn renew(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
     ) -> Result<Renewed, StoreError> {
@@ -35,9 +35,9 @@ impl Core {
         let mut kept: HashMap<Key, Kept> = HashMap::new();
         let mut waited_ms = u64::MAX;
         for some in keys.chunks(KEYS_PER_LOOK) {
-            let renewed = self.renew_some(errand, namespace, some, holds).await?;
+            let renewed = self.renew_some(budget, namespace, some, holds).await?;
             // The earliest sending counts for all: the holder must not believe in more than it has.
-            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(errand.asked_at_ms()));
+            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(budget.started_ms()));
             kept.extend(renewed.keys.into_iter().map(|kept| (kept.at.key.clone(), kept)));
         }
         let mut answers = Vec::with_capacity(holds.len());
@@ -56,7 +56,7 @@ impl Core {
             });
         }
         for Kept { sight, nth, .. } in kept.values() {
-            self.note_expiry(errand, namespace, sight, *nth).await;
+            self.note_expiry(budget, namespace, sight, *nth).await;
         }
         Ok(Renewed { answers, waited_ms: if waited_ms == u64::MAX { 0 } else { waited_ms } })
     }
@@ -64,7 +64,7 @@ impl Core {
     /// Keep-alives for the live holds among a few keys, again until they counted.
     async fn renew_some(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         keys: &[Key],
         holds: &[HoldRef],
@@ -83,7 +83,7 @@ impl Core {
             }
         }
         loop {
-            let sent_at_ms = errand.now_ms();
+            let sent_at_ms = budget.now_ms();
             let ids: Vec<i64> = leases.values().copied().collect();
             let alive = if ids.is_empty() { Ok(Vec::new()) } else { self.wire.keep_alive(&ids).await };
             let looked = match alive {
@@ -93,7 +93,7 @@ impl Core {
             let (alive, sight) = match looked {
                 Ok(looked) => looked,
                 Err(fault) => {
-                    errand.bear(fault).await?;
+                    budget.retry_or_fail(fault).await?;
                     continue;
                 }
             };
@@ -121,7 +121,7 @@ impl Core {
             }
             if in_vain {
                 let why = "a keep-alive did not count: the leader has changed, or is about to end the lease";
-                errand.bear(Fault::Unreached(why.to_owned())).await?;
+                budget.retry_or_fail(Fault::Unreached(why.to_owned())).await?;
             }
             if unknown || in_vain {
                 continue;
@@ -129,7 +129,7 @@ impl Core {
             let mut renewed = RenewedSome { sent_at_ms, keys: Vec::with_capacity(sight.keys.len()) };
             for (nth, mut at) in sight.keys.clone().into_iter().enumerate() {
                 if let Some(age) = at.within_age().filter(|_| at.live().is_some()) {
-                    at.age_left_ms = Some(self.left_ms(errand, age.lease).await?.max(1));
+                    at.age_left_ms = Some(self.left_ms(budget, age.lease).await?.max(1));
                 }
                 renewed.keys.push(Kept { sight: sight.clone(), nth, at });
             }
@@ -138,12 +138,12 @@ impl Core {
     }
 
     /// How long an etcd lease has left at least.
-    pub(super) async fn left_ms(&self, errand: &mut Errand, lease: i64) -> Result<u64, StoreError> {
+    pub(super) async fn left_ms(&self, budget: &mut CallBudget, lease: i64) -> Result<u64, StoreError> {
         loop {
             match self.wire.time_to_live(lease).await {
                 Ok(left) => return Ok(u64::try_from(left.ttl).unwrap_or(0) * 1000),
                 Err(Fault::LeaseGone) => return Ok(0),
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -151,7 +151,7 @@ impl Core {
     /// Gives many holds back, a few keys at a time.
     pub(super) async fn release(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
@@ -168,11 +168,11 @@ impl Core {
         }
         for some in of_key.chunks(ABREAST) {
             let abreast = some.iter().map(|(key, nths)| {
-                let mut errand = errand.beside();
+                let mut budget = budget.clone();
                 async move {
                     let mut told = Vec::with_capacity(nths.len());
                     for nth in nths {
-                        told.push((*nth, self.release_one(&mut errand, namespace, key, &holds[*nth]).await));
+                        told.push((*nth, self.release_one(&mut budget, namespace, key, &holds[*nth]).await));
                     }
                     told
                 }
@@ -186,7 +186,7 @@ impl Core {
 
     async fn release_one(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
         hold: &HoldRef,
@@ -196,7 +196,7 @@ impl Core {
         self.forget(namespace, key);
         let command = Command::Release { hash, token: hold.token };
         let (answer, before) = self
-            .change(errand, namespace, key, seen, |sight, at, _| {
+            .change(budget, namespace, key, seen, |sight, at, _| {
                 let standing = at.standing(&sight.mark, self.wall_ms(), 1);
                 let decision = decide(&standing, &at.record, &command);
                 let answer = match &decision.reply {
@@ -216,12 +216,12 @@ impl Core {
     /// Ends holds by force.
     pub(super) async fn revoke(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         request: &RevokeRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         if let Which::Key { key, only_token } = &request.which {
-            let revoked = self.revoke_one(errand, namespace, key, request, *only_token, |_| true).await?;
+            let revoked = self.revoke_one(budget, namespace, key, request, *only_token, |_| true).await?;
             let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
         }
@@ -236,12 +236,12 @@ impl Core {
         };
         let prefix = if let Which::Prefix(prefix) = &request.which { prefix.as_str() } else { "" };
         let mut ended = Vec::new();
-        for at in self.all_of(errand, namespace, prefix).await? {
+        for at in self.all_of(budget, namespace, prefix).await? {
             if !meant(&at) || at.live().is_none() {
                 continue;
             }
             // Refused: it ended meanwhile, or went to somebody who is not meant.
-            let revoked = self.revoke_one(errand, namespace, &at.key, request, None, meant).await;
+            let revoked = self.revoke_one(budget, namespace, &at.key, request, None, meant).await;
             if let Ok(revoked) = revoked.map_err(|error| or_some_were_ended(error, ended.len()))? {
                 ended.push(RevokedLease { key: at.key, revoked });
             }
@@ -251,7 +251,7 @@ impl Core {
 
     async fn revoke_one(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
         request: &RevokeRequest,
@@ -261,7 +261,7 @@ impl Core {
         let mut only_token = only_token;
         let mut sent: Option<Revoked> = None;
         let (answer, before) = self
-            .change(errand, namespace, key, None, |sight, at, uncertain| {
+            .change(budget, namespace, key, None, |sight, at, uncertain| {
                 // Force is never repeated on somebody who came since: the outcome of what was sent is in the record.
                 if let Some(sent) = sent.as_ref().filter(|_| uncertain) {
                     only_token = Some(sent.token);

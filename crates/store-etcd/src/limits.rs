@@ -7,10 +7,10 @@
 use fencehold_contract::quota::full_of_kept_keys;
 use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
+use fencehold_net::CallBudget;
 
 use super::acquire::Taking;
 use super::codec::encode;
-use super::errand::Errand;
 use super::look::{Sight, changed_at, count, first, get, limits_of, put};
 use super::messages::TxnRequest;
 use super::{Core, STORE, TTL_MS_MIN};
@@ -19,36 +19,41 @@ impl Core {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
     pub(super) async fn limits(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         request: &LimitsRequest,
     ) -> Result<LimitsView, StoreError> {
         if let Some(set) = &request.set {
             set.check_of_leases(STORE, TTL_MS_MIN)?;
             let whose = (!request.every_namespace).then_some(namespace);
-            while !self.set_limits(errand, self.names.limits(whose), set).await? {}
+            while !self.set_limits(budget, self.names.limits(whose), set).await? {}
         }
         let mut ops = [Some(namespace), None].map(|whose| get(self.names.limits(whose))).to_vec();
         ops.push(count(self.names.records(namespace, "")));
-        let mut read = self.read(errand, ops).await?;
+        let mut read = self.read(budget, ops).await?;
         let keys = read.pop().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
         let mut limits = Limits::default();
         for range in read {
             match limits_of(first(range)) {
                 Ok((set, _)) => limits = limits.or(set),
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
         Ok(LimitsView { limits: limits.or(Limits::USUAL), used: Used { keys, ..Used::default() } })
     }
 
     /// Sets what is set, and leaves the rest. False: another caller came first, or it is not known.
-    async fn set_limits(&self, errand: &mut Errand, name: Vec<u8>, set: &Limits) -> Result<bool, StoreError> {
-        let before = self.read(errand, vec![get(name.clone())]).await?.into_iter().find_map(first);
+    async fn set_limits(
+        &self,
+        budget: &mut CallBudget,
+        name: Vec<u8>,
+        set: &Limits,
+    ) -> Result<bool, StoreError> {
+        let before = self.read(budget, vec![get(name.clone())]).await?.into_iter().find_map(first);
         let (before, revision) = match limits_of(before) {
             Ok(before) => before,
             Err(fault) => {
-                errand.bear(fault).await?;
+                budget.retry_or_fail(fault).await?;
                 return Ok(false);
             }
         };
@@ -57,7 +62,7 @@ impl Core {
         match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
             Ok(response) => Ok(response.succeeded),
             Err(fault) => {
-                errand.bear(fault).await?;
+                budget.retry_or_fail(fault).await?;
                 Ok(false)
             }
         }
@@ -78,7 +83,7 @@ impl Taking<'_> {
         let Some(limit) = sight.limits.keys.filter(|_| is_new) else { return Ok(None) };
         let names = &self.core.names;
         let ops = vec![get(names.newest_key(&self.namespace)), count(names.records(&self.namespace, ""))];
-        let mut read = self.core.read(&mut self.errand, ops).await?.into_iter();
+        let mut read = self.core.read(&mut self.budget, ops).await?.into_iter();
         let newest = read.next().and_then(first).map_or(0, |kv| kv.mod_revision);
         let keys = read.next().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
         if keys >= limit {
@@ -89,6 +94,6 @@ impl Taking<'_> {
 
     /// What to say where a limit is reached. A grant that was sent before may still come.
     fn over_limit(&self, error: StoreError) -> StoreError {
-        if self.is_in_doubt() { self.errand.given_up(&error.to_string()) } else { error }
+        if self.is_in_doubt() { self.budget.unanswered(&error.to_string()) } else { error }
     }
 }

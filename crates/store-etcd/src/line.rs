@@ -9,7 +9,7 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_core::Key;
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
-use tokio::sync::oneshot;
+use fencehold_net::Caller;
 
 use super::Core;
 use super::acquire::Taking;
@@ -17,7 +17,6 @@ use super::codec::{Waiting, encode};
 use super::look::{Ahead, Sight, Stood, changed_at, first, get, put};
 use super::messages::{Compare, OpResponse, TxnRequest};
 use super::names::{Place, Span};
-use super::unheard::Told;
 use super::wire::Fault;
 
 /// How long a place in line outlives its waiter.
@@ -58,7 +57,7 @@ impl Stand {
 impl Taking<'_> {
     /// Whether its time to stand in line is up.
     pub(super) fn time_is_up(&self) -> bool {
-        self.errand.so_far_ms() >= self.request.wait_ms
+        self.budget.elapsed_ms() >= self.request.wait_ms
     }
 
     /// Makes sure that what is in line under this hold id is this call's own. An earlier sending's place is taken over,
@@ -96,7 +95,7 @@ impl Taking<'_> {
     pub(super) async fn wait(
         &mut self,
         sight: &Sight,
-        gone: &mut oneshot::Sender<Told>,
+        caller: Option<&Caller>,
     ) -> Result<Waited, StoreError> {
         let (names, space) = (&self.core.names, &self.namespace);
         let mut spans = vec![exactly(names.mark())];
@@ -106,8 +105,10 @@ impl Taking<'_> {
             if self.request.wait_ms > 0 || passing_on.is_empty() {
                 return Ok(Waited::TimeIsUp);
             }
-            if self.errand.is_over() {
-                return Err(self.errand.given_up("the key is free, and the first in line has not taken it"));
+            if self.budget.is_over() {
+                return Err(self
+                    .budget
+                    .unanswered("the key is free, and the first in line has not taken it"));
             }
             for at in passing_on {
                 spans.extend([exactly(names.held(space, &at.key)), names.line(space, &at.key)]);
@@ -125,7 +126,7 @@ impl Taking<'_> {
                     return Ok(Waited::LookAgain);
                 }
                 Err(fault) => {
-                    self.errand.bear(fault).await?;
+                    self.budget.retry_or_fail(fault).await?;
                     return Ok(Waited::LookAgain);
                 }
             }
@@ -137,21 +138,25 @@ impl Taking<'_> {
                         .extend([exactly(names.held(space, &at.key)), exactly(names.age(space, &at.key))]),
                 }
             }
-            let left_ms = self.request.wait_ms.saturating_sub(self.errand.so_far_ms());
+            let left_ms = self.request.wait_ms.saturating_sub(self.budget.elapsed_ms());
             BEAT.min(Duration::from_millis(left_ms))
         };
         let mut watch = match self.core.wire.watch(spans, sight.revision).await {
             Ok(watch) => watch,
             Err(fault) => {
-                self.errand.bear(fault).await?;
+                self.budget.retry_or_fail(fault).await?;
                 return Ok(Waited::LookAgain);
             }
         };
-        let mut closing = self.core.closing.clone();
+        let gone = async {
+            if let Some(caller) = caller {
+                caller.gone().await;
+            }
+        };
         tokio::select! {
             _ = tokio::time::timeout(lasts, watch.changed()) => Ok(Waited::LookAgain),
-            () = gone.closed() => Ok(Waited::Gone),
-            _ = closing.wait_for(|closing| *closing) => {
+            () = gone => Ok(Waited::Gone),
+            () = self.core.closing.wait() => {
                 Err(StoreError::Unavailable { why: "this store was closed".to_owned() })
             }
         }
@@ -179,7 +184,7 @@ impl Taking<'_> {
         let lease = match self.core.wire.lease_grant(WAITER_TTL_MS).await {
             Ok(lease) => lease,
             Err(fault) => {
-                self.errand.bear(fault).await?;
+                self.budget.retry_or_fail(fault).await?;
                 return Ok(false);
             }
         };
@@ -194,7 +199,7 @@ impl Taking<'_> {
             }
             // If it was carried out after all, the next look finds this hold id in line and takes its place over.
             Err(fault) => {
-                self.errand.bear(fault).await?;
+                self.budget.retry_or_fail(fault).await?;
                 Ok(false)
             }
         }

@@ -2,9 +2,9 @@
 
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::{Key, Namespace, Owner};
+use fencehold_net::CallBudget;
 
 use super::codec::{self, Waiting};
-use super::errand::Errand;
 use super::look::{Gaze, get, range};
 use super::messages::RangeRequest;
 use super::names::Span;
@@ -35,7 +35,7 @@ impl EtcdStore {
 
     async fn end(&self, call: &Call, target: Target) -> Result<(), StoreError> {
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.end(errand, &space, target).await)
+        self.ask(call, async move |core, budget| core.end(budget, &space, target).await)
             .await
     }
 }
@@ -43,30 +43,30 @@ impl EtcdStore {
 impl Core {
     async fn end(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         target: Target,
     ) -> Result<(), StoreError> {
         let leases: Vec<i64> = match target {
             Target::Hold(key) => {
-                let sight = self.see(errand, &Gaze::at(namespace, &key)).await?;
+                let sight = self.see(budget, &Gaze::at(namespace, &key)).await?;
                 sight.keys.iter().filter_map(|at| at.held).map(|held| held.lease).collect()
             }
             Target::Waiter(owner) => {
                 let Span(key, range_end) = self.names.all_waiting();
                 let all = vec![range(RangeRequest { key, range_end, ..RangeRequest::default() })];
-                let all = self.read(errand, all).await?.into_iter().flat_map(|range| range.kvs);
+                let all = self.read(budget, all).await?.into_iter().flat_map(|range| range.kvs);
                 let of_owner = |value: &[u8]| codec::read(value).is_ok_and(|it: Waiting| it.owner == owner);
                 all.filter(|kv| of_owner(&kv.value)).map(|kv| kv.lease).collect()
             }
             Target::Closed { passed_ms } => {
                 let Span(key, range_end) = self.names.all_closed_namespaces();
                 let namespaces = range(RangeRequest { key, range_end, ..RangeRequest::default() });
-                let closed = self.read(errand, vec![get(self.names.closed()), namespaces]).await?;
+                let closed = self.read(budget, vec![get(self.names.closed()), namespaces]).await?;
                 let mut over = Vec::new();
                 for lease in closed.into_iter().flat_map(|range| range.kvs).map(|kv| kv.lease) {
                     // It was granted a moment ago, so what is left is what it lasts.
-                    if self.left_ms(errand, lease).await? <= passed_ms {
+                    if self.left_ms(budget, lease).await? <= passed_ms {
                         over.push(lease);
                     }
                 }
@@ -75,7 +75,7 @@ impl Core {
         };
         for lease in leases {
             while let Err(fault) = self.wire.lease_revoke(lease).await {
-                errand.bear(fault).await?;
+                budget.retry_or_fail(fault).await?;
             }
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Whether the cluster keeps what leases rely on: shown on a scratch key, never believed.
 
 use fencehold_contract::{Call, StoreError};
+use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 use serde::Serialize;
 
-use super::errand::Errand;
 use super::look::{changed_at, first, get, put};
 use super::messages::{OpResponse, TxnRequest, TxnResponse};
 use super::wire::Fault;
@@ -42,7 +42,7 @@ impl EtcdStore {
     /// Checks that the cluster keeps its conditions and its leases, and that its versions are sound. An error says that
     /// it could not be reached, and nothing about what it keeps.
     pub async fn probe(&self, call: &Call) -> Result<Vec<EtcdFinding>, StoreError> {
-        let mut findings = self.ask(call, async |core, errand| core.probe(errand).await).await?;
+        let mut findings = self.ask(call, async |core, budget| core.probe(budget).await).await?;
         findings.extend(self.members(call).await?.into_iter().map(|member| EtcdFinding {
             check: format!("{} is etcd {}", member.name, member.version),
             verdict: member.warning.map_or(EtcdVerdict::Passed, EtcdVerdict::Warned),
@@ -52,11 +52,11 @@ impl EtcdStore {
 }
 
 impl Core {
-    async fn probe(&self, errand: &mut Errand) -> Result<Vec<EtcdFinding>, StoreError> {
+    async fn probe(&self, budget: &mut CallBudget) -> Result<Vec<EtcdFinding>, StoreError> {
         loop {
             match self.probe_once().await {
                 Ok(findings) => return Ok(findings),
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }

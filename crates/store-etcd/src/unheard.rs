@@ -8,27 +8,23 @@
 //! Taking up writes the held key once more, on the same etcd lease. A grant writes record and held key together, so the
 //! held key of one that was taken up is the younger of the two.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use fencehold_contract::{Acquired, StoreError};
 use fencehold_core::lease::{Command, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Token};
-use tokio::sync::{mpsc, oneshot};
+use fencehold_net::CallBudget;
 
+use super::Core;
 use super::acquire::{Taking, Unsettled};
 use super::change::Step;
-use super::errand::Errand;
 use super::look::{KeySight, OnLease, put};
 use super::messages::TxnRequest;
 use super::wire::Fault;
-use super::{Core, Order};
 
 /// How long a grant that nobody heard of is looked for and given back: after that, its ttl ends it.
 const PATIENCE_MS: u64 = 10_000;
 
-/// The answer to an acquisition.
-pub(super) struct Told {
+/// What came of an acquisition.
+pub(super) struct Taken {
     pub(super) answer: Result<Acquired, StoreError>,
     /// What stays behind if nobody hears it.
     pub(super) left: Option<Left>,
@@ -49,45 +45,6 @@ pub(super) struct Unheard {
     pub(super) token: Token,
 }
 
-/// What will become of an acquisition. Dropping it leaves the line, and sees to an answer that arrived and was never heard.
-pub(super) struct Telling {
-    orders: mpsc::UnboundedSender<Order>,
-    /// `None` once it was heard.
-    told: Option<oneshot::Receiver<Told>>,
-}
-
-impl Telling {
-    pub(super) fn new(orders: mpsc::UnboundedSender<Order>, told: oneshot::Receiver<Told>) -> Self {
-        Telling { orders, told: Some(told) }
-    }
-}
-
-impl Future for Telling {
-    /// `None`: the handle was closed.
-    type Output = Option<Result<Acquired, StoreError>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(told) = &mut self.told else { return Poll::Ready(None) };
-        let polled = Pin::new(told).poll(context).map(|told| told.ok().map(|told| told.answer));
-        if polled.is_ready() {
-            self.told = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        let Some(mut told) = self.told.take() else { return };
-        told.close();
-        if let Ok(told) = told.try_recv() {
-            let _ = self
-                .orders
-                .send(Box::new(move |core| Box::pin(async move { core.nobody_heard(told).await })));
-        }
-    }
-}
-
 impl KeySight {
     /// Whether another sending of the holder's request was told of its grant.
     fn is_taken_up(&self) -> bool {
@@ -96,32 +53,31 @@ impl KeySight {
 }
 
 impl Core {
-    /// Sees to what an answer leaves behind that nobody heard.
-    pub(super) async fn nobody_heard(&self, told: Told) {
-        let mut left = told.left;
+    /// Undoes an acquisition whose caller has gone.
+    pub(super) async fn undo(&self, taken: Taken) {
+        let mut left = taken.left;
         if let Some(Left::Doubt(unsettled)) = left {
             let keys = unsettled.keys();
             // Nobody will send it again and find out: so it is asked for once more, and then given back.
-            let (mut nobody, _) = oneshot::channel();
-            let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
-            errand.uncertain = true;
-            let settled = Taking::settle(self, errand, *unsettled).run(&mut nobody).await;
+            let mut budget = self.budget(PATIENCE_MS, 0);
+            budget.outcome_unknown = true;
+            let settled = Taking::settle(self, budget, *unsettled).run(None).await;
             if let Err(error @ StoreError::Unknown { .. }) = &settled.answer {
                 tracing::warn!(keys, %error, "a lease that nobody asks for any more may have been granted: its ttl ends it");
             }
             left = settled.left;
         }
         if let Some(Left::Grant(grant)) = left {
-            let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
-            self.give_back(&mut errand, &grant).await;
+            let mut budget = self.budget(PATIENCE_MS, 0);
+            self.give_back(&mut budget, &grant).await;
         }
     }
 
     /// Ends a grant that nobody heard of, unless it was taken up.
-    pub(super) async fn give_back(&self, errand: &mut Errand, grant: &Unheard) {
+    pub(super) async fn give_back(&self, budget: &mut CallBudget, grant: &Unheard) {
         let Unheard { namespace, key, hash, token } = grant;
         self.forget(namespace, key);
-        let freed = self.change(errand, namespace, key, None, |sight, at, _| {
+        let freed = self.change(budget, namespace, key, None, |sight, at, _| {
             if !at.is_held_by(*hash, *token) || at.is_taken_up() {
                 return Step::Answer(false);
             }

@@ -1,8 +1,8 @@
 //! Which etcd it is, and what is wrong with that.
 
 use fencehold_contract::{Call, StoreError};
+use fencehold_net::CallBudget;
 
-use super::errand::Errand;
 use super::{Core, EtcdStore};
 
 /// One member of a cluster, as it describes itself.
@@ -20,12 +20,12 @@ pub struct EtcdMember {
 impl EtcdStore {
     /// The members that answer, with a warning for each whose version has a fault that touches leases.
     pub async fn members(&self, call: &Call) -> Result<Vec<EtcdMember>, StoreError> {
-        self.ask(call, async |core, errand| core.members(errand).await).await
+        self.ask(call, async |core, budget| core.members(budget).await).await
     }
 }
 
 impl Core {
-    async fn members(&self, errand: &mut Errand) -> Result<Vec<EtcdMember>, StoreError> {
+    async fn members(&self, budget: &mut CallBudget) -> Result<Vec<EtcdMember>, StoreError> {
         loop {
             match self.wire.versions().await {
                 Ok(members) => {
@@ -35,7 +35,7 @@ impl Core {
                     };
                     return Ok(members.into_iter().map(member).collect());
                 }
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }

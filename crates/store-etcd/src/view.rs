@@ -4,10 +4,10 @@ use fencehold_contract::{
     EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreError, StoreStatus,
 };
 use fencehold_core::{Key, Namespace};
+use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 
 use super::Core;
-use super::errand::Errand;
 use super::look::{Closing, Gaze, KEYS_PER_LOOK, KeySight, count, first, range};
 use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
 use super::names::Span;
@@ -18,31 +18,31 @@ const RECORDS_AT_ONCE: usize = 500;
 impl Core {
     pub(super) async fn get(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
     ) -> Result<Option<LeaseView>, StoreError> {
-        let sight = self.see(errand, &Gaze::at(namespace, key)).await?;
+        let sight = self.see(budget, &Gaze::at(namespace, key)).await?;
         match sight.keys.into_iter().find(|at| at.record_revision > 0) {
-            Some(at) => Ok(Some(self.view(errand, &at).await?)),
+            Some(at) => Ok(Some(self.view(budget, &at).await?)),
             None => Ok(None),
         }
     }
 
     pub(super) async fn list(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         request: &ListRequest,
     ) -> Result<LeasePage, StoreError> {
         let prefix = request.prefix.as_deref().unwrap_or("");
         let span = self.names.records(namespace, prefix);
-        let (keys, next) = self.page(errand, span, request.cursor.unwrap_or(0), request.limit).await?;
-        let mut shown = self.sights(errand, namespace, &keys).await?;
+        let (keys, next) = self.page(budget, span, request.cursor.unwrap_or(0), request.limit).await?;
+        let mut shown = self.sights(budget, namespace, &keys).await?;
         shown.retain(|at| is_asked_for(at, request));
         let views = shown.iter().map(|at| {
-            let mut errand = errand.beside();
-            async move { self.view(&mut errand, at).await }
+            let mut budget = budget.clone();
+            async move { self.view(&mut budget, at).await }
         });
         let leases = join_all(views).await.into_iter().collect::<Result<_, _>>()?;
         Ok(LeasePage { leases, next })
@@ -52,14 +52,14 @@ impl Core {
     /// the revision that made a record is its cursor.
     async fn page(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         Span(key, range_end): Span,
         after: u64,
         limit: usize,
     ) -> Result<(Vec<(Namespace, Key)>, Option<u64>), StoreError> {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         let page = self.read(
-            errand,
+            budget,
             vec![range(RangeRequest {
                 key,
                 range_end,
@@ -80,7 +80,7 @@ impl Core {
     /// Every key with a record in a namespace, as it stands.
     pub(super) async fn all_of(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         prefix: &str,
     ) -> Result<Vec<KeySight>, StoreError> {
@@ -88,8 +88,8 @@ impl Core {
         let mut after = 0;
         loop {
             let span = self.names.records(namespace, prefix);
-            let (keys, next) = self.page(errand, span, after, RECORDS_AT_ONCE).await?;
-            all.extend(self.sights(errand, namespace, &keys).await?);
+            let (keys, next) = self.page(budget, span, after, RECORDS_AT_ONCE).await?;
+            all.extend(self.sights(budget, namespace, &keys).await?);
             match next {
                 Some(next) => after = next,
                 None => return Ok(all),
@@ -98,11 +98,14 @@ impl Core {
     }
 
     /// Every key with a record in every namespace.
-    pub(super) async fn everywhere(&self, errand: &mut Errand) -> Result<Vec<(Namespace, Key)>, StoreError> {
+    pub(super) async fn everywhere(
+        &self,
+        budget: &mut CallBudget,
+    ) -> Result<Vec<(Namespace, Key)>, StoreError> {
         let mut all = Vec::new();
         let mut after = 0;
         loop {
-            let (keys, next) = self.page(errand, self.names.all_records(), after, RECORDS_AT_ONCE).await?;
+            let (keys, next) = self.page(budget, self.names.all_records(), after, RECORDS_AT_ONCE).await?;
             all.extend(keys);
             match next {
                 Some(next) => after = next,
@@ -113,7 +116,7 @@ impl Core {
 
     pub(super) async fn sights(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
         keys: &[(Namespace, Key)],
     ) -> Result<Vec<KeySight>, StoreError> {
@@ -121,15 +124,15 @@ impl Core {
         for some in keys.chunks(KEYS_PER_LOOK) {
             let keys = some.iter().map(|(_, key)| key.clone()).collect();
             let gaze = Gaze { namespace: namespace.clone(), keys, who: None, from: None };
-            sights.extend(self.see(errand, &gaze).await?.keys);
+            sights.extend(self.see(budget, &gaze).await?.keys);
         }
         Ok(sights)
     }
 
-    async fn view(&self, errand: &mut Errand, at: &KeySight) -> Result<LeaseView, StoreError> {
+    async fn view(&self, budget: &mut CallBudget, at: &KeySight) -> Result<LeaseView, StoreError> {
         let mut holder = None;
         if let (Some(hold), Some(held)) = (&at.record.hold, at.live()) {
-            let left_ms = self.left_ms(errand, held.lease).await?;
+            let left_ms = self.left_ms(budget, held.lease).await?;
             let age_ms = self.wall_ms().saturating_sub(hold.since.wall_ms);
             holder = Some(HolderView {
                 owner: hold.owner.clone(),
@@ -156,7 +159,7 @@ impl Core {
 
     pub(super) async fn status(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
     ) -> Result<StoreStatus, StoreError> {
         let counts = vec![
@@ -164,10 +167,10 @@ impl Core {
             count(self.names.all_held()),
             count(self.names.all_waiting()),
         ];
-        let counted = self.read(errand, counts).await?;
+        let counted = self.read(budget, counts).await?;
         let nth = |nth: usize| counted.get(nth).map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
         let store = super::STORE.to_owned();
-        let closed_for_ms = self.closed_for_ms(errand, namespace).await?;
+        let closed_for_ms = self.closed_for_ms(budget, namespace).await?;
         Ok(StoreStatus {
             store,
             keys: nth(0),
@@ -181,23 +184,23 @@ impl Core {
     /// The key that closes a namespace is on an etcd lease, which says how long it lasts.
     pub(super) async fn closed_for_ms(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         namespace: &Namespace,
     ) -> Result<u64, StoreError> {
         let mut read = self
-            .read(errand, Closing::ops(&self.names, namespace).to_vec())
+            .read(budget, Closing::ops(&self.names, namespace).to_vec())
             .await?
             .into_iter();
         let mut next = || read.next().and_then(first);
         let Some(lease) = Closing::new(next(), next(), next()).by else { return Ok(0) };
         // It was there a moment ago: what is left may be less than etcd can say.
-        Ok(self.left_ms(errand, lease).await?.max(1_000))
+        Ok(self.left_ms(budget, lease).await?.max(1_000))
     }
 
     /// Reads ranges in one transaction.
     pub(super) async fn read(
         &self,
-        errand: &mut Errand,
+        budget: &mut CallBudget,
         success: Vec<super::messages::RequestOp>,
     ) -> Result<Vec<RangeResponse>, StoreError> {
         loop {
@@ -210,7 +213,7 @@ impl Core {
                     });
                     return Ok(ranges.collect());
                 }
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }

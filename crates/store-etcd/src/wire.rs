@@ -20,6 +20,7 @@ use tonic_prost::ProstCodec;
 #[cfg(feature = "gates")]
 use super::gate::Gate;
 use fencehold_contract::{EtcdTls, EtcdUrl, StoreError};
+use fencehold_net::Failure;
 
 use super::gate::Request;
 use super::messages::{
@@ -48,6 +49,17 @@ pub(super) enum Fault {
     LeaseGone,
     /// Trying again would not help.
     Refused(String),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unreached(why) => Failure::NotDone(why),
+            Fault::Unclear(why) => Failure::Unknown(why),
+            Fault::LeaseGone => Failure::NotDone("an etcd lease ended while it was needed".to_owned()),
+            Fault::Refused(why) => Failure::Unusable(why),
+        }
+    }
 }
 
 struct Member {

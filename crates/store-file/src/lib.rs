@@ -43,10 +43,8 @@ mod tools;
 mod turn;
 
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -57,7 +55,8 @@ use fencehold_contract::operation::{Answer, Ask, Claim, Route};
 use fencehold_contract::{Call, Capabilities, FileUrl, KeepFinished, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Namespace};
-use tokio::sync::{mpsc, oneshot};
+use fencehold_engine::{PendingResponse, response_channel};
+use tokio::sync::mpsc;
 
 use self::place::Place;
 use self::service::{Order, Question, Shared, Told, or_unknown};
@@ -218,23 +217,28 @@ impl FileStore {
         }
     }
 
-    /// Has the service thread find whoever serves the directory, and ask it. `None`: the handle was closed.
-    fn ask_elsewhere(&self, question: Elsewhere) -> Telling {
-        let (reply, told) = oneshot::channel();
+    /// Has the service thread find the owner of the directory, and ask it. `None`: the handle was closed. Dropping it leaves the line,
+    /// and gives back a lease that was granted but never taken.
+    fn ask_elsewhere(&self, question: Elsewhere) -> impl Future<Output = Option<Told>> + Send + use<> {
+        let (reply, receiver) = response_channel();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let Elsewhere { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain } = question;
         let uncertain_before = uncertain;
-        let telling = Telling {
-            orders: self.orders.clone(),
-            id: Some(id),
-            claim: claim.map(|claim| (namespace.clone(), claim)),
-            told,
-        };
+        let (orders, asked_in) = (self.orders.clone(), namespace.clone());
         let question =
             Question { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(Order::Ask(id, Box::new(question)));
-        telling
+        PendingResponse::new(receiver, move |told| match told {
+            Some(Told::Answer { result, sent_before, .. }) => {
+                let claim = claim.map(|claim| claim.after_sending(sent_before));
+                if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(*result)) {
+                    let _ = orders.send(Order::GiveBack(asked_in, Box::new(unclaimed)));
+                }
+            }
+            Some(Told::AskHere { .. }) => {}
+            None => drop(orders.send(Order::Cancel(id))),
+        })
     }
 }
 
@@ -334,44 +338,4 @@ struct Elsewhere {
     asked_at_ms: u64,
     give_up_ms: u64,
     uncertain: bool,
-}
-
-/// What will become of a question. Dropping it leaves the line, and gives back a lease that was granted but never
-/// picked up.
-struct Telling {
-    orders: mpsc::UnboundedSender<Order>,
-    /// `None` once there is nothing left to leave.
-    id: Option<u64>,
-    claim: Option<(Namespace, Claim)>,
-    told: oneshot::Receiver<Told>,
-}
-
-impl Future for Telling {
-    type Output = Option<Told>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.told).poll(context).map(Result::ok);
-        if polled.is_ready() {
-            self.id = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        let Some(id) = self.id else { return };
-        self.told.close();
-        match self.told.try_recv() {
-            Ok(Told::Answer { result, sent_before, .. }) => {
-                if let Some((namespace, claim)) = self.claim.take()
-                    && let Some(unclaimed) = claim.after_sending(sent_before).unclaimed(*result)
-                {
-                    let _ = self.orders.send(Order::GiveBack(namespace, Box::new(unclaimed)));
-                }
-            }
-            Ok(Told::AskHere { .. }) => {}
-            Err(_) => drop(self.orders.send(Order::Cancel(id))),
-        }
-    }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::{Fact, Key, Namespace, Refusal, Stamp, Token};
+use fencehold_net::{Backoff, sleep};
 
 use super::body::{Body, Writing};
 use super::cas::{CasError, Version, Written};
@@ -23,9 +24,8 @@ use super::observe::{Seen, closed};
 
 /// How often others may come first, or answers be lost, before the caller is told.
 const ROUNDS_MAX: u32 = 64;
-/// The pause after an answer that was lost: doubled each time, up to the cap.
-const PAUSE_MS: u64 = 50;
-const PAUSE_MS_MAX: u64 = 2_000;
+/// The pauses after answers that were lost.
+pub(super) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 /// How often others may come first before there is a pause for that too.
 const LOSSES_UNPAUSED: u32 = 2;
 
@@ -142,7 +142,8 @@ impl Inner {
         let mut last_why = String::new();
         let mut losses = 0;
         let mut cached = start == Start::Last;
-        for round in 0..ROUNDS_MAX {
+        let mut backoff = BACKOFF;
+        for _ in 0..ROUNDS_MAX {
             let known = if std::mem::take(&mut cached) { self.seen.last(&spot.name) } else { None };
             let remembered = known.is_some();
             let seen = match known {
@@ -153,7 +154,7 @@ impl Inner {
                     Err(error) => {
                         last_why = error.to_string();
                         spot.doubt.note(spot.key.as_str(), &last_why);
-                        pause(round).await;
+                        backoff.pause().await;
                         continue;
                     }
                 },
@@ -217,7 +218,7 @@ impl Inner {
                     losses += 1;
                     // Others may come first once or twice. Storage that goes on like this is not to be flooded.
                     if losses > LOSSES_UNPAUSED {
-                        pause(losses - LOSSES_UNPAUSED).await;
+                        backoff.pause().await;
                     }
                 }
                 Ok(Written::Unknown { why }) => {
@@ -225,7 +226,7 @@ impl Inner {
                     spot.doubt.note(spot.key.as_str(), &why);
                     last_why = why;
                     attempts.push(Attempt { body, changed });
-                    pause(round).await;
+                    backoff.pause().await;
                 }
                 Err(error) if attempts.is_empty() => {
                     spot.doubt.dispel();
@@ -235,7 +236,7 @@ impl Inner {
                     spot.doubt.dispel();
                     spot.doubt.note(spot.key.as_str(), &why);
                     last_why = why;
-                    pause(round).await;
+                    backoff.pause().await;
                 }
             }
         }
@@ -350,12 +351,6 @@ impl Inner {
     }
 }
 
-/// Pauses after a request that came to nothing: longer each time.
-pub(super) async fn pause(round: u32) {
-    let ms = PAUSE_MS.saturating_mul(1 << round.min(10)).min(PAUSE_MS_MAX);
-    sleep(Duration::from_millis(ms)).await;
-}
-
 /// What a change says that came to no end: that nothing was done, if no write was left without an outcome.
 fn gave_up(spot: &Spot<'_>, sure: bool, last_why: &str) -> StoreError {
     if !sure {
@@ -379,14 +374,4 @@ fn age_left_ms(record: &Record, now: Stamp) -> u64 {
     let hold = record.hold.as_ref();
     let ends_at_ms = hold.and_then(|hold| Some(hold.since.store_ms.saturating_add(hold.max_age_ms?.get())));
     ends_at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_sub(now.store_ms).max(1))
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "spares the cloud's time, not the lease's: nothing is decided by it"
-)]
-async fn sleep(time: Duration) {
-    if !time.is_zero() {
-        tokio::time::sleep(time).await;
-    }
 }

@@ -11,7 +11,7 @@ use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
 use super::cas::Written;
-use super::change::{Before, Doubt, Next, Spot, Start, pause};
+use super::change::{BACKOFF, Before, Doubt, Next, Spot, Start};
 use super::inner::{Inner, LIMIT};
 use super::name;
 use super::observe::{Seen, over_after_ms};
@@ -153,7 +153,8 @@ impl Inner {
         doubt: &Doubt,
     ) -> Result<Floor, StoreError> {
         let mut last_why = "another advance came first each time".to_owned();
-        for round in 0..ROUNDS_MAX {
+        let mut backoff = BACKOFF;
+        for _ in 0..ROUNDS_MAX {
             // Another advance may have come first, and may have closed the store for longer.
             if let Some(before) = &before {
                 self.note_longest_ttl_ms(before.body.closed_ms);
@@ -181,7 +182,7 @@ impl Inner {
                     return Err(error.into_store_error(&self.place));
                 }
             }
-            pause(round).await;
+            backoff.pause().await;
             before = self.look_at_floor(LIMIT).await?;
             // Also what this advance wrote itself, without learning of it.
             if let Some(seen) = before.as_ref().filter(|seen| seen.body.covers(&raised)) {

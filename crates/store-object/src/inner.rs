@@ -1,7 +1,7 @@
 //! What all calls of a handle share, and reading.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
@@ -31,7 +31,6 @@ pub(super) struct Inner {
     pub(super) options: ObjectOptions,
     pub(super) seen: Observations,
     pub(super) nonces: Nonces,
-    pub(super) closed: AtomicBool,
     /// The floor as it was last read, and since when.
     floor: std::sync::Mutex<Option<Seen<Floor>>>,
     /// The limits as they were last read, and when.
@@ -56,7 +55,6 @@ impl Inner {
             options,
             seen: Observations::default(),
             nonces: Nonces { seed, next: AtomicU64::new(0) },
-            closed: AtomicBool::new(false),
             floor: std::sync::Mutex::default(),
             limits: std::sync::Mutex::default(),
             longest_ttl_ms: AtomicU64::new(0),

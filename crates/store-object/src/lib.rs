@@ -31,7 +31,6 @@ mod take;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,7 +53,7 @@ use fencehold_contract::{
     LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, ObjectPlace, Renewed,
     RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription,
 };
-use fencehold_net::Runtime;
+use fencehold_net::{Actor, Caller};
 
 /// How long a call may go on after its caller's patience, to say what is known.
 const GRACE: Duration = Duration::from_millis(100);
@@ -84,7 +83,7 @@ impl Seed {
 pub struct ObjectStore {
     inner: Arc<Inner>,
     hold_changes: Arc<HoldChanges>,
-    runtime: Arc<Runtime>,
+    actor: Actor<Arc<Inner>>,
 }
 
 impl fmt::Debug for ObjectStore {
@@ -100,13 +99,15 @@ impl ObjectStore {
     /// Opens the store that a place names, with credentials as that cloud's tools find them. Unless the place says
     /// otherwise, the storage is probed first: one that lets two writers win is refused. Once a process is enough.
     pub fn open(place: &ObjectPlace, clock: Arc<dyn Clock>, seed: Seed) -> Result<Self, StoreError> {
-        let runtime = Runtime::start("fencehold-object")?;
         let cloud = Arc::new(Cloud::open(place)?);
+        let store = Self::open_on(Arc::clone(&cloud) as Arc<dyn Cas>, place, clock, seed)?;
         if place.options.probe {
-            let (cas, place) = (Arc::clone(&cloud), place.clone());
-            runtime.run_blocking(async move { probe::once(&*cas, &place, seed).await })?;
+            let place = place.clone();
+            store
+                .actor
+                .call_blocking(async move |_| probe::once(&*cloud, &place, seed).await)?;
         }
-        Ok(Self::on(cloud, place, clock, seed, runtime))
+        Ok(store)
     }
 
     /// Opens a store on storage that is there already, without probing it.
@@ -116,16 +117,6 @@ impl ObjectStore {
         clock: Arc<dyn Clock>,
         seed: Seed,
     ) -> Result<Self, StoreError> {
-        Ok(Self::on(cas, place, clock, seed, Runtime::start("fencehold-object")?))
-    }
-
-    fn on(
-        cas: Arc<dyn Cas>,
-        place: &ObjectPlace,
-        clock: Arc<dyn Clock>,
-        seed: Seed,
-        runtime: Arc<Runtime>,
-    ) -> Self {
         let can = Capabilities {
             store: place.scheme.name(),
             fair: false,
@@ -135,15 +126,17 @@ impl ObjectStore {
             jobs: false,
             ttl_ms_min: place.options.ttl_ms_min,
         };
-        let inner = Inner::new(cas, clock, can, place.to_string(), place.options, seed);
-        ObjectStore { inner: Arc::new(inner), hold_changes: Arc::default(), runtime }
+        let inner = Arc::new(Inner::new(cas, clock, can, place.to_string(), place.options, seed));
+        let state = Arc::clone(&inner);
+        let actor = Actor::start("fencehold-object", move |_| Ok(state))?;
+        Ok(ObjectStore { inner, hold_changes: Arc::default(), actor })
     }
 
     /// Runs a call on the store's own thread, for as long as its caller's patience lasts.
     async fn run<T, F>(
         &self,
         call: &Call,
-        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F,
+        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -158,38 +151,31 @@ impl ObjectStore {
         &self,
         call: &Call,
         wait_ms: u64,
-        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F,
+        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F + Send + 'static,
         undo: Option<Undo<T>>,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        if self.inner.closed.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable { why: "this store was closed".to_owned() });
-        }
-        let doubt = Arc::new(Doubt::default());
-        let mut act = Box::pin(act(Arc::clone(&self.inner), Arc::clone(&doubt)));
-        let inner = Arc::clone(&self.inner);
         let patience_ms = call.patience_ms.saturating_add(wait_ms);
-        let limited = async move {
+        let work = async move |inner: &Arc<Inner>, _: &Caller| {
+            let doubt = Arc::new(Doubt::default());
+            let mut act = Box::pin(act(Arc::clone(inner), Arc::clone(&doubt)));
             let patience = Duration::from_millis(patience_ms).saturating_add(GRACE);
-            let answered = tokio::time::timeout(patience, &mut act).await;
-            match answered {
+            match tokio::time::timeout(patience, &mut act).await {
                 // 'Nothing was done' is true of the part that failed; another part of the same call may have been done.
-                Ok(Err(StoreError::Unavailable { why })) if doubt.is_there() => {
-                    (Err(StoreError::Unknown { why }), None)
+                Ok(Err(error @ StoreError::Unavailable { .. })) if doubt.is_there() => {
+                    (Err(error.or_unknown()), None)
                 }
                 Ok(answer) => (answer, None),
                 Err(_) if doubt.is_there() => {
+                    let place = &inner.place;
                     let why = match doubt.last_why() {
                         Some(why) => {
-                            format!(
-                                "{} kept answering for {patience_ms} ms; its last answer: {why}",
-                                inner.place
-                            )
+                            format!("{place} kept answering for {patience_ms} ms; its last answer: {why}")
                         }
-                        None => format!("no answer came from {} within {patience_ms} ms", inner.place),
+                        None => format!("no answer came from {place} within {patience_ms} ms"),
                     };
                     (Err(StoreError::Unknown { why }), Some(act))
                 }
@@ -199,21 +185,19 @@ impl ObjectStore {
                 }
             }
         };
-        let inner = Arc::clone(&self.inner);
-        let orphaned = move |(mut answer, unfinished): (Result<T, StoreError>, Option<Pin<Box<F>>>)| async move {
+        let undo = async move |inner: &Arc<Inner>, response: (Result<T, StoreError>, Option<Pin<Box<F>>>)| {
+            let (mut answer, unfinished) = response;
             let Some(undo) = undo else { return };
             if let Some(act) = unfinished {
-                // Nobody was told that it is not known, so nobody will find out: it is gone on with to its end.
+                // The caller does not know that the outcome is unknown, so nothing asks again: it is gone on with to its end.
                 let settled = tokio::time::timeout(SETTLE_WITHIN, act).await;
                 answer = settled.unwrap_or(answer);
             }
             if let Ok(done) = answer {
-                undo(inner, done).await;
+                undo(Arc::clone(inner), done).await;
             }
         };
-        let answered = self.runtime.run(limited, orphaned).await;
-        let ended = || StoreError::Unknown { why: "the store's thread ended".to_owned() };
-        answered.map_or_else(|| Err(ended()), |(answer, _)| answer)
+        self.actor.call_or_undo(work, undo).await?.0
     }
 }
 
@@ -259,7 +243,7 @@ impl LeaseStore for ObjectStore {
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, doubt| async move { inner.renew(&namespace, holds, &doubt).await };
+        let act = move |inner: Arc<Inner>, doubt| async move { inner.renew(&namespace, holds, &doubt).await };
         self.run(call, act).await
     }
 
@@ -269,13 +253,14 @@ impl LeaseStore for ObjectStore {
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, doubt| async move { inner.release(&namespace, holds, &doubt).await };
+        let act =
+            move |inner: Arc<Inner>, doubt| async move { inner.release(&namespace, holds, &doubt).await };
         self.run(call, act).await
     }
 
     async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+        let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.revoke(&namespace, &request, &doubt).await
         };
         let ended = self.run(call, act).await?;
@@ -290,13 +275,13 @@ impl LeaseStore for ObjectStore {
 
     async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, _| async move { inner.get(&namespace, &key).await };
+        let act = move |inner: Arc<Inner>, _| async move { inner.get(&namespace, &key).await };
         self.run(call, act).await
     }
 
     async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, _| async move { inner.list(&namespace, &request).await };
+        let act = move |inner: Arc<Inner>, _| async move { inner.list(&namespace, &request).await };
         self.run(call, act).await
     }
 
@@ -307,18 +292,19 @@ impl LeaseStore for ObjectStore {
 
     async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
         let act =
-            |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.advance(&by, lift, &doubt).await };
+            move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.advance(&by, lift, &doubt).await };
         self.run(call, act).await
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
         let namespace = call.namespace.clone();
-        self.run(call, |inner, _| async move { inner.status(&namespace).await }).await
+        self.run(call, move |inner, _| async move { inner.status(&namespace).await })
+            .await
     }
 
     async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
         let namespace = call.namespace.clone();
-        let act = |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+        let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.limits(&namespace, &request, &doubt).await
         };
         self.run(call, act).await
@@ -326,12 +312,11 @@ impl LeaseStore for ObjectStore {
 
     async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
         let namespace = call.namespace.clone();
-        self.run(call, |inner, _| async move { inner.closed_for_ms(&namespace).await })
+        self.run(call, move |inner, _| async move { inner.closed_for_ms(&namespace).await })
             .await
     }
 
     async fn close(&self) {
-        self.inner.closed.store(true, Ordering::SeqCst);
-        self.runtime.idle().await;
+        self.actor.close().await;
     }
 }

@@ -13,7 +13,7 @@ use fencehold_core::Namespace;
 
 use super::body::KeptLimits;
 use super::cas::Written;
-use super::change::{Doubt, Spot, pause};
+use super::change::{BACKOFF, Doubt, Spot};
 use super::force::ROUNDS_MAX;
 use super::inner::{Inner, LIMIT};
 use super::name;
@@ -47,7 +47,8 @@ impl Inner {
         doubt: &Doubt,
     ) -> Result<(), StoreError> {
         let mut last_why = "another caller came first each time".to_owned();
-        for round in 0..ROUNDS_MAX {
+        let mut backoff = BACKOFF;
+        for _ in 0..ROUNDS_MAX {
             let read = self.cas.read(name::LIMITS, LIMIT).await;
             let before = read.map_err(|error| error.into_store_error(&self.place))?;
             let mut kept = match &before {
@@ -76,7 +77,7 @@ impl Inner {
                     return Err(error.into_store_error(&self.place));
                 }
             }
-            pause(round).await;
+            backoff.pause().await;
         }
         let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::LIMITS);
         Err(StoreError::Unavailable { why })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold_contract::{ObjectPlace, StoreError};
-use fencehold_net::Runtime;
+use fencehold_net::Actor;
 
 use super::Seed;
 use super::cas::{Cas, CasError, Object, Version, Written};
@@ -14,39 +14,34 @@ use super::probe::{ProbeReport, once, probe};
 
 /// One of the three clouds, to be used from any executor.
 #[derive(Debug)]
-pub struct Storage {
-    cloud: Arc<Cloud>,
-    runtime: Arc<Runtime>,
-}
+pub struct Storage(Actor<Arc<Cloud>>);
 
 impl Storage {
     /// Opens a place, with credentials as that cloud's tools find them. Unless the place says otherwise, it is probed
     /// first; once a process is enough. Waits for answers: not to be called from an executor.
     pub fn open(place: &ObjectPlace) -> Result<Self, StoreError> {
-        let storage =
-            Storage { cloud: Arc::new(Cloud::open(place)?), runtime: Runtime::start("fencehold-object")? };
+        let storage = Self::start(place)?;
         if place.options.probe {
-            let (cloud, place, seed) = (Arc::clone(&storage.cloud), place.clone(), Seed::draw()?);
-            storage.runtime.run_blocking(async move { once(&*cloud, &place, seed).await })?;
+            let (place, seed) = (place.clone(), Seed::draw()?);
+            storage.0.call_blocking(async move |cloud| once(&**cloud, &place, seed).await)?;
         }
         Ok(storage)
     }
 
-    async fn run<T, F>(&self, act: impl FnOnce(Arc<Cloud>) -> F) -> Option<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        let act = act(Arc::clone(&self.cloud));
-        self.runtime.run(act, |_| async {}).await
+    fn start(place: &ObjectPlace) -> Result<Self, StoreError> {
+        let cloud = Arc::new(Cloud::open(place)?);
+        Ok(Storage(Actor::start("fencehold-object", move |_| Ok(cloud))?))
+    }
+
+    async fn run<T: Send + 'static>(&self, act: impl AsyncFnOnce(&Cloud) -> T + Send + 'static) -> Option<T> {
+        self.0.call(async move |cloud| Ok(act(cloud).await)).await.ok()
     }
 }
 
 /// Probes a place, whatever this process knows of it. Waits for answers: not to be called from an executor.
 pub fn probe_place(place: &ObjectPlace) -> Result<ProbeReport, StoreError> {
-    let (cloud, runtime, seed) = (Cloud::open(place)?, Runtime::start("fencehold-object")?, Seed::draw()?);
-    let place = place.clone();
-    runtime.run_blocking(async move { probe(&cloud, &place, seed).await })
+    let (storage, seed, place) = (Storage::start(place)?, Seed::draw()?, place.clone());
+    storage.0.call_blocking(async move |cloud| probe(&**cloud, &place, seed).await)
 }
 
 /// What a call says whose thread has ended.
@@ -58,13 +53,13 @@ fn broken_off() -> CasError {
 impl Cas for Storage {
     async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError> {
         let name = name.to_owned();
-        let read = self.run(|cloud| async move { cloud.read(&name, limit).await }).await;
+        let read = self.run(async move |cloud| cloud.read(&name, limit).await).await;
         read.unwrap_or_else(|| Err(broken_off()))
     }
 
     async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<Written, CasError> {
         let name = name.to_owned();
-        let created = self.run(|cloud| async move { cloud.create(&name, body, limit).await }).await;
+        let created = self.run(async move |cloud| cloud.create(&name, body, limit).await).await;
         created.unwrap_or_else(|| Ok(Written::Unknown { why: "the storage's thread ended".to_owned() }))
     }
 
@@ -77,25 +72,25 @@ impl Cas for Storage {
     ) -> Result<Written, CasError> {
         let (name, version) = (name.to_owned(), version.clone());
         let swapped = self
-            .run(|cloud| async move { cloud.swap(&name, &version, body, limit).await })
+            .run(async move |cloud| cloud.swap(&name, &version, body, limit).await)
             .await;
         swapped.unwrap_or_else(|| Ok(Written::Unknown { why: "the storage's thread ended".to_owned() }))
     }
 
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError> {
         let folder = folder.to_owned();
-        let list = self.run(|cloud| async move { cloud.list(&folder, limit).await }).await;
+        let list = self.run(async move |cloud| cloud.list(&folder, limit).await).await;
         list.unwrap_or_else(|| Err(broken_off()))
     }
 
     async fn reach(&self, limit: Duration) -> Result<(), CasError> {
-        let reached = self.run(|cloud| async move { cloud.reach(limit).await }).await;
+        let reached = self.run(async move |cloud| cloud.reach(limit).await).await;
         reached.unwrap_or_else(|| Err(broken_off()))
     }
 
     async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError> {
         let name = name.to_owned();
-        let removed = self.run(|cloud| async move { cloud.remove(&name, limit).await }).await;
+        let removed = self.run(async move |cloud| cloud.remove(&name, limit).await).await;
         removed.unwrap_or_else(|| Err(broken_off()))
     }
 }

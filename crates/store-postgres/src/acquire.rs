@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fencehold_contract::{AcquireRequest, Acquired, StoreError};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
+use fencehold_net::{Caller, sleep};
 use serde::Deserialize;
-use tokio::sync::oneshot;
 use tokio_postgres::types::Type;
 
-use super::errand::{Errand, pause};
+use super::budget::StatementBudget;
 use super::fault::Fault;
 use super::{Core, Repeat, closed};
 
@@ -43,60 +43,36 @@ struct Sending {
     may_be_known: bool,
 }
 
-/// Why one stops waiting.
-enum Stop {
-    /// The asker has gone.
-    Left,
-    Closed,
-}
-
-pub(super) type Reply = oneshot::Sender<Result<Acquired, StoreError>>;
-
 impl Core {
     pub(super) async fn acquire(
         &self,
-        namespace: Namespace,
+        namespace: &Namespace,
         patience_ms: u64,
-        request: AcquireRequest,
-        mut reply: Reply,
-    ) {
-        let hash = request.hold.hash();
-        let mut errand = Errand::new(&self.clock, &self.place, patience_ms, request.wait_ms);
-        let result = match self.begin_nothing_outdated() {
-            Ok(()) => self.take(&mut errand, &namespace, &request, &mut reply).await,
-            Err(outdated) => Some(Err(outdated)),
-        };
-        if let Some(Ok(_)) = result {
-            self.hear_of_holds();
-        }
-        let acquired = match result {
-            None => return,
-            Some(result) => match reply.send(result) {
-                Err(Ok(acquired)) => acquired,
-                _ => return,
-            },
-        };
-        // What was resumed is known to more than this request: its ttl ends it, if nobody is there.
-        if !acquired.grant.resumed {
-            self.give_back(&namespace, &acquired.key, hash).await;
-        }
+        request: &AcquireRequest,
+        caller: &Caller,
+    ) -> Result<Acquired, StoreError> {
+        self.begin_nothing_outdated()?;
+        let mut budget = self.budget(patience_ms, request.wait_ms);
+        let acquired = self.take(&mut budget, namespace, request, caller).await?;
+        self.hear_of_holds();
+        Ok(acquired)
     }
 
-    /// `None`: the asker has gone, and what it left behind was seen to.
     async fn take(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireRequest,
-        reply: &mut Reply,
-    ) -> Option<Result<Acquired, StoreError>> {
+        caller: &Caller,
+    ) -> Result<Acquired, StoreError> {
         let hash = request.hold.hash();
         let mut sending = Sending::default();
         loop {
-            let (mut id, mut due_in_ms) = match self.ask_for(errand, namespace, request, &mut sending).await {
-                Ok(Said::Ok(acquired)) => return Some(Ok(acquired)),
-                Ok(Said::Err(error)) | Err(error) => return Some(Err(error)),
-                Ok(Said::Waiting { id, due_in_ms }) => (id, due_in_ms),
+            let (mut id, mut due_in_ms) = match self.ask_for(budget, namespace, request, &mut sending).await?
+            {
+                Said::Ok(acquired) => return Ok(acquired),
+                Said::Err(error) => return Err(error),
+                Said::Waiting { id, due_in_ms } => (id, due_in_ms),
             };
             sending.may_be_known = true;
             let ear = self.listen(&format!("w{id}"));
@@ -105,32 +81,29 @@ impl Core {
                 let until_due = LOOK_EVERY.min(Duration::from_millis(due_in_ms));
                 let stop = tokio::select! {
                     () = ear.heard() => None,
-                    () = pause(until_due) => None,
-                    () = reply.closed() => Some(Stop::Left),
-                    () = self.is_closing() => Some(Stop::Closed),
+                    () = sleep(until_due) => None,
+                    () = caller.gone() => Some(caller_gone()),
+                    () = self.closing.wait() => Some(closed()),
                 };
                 if let Some(stop) = stop {
                     self.leave(namespace, request, id).await;
-                    return match stop {
-                        Stop::Left => None,
-                        Stop::Closed => Some(Err(closed())),
-                    };
+                    return Err(stop);
                 }
-                match self.look_after(errand, hash, id).await {
-                    Ok(Some(Said::Ok(acquired))) => return Some(Ok(acquired)),
-                    Ok(Some(Said::Err(error))) => return Some(Err(error)),
+                match self.look_after(budget, hash, id).await {
+                    Ok(Some(Said::Ok(acquired))) => return Ok(acquired),
+                    Ok(Some(Said::Err(error))) => return Err(error),
                     Ok(Some(Said::Waiting { id: same, due_in_ms: next })) => {
                         // A moment more than due: the database's clock and this one's timer count differently.
                         (id, due_in_ms) = (same, next.saturating_add(1));
-                        if errand.so_far_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
-                            return Some(self.overdue(errand, namespace, request, id).await);
+                        if budget.elapsed_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
+                            return self.overdue(budget, namespace, request, id).await;
                         }
                     }
                     // Fallen out of line, because nothing was heard of this process for long: it stands anew.
                     Ok(None) => break,
                     Err(error) => {
                         self.leave(namespace, request, id).await;
-                        return Some(Err(error));
+                        return Err(error);
                     }
                 }
             }
@@ -141,20 +114,20 @@ impl Core {
     /// others are tried, and one who waits asks again.
     async fn ask_for(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireRequest,
         sending: &mut Sending,
     ) -> Result<Said, StoreError> {
         let hash = request.hold.hash();
         loop {
-            match self.send_ask(errand, namespace, request, sending).await? {
+            match self.send_ask(budget, namespace, request, sending).await? {
                 Ok(said) => return Ok(said),
                 Err(why) => {
                     let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
-                    let fenced = self.fenced(errand, namespace, &keys, hash).await?;
+                    let fenced = self.fenced(budget, namespace, &keys, hash).await?;
                     let Some(first) = fenced.first() else {
-                        errand.bear(Fault::Locked(why)).await?;
+                        budget.retry_or_fail(Fault::Locked(why)).await?;
                         continue;
                     };
                     let held = Said::Err(StoreError::refused(&first.key, first.refusal.clone()));
@@ -165,16 +138,16 @@ impl Core {
                         let seen_token =
                             request.seen_token.filter(|_| others.first() == request.keys.first());
                         let rest = AcquireRequest { keys: others, wait_ms: 0, seen_token, ..request.clone() };
-                        match self.send_ask(errand, namespace, &rest, sending).await? {
+                        match self.send_ask(budget, namespace, &rest, sending).await? {
                             Ok(Said::Err(StoreError::Refused { refusal: Refusal::Held { .. }, .. }))
                             | Err(_) => {}
                             Ok(said) => return Ok(said),
                         }
                     }
-                    if errand.so_far_ms() >= request.wait_ms {
+                    if budget.elapsed_ms() >= request.wait_ms {
                         return Ok(held);
                     }
-                    pause(FENCED_AGAIN).await;
+                    sleep(FENCED_AGAIN).await;
                 }
             }
         }
@@ -184,15 +157,15 @@ impl Core {
     /// somebody had a key locked for longer than others ever do.
     async fn send_ask(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireRequest,
         sending: &mut Sending,
     ) -> Result<Result<Said, String>, StoreError> {
         loop {
-            let party = if request.wait_ms > 0 { Some(self.party(errand).await?) } else { None };
+            let party = if request.wait_ms > 0 { Some(self.party(budget).await?) } else { None };
             // A repeat has waited already, has less time to wait, and is older if the one before may have arrived.
-            let so_far_ms = if sending.again { errand.so_far_ms() } else { 0 };
+            let so_far_ms = if sending.again { budget.elapsed_ms() } else { 0 };
             sending.again = true;
             let hold_age_ms = if sending.may_be_known {
                 request.hold_age_ms.saturating_add(so_far_ms).max(1)
@@ -206,7 +179,7 @@ impl Core {
                 "SELECT fencehold.lease_acquire($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)::text",
             );
             let answered = self
-                .send(errand, async |client| {
+                .send(budget, async |client| {
                     let rows = client
                         .query_typed(
                             &sql,
@@ -237,7 +210,7 @@ impl Core {
                 Err(Fault::Locked(why)) => return Ok(Err(why)),
                 Err(fault) => {
                     sending.may_be_known |= matches!(fault, Fault::Unclear(_));
-                    errand.bear(fault).await?;
+                    budget.retry_or_fail(fault).await?;
                 }
             }
         }
@@ -246,14 +219,14 @@ impl Core {
     /// What has become of one that waits. `None`: it is not known any more.
     async fn look_after(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         hash: HoldHash,
         id: i64,
     ) -> Result<Option<Said>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_look($1, $2, $3)::text");
         loop {
             let looked = self
-                .send(errand, async |client| {
+                .send(budget, async |client| {
                     let rows = client
                         .query_typed(
                             &sql,
@@ -270,11 +243,11 @@ impl Core {
             match looked {
                 Ok(text) => return text.map(|text| self.read(&text)).transpose(),
                 // A fence is on one of its keys: it stays in line.
-                Err(Fault::Locked(_)) if !errand.is_over() => {
+                Err(Fault::Locked(_)) if !budget.is_over() => {
                     let due_in_ms = LOCK_MS.unsigned_abs();
                     return Ok(Some(Said::Waiting { id, due_in_ms }));
                 }
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -282,7 +255,7 @@ impl Core {
     /// Its own time is up, though not by the database's clock, which may have been set back.
     async fn overdue(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireRequest,
         id: i64,
@@ -290,21 +263,21 @@ impl Core {
         self.leave(namespace, request, id).await;
         let again = AcquireRequest { wait_ms: 0, ..request.clone() };
         match self
-            .ask_for(errand, namespace, &again, &mut Sending { again: true, may_be_known: true })
+            .ask_for(budget, namespace, &again, &mut Sending { again: true, may_be_known: true })
             .await?
         {
             Said::Ok(acquired) => Ok(acquired),
             Said::Err(error) => Err(error),
-            Said::Waiting { .. } => Err(errand.given_up("it stands in line although it did not ask to")),
+            Said::Waiting { .. } => Err(budget.unanswered("it stands in line although it did not ask to")),
         }
     }
 
     /// Leaves the line, and gives back what was granted meanwhile.
     async fn leave(&self, namespace: &Namespace, request: &AcquireRequest, id: i64) {
-        let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
+        let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_leave($1, $2, $3)::text");
         let hash = request.hold.hash();
-        let left = self.run(&mut errand, Repeat::Safe, async |client| {
+        let left = self.run(&mut budget, Repeat::Safe, async |client| {
             let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                 [(&id, Type::INT8), (&hash.as_bytes().as_slice(), Type::BYTEA), (&LOCK_MS, Type::INT8)];
             let rows = client.query_typed(&sql, &asked).await?;
@@ -321,9 +294,9 @@ impl Core {
 
     /// Frees a key that was granted to somebody who had already gone, unless the same request was sent again and has it.
     pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) {
-        let mut errand = Errand::new(&self.clock, &self.place, ABANDON_PATIENCE_MS, 0);
+        let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_abandon($1, $2, $3, $4)");
-        let freed = self.run(&mut errand, Repeat::Safe, async |client| {
+        let freed = self.run(&mut budget, Repeat::Safe, async |client| {
             let asked = [
                 (&namespace.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
                 (&key.as_str(), Type::TEXT),
@@ -337,17 +310,17 @@ impl Core {
         }
     }
 
-    pub(super) async fn is_closing(&self) {
-        let _ = self.closing.clone().wait_for(|closing| *closing).await;
-    }
-
     /// Reads an answer of the database's functions.
     pub(super) fn read<T: for<'a> Deserialize<'a>>(&self, text: &str) -> Result<T, StoreError> {
-        serde_json::from_str(text).map_err(|error| StoreError::Unusable {
-            place: self.place.clone(),
-            why: format!("its answer is not understood: {error}; see `fencehold store status`"),
+        serde_json::from_str(text).map_err(|error| {
+            self.unusable(format!("its answer is not understood: {error}; see `fencehold store status`"))
         })
     }
+}
+
+/// No caller hears this.
+pub(super) fn caller_gone() -> StoreError {
+    StoreError::Unavailable { why: "the caller has gone".to_owned() }
 }
 
 /// A number as the database takes it. What is larger is as good as endless.

@@ -1,7 +1,6 @@
 //! The contract of leases, call by call: what is asked is checked here, and carried to the thread behind the handle.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::Rc;
 
 use async_trait::async_trait;
 use fencehold_contract::job::JobStore;
@@ -12,10 +11,10 @@ use fencehold_contract::{
     RevokedLease, StoreError, StoreStatus, Subscription, Which,
 };
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::{BadInput, HoldHash, Key, Namespace, Owner, Refusal, Token};
-use tokio::sync::{mpsc, oneshot};
+use fencehold_core::{BadInput, Key, Owner, Refusal, Token};
+use fencehold_net::Caller;
 
-use super::{Order, PostgresStore, STORE, closed};
+use super::{Core, PostgresStore, STORE};
 
 #[async_trait]
 impl LeaseStore for PostgresStore {
@@ -37,23 +36,28 @@ impl LeaseStore for PostgresStore {
 
     async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
         check_acquire(&request)?;
-        let (reply, told) = oneshot::channel();
-        let (namespace, patience_ms) = (call.namespace.clone(), call.patience_ms);
-        let claim = Claim { namespace: namespace.clone(), hash: request.hold.hash() };
-        // A closed handle drops the question, and with it the reply.
-        let _ = self.orders.send(Box::new(move |core| {
-            Box::pin(async move { core.acquire(namespace, patience_ms, request, reply).await })
-        }));
-        Telling { orders: self.orders.clone(), claim: Some(claim), told }
-            .await
-            .unwrap_or_else(|| Err(closed()))
+        let (hash, patience_ms) = (request.hold.hash(), call.patience_ms);
+        let (namespace, granted_in) = (call.namespace.clone(), call.namespace.clone());
+        let take = async move |core: &Rc<Core>, caller: &Caller| {
+            core.start_upkeep();
+            core.acquire(&namespace, patience_ms, &request, caller).await
+        };
+        let undo = async move |core: &Rc<Core>, answer: Result<Acquired, StoreError>| {
+            // What was resumed is known to more than this request: its ttl ends it, if nothing holds it.
+            if let Ok(acquired) = answer
+                && !acquired.grant.resumed
+            {
+                core.give_back(&granted_in, &acquired.key, hash).await;
+            }
+        };
+        self.actor.call_or_undo(take, undo).await?
     }
 
     async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
         check_batch("renewals", &holds)?;
         let space = call.namespace.clone();
         let answers = self
-            .ask(call, async move |core, errand| core.renew(errand, &space, &holds).await)
+            .ask(call, async move |core, budget| core.renew(budget, &space, &holds).await)
             .await?;
         Ok(Renewed { answers, waited_ms: 0 })
     }
@@ -65,7 +69,7 @@ impl LeaseStore for PostgresStore {
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.release(errand, &space, &holds).await)
+        self.ask(call, async move |core, budget| core.release(budget, &space, &holds).await)
             .await
     }
 
@@ -75,7 +79,7 @@ impl LeaseStore for PostgresStore {
         }
         let space = call.namespace.clone();
         let ended = self
-            .ask(call, async move |core, errand| core.revoke(errand, &space, &request).await)
+            .ask(call, async move |core, budget| core.revoke(budget, &space, &request).await)
             .await?;
         // Behind a pooler this handle may not hear its own notification.
         self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
@@ -84,7 +88,7 @@ impl LeaseStore for PostgresStore {
 
     async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.get(errand, &space, &key).await)
+        self.ask(call, async move |core, budget| core.get(budget, &space, &key).await)
             .await
     }
 
@@ -92,7 +96,7 @@ impl LeaseStore for PostgresStore {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.list(errand, &space, &request).await)
+        self.ask(call, async move |core, budget| core.list(budget, &space, &request).await)
             .await
     }
 
@@ -100,7 +104,7 @@ impl LeaseStore for PostgresStore {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.events(errand, &space, request).await)
+        self.ask(call, async move |core, budget| core.events(budget, &space, request).await)
             .await
     }
 
@@ -108,30 +112,30 @@ impl LeaseStore for PostgresStore {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
         }
-        self.ask(call, async move |core, errand| core.advance(errand, &by, lift).await)
+        self.ask(call, async move |core, budget| core.advance(budget, &by, lift).await)
             .await
     }
 
     async fn open_now(&self, call: &Call, _: Owner) -> Result<(), StoreError> {
-        self.ask(call, async move |core, errand| core.open_now(errand).await).await
+        self.ask(call, async move |core, budget| core.open_now(budget).await).await
     }
 
     async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
         request.set.map_or(Ok(()), |set| set.check())?;
         let space = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.limits(errand, &space, &request).await)
+        self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
             .await
     }
 
     async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
         let namespace = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.status(errand, &namespace).await)
+        self.ask(call, async move |core, budget| core.status(budget, &namespace).await)
             .await
     }
 
     async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
         let namespace = call.namespace.clone();
-        self.ask(call, async move |core, errand| core.closed_for_ms(errand, &namespace).await)
+        self.ask(call, async move |core, budget| core.closed_for_ms(budget, &namespace).await)
             .await
     }
 
@@ -144,46 +148,6 @@ impl LeaseStore for PostgresStore {
     }
 
     async fn close(&self) {
-        self.stop();
-    }
-}
-
-/// Whose a grant is, should nobody pick it up.
-struct Claim {
-    namespace: Namespace,
-    hash: HoldHash,
-}
-
-/// What will become of an acquisition. Dropping it leaves the line, and gives back a lease that was granted but never
-/// picked up.
-struct Telling {
-    orders: mpsc::UnboundedSender<Order>,
-    claim: Option<Claim>,
-    told: oneshot::Receiver<Result<Acquired, StoreError>>,
-}
-
-impl Future for Telling {
-    type Output = Option<Result<Acquired, StoreError>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.told).poll(context).map(Result::ok);
-        if polled.is_ready() {
-            self.claim = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        let Some(Claim { namespace, hash }) = self.claim.take() else { return };
-        self.told.close();
-        if let Ok(Ok(acquired)) = self.told.try_recv()
-            && !acquired.grant.resumed
-        {
-            let _ = self.orders.send(Box::new(move |core| {
-                Box::pin(async move { core.give_back(&namespace, &acquired.key, hash).await })
-            }));
-        }
+        self.actor.close().await;
     }
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use fencehold_contract::{EventPage, EventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event, Namespace};
+use fencehold_net::sleep;
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::errand::{Errand, pause};
+use super::budget::StatementBudget;
 use super::{Core, Repeat};
 
 /// How often one who watches looks for news.
@@ -58,7 +59,7 @@ impl Patience {
 impl Core {
     pub(super) async fn events(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         mut request: EventsRequest,
     ) -> Result<EventPage, StoreError> {
@@ -67,7 +68,7 @@ impl Core {
         let (mut wanted, mut looks, mut pass_to) = (None, 0, 0);
         let mut patience = Patience::default();
         loop {
-            let look = self.look_at_events(errand, namespace, &request, pass_to).await?;
+            let look = self.look_at_events(budget, namespace, &request, pass_to).await?;
             // What is committed while this goes on is for the next page.
             let complete = look.told >= *wanted.get_or_insert(look.newest);
             if look.page.events.len() == request.limit || complete && !look.page.events.is_empty() {
@@ -76,7 +77,7 @@ impl Core {
             pass_to = patience.pass_to(look.told, look.newest);
             if !complete && looks < ALL_LOOKS_MAX {
                 looks += 1;
-                pause(LOOK_AGAIN_AFTER).await;
+                sleep(LOOK_AGAIN_AFTER).await;
                 continue;
             }
             let until_ms =
@@ -89,8 +90,8 @@ impl Core {
             if let Some(ear) = &ear {
                 tokio::select! {
                     () = ear.heard() => {}
-                    () = pause(LOOK_EVERY) => {}
-                    () = self.is_closing() => return Err(super::closed()),
+                    () = sleep(LOOK_EVERY) => {}
+                    () = self.closing.wait() => return Err(super::closed()),
                 }
             }
         }
@@ -98,7 +99,7 @@ impl Core {
 
     async fn look_at_events(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &EventsRequest,
         pass_to: i64,
@@ -109,7 +110,7 @@ impl Core {
         let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let after = request.after.map(number);
         let row = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let mut rows = client
                     .query_typed(
                         &sql,

@@ -1,5 +1,6 @@
 //! What can go wrong on the way to the database and back, and what that says of what was asked.
 
+use fencehold_net::Failure;
 use tokio_postgres::error::SqlState;
 
 /// Why a statement was not answered.
@@ -62,6 +63,16 @@ impl Fault {
         match Fault::of(error, schema) {
             Fault::Unclear(why) | Fault::Locked(why) => Fault::Unreached(why),
             fault => fault,
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unreached(why) | Fault::Locked(why) => Failure::NotDone(why),
+            Fault::Unclear(why) => Failure::Unknown(why),
+            Fault::Refused(why) => Failure::Unusable(why),
         }
     }
 }

@@ -7,7 +7,7 @@ use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::errand::Errand;
+use super::budget::StatementBudget;
 use super::fault::Fault;
 use super::{Core, Repeat};
 
@@ -93,7 +93,7 @@ impl Core {
     /// Which of these keys have a fence on them.
     pub(super) async fn fenced(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         keys: &[&str],
         hash: HoldHash,
@@ -101,7 +101,7 @@ impl Core {
         let sql = self.sql("SELECT key, refusal, own FROM fencehold.fence_on($1, $2, $3)");
         let hash = hash.as_bytes().to_vec();
         let rows = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 client
                     .query_typed(
                         &sql,
@@ -126,12 +126,12 @@ impl Core {
     /// Whose fence is in the way of what is wanted, in words.
     async fn in_the_way(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         wanted: Wanted<'_>,
     ) -> Result<Option<String>, StoreError> {
         let sql = self.sql("SELECT * FROM fencehold.fences_open()");
         let rows = self
-            .run(errand, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await)
+            .run(budget, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await)
             .await?;
         let mut fences = rows.iter().map(|row| Fence {
             namespace: row.get("namespace"),
@@ -149,19 +149,19 @@ impl Core {
     /// says whose.
     pub(super) async fn run_past_fences<T>(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         repeat: Repeat,
         wanted: Wanted<'_>,
         work: impl AsyncFn(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         loop {
-            match self.send(errand, &work).await {
+            match self.send(budget, &work).await {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::Locked(why)) => {
-                    let why = self.in_the_way(errand, wanted).await?.unwrap_or(why);
-                    errand.bear(Fault::Locked(why)).await?;
+                    let why = self.in_the_way(budget, wanted).await?.unwrap_or(why);
+                    budget.retry_or_fail(Fault::Locked(why)).await?;
                 }
-                Err(fault) => errand.bear_with(repeat, fault).await?,
+                Err(fault) => budget.retry_or_fail_as(repeat, fault).await?,
             }
         }
     }

@@ -7,21 +7,21 @@ use fencehold_core::{Key, Namespace, Owner, Refusal};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::errand::Errand;
+use super::budget::StatementBudget;
 use super::fenced::Wanted;
 use super::{Core, Repeat};
 
 impl Core {
     pub(super) async fn revoke(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &RevokeRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let (task, owner, prefix) = match &request.which {
             Which::Key { key, only_token } => {
                 let only = only_token.map(|token| number(token.get()));
-                return self.revoke_one(errand, namespace, request, key, only).await;
+                return self.revoke_one(budget, namespace, request, key, only).await;
             }
             Which::Task(task) => (Some(task.as_str()), None, None),
             Which::Owner(owner) => (None, Some(owner.as_str()), None),
@@ -33,9 +33,9 @@ impl Core {
         let mut after = 0_i64;
         let most = i32::try_from(PAGE_MAX).unwrap_or(i32::MAX);
         loop {
-            let lock_ms = Core::lock_ms(errand);
+            let lock_ms = Core::lock_ms(budget);
             let wanted = Wanted::Leases(namespace, &request.which);
-            let page = self.run_past_fences(errand, Repeat::Never, wanted, async |client| {
+            let page = self.run_past_fences(budget, Repeat::Never, wanted, async |client| {
                 let rows = client
                     .query_typed(
                         &sql,
@@ -74,17 +74,17 @@ impl Core {
 
     async fn revoke_one(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &RevokeRequest,
         key: &Key,
         only_token: Option<i64>,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
-        let lock_ms = Core::lock_ms(errand);
+        let lock_ms = Core::lock_ms(budget);
         let answer: String = self
             .run_past_fences(
-                errand,
+                budget,
                 Repeat::Never,
                 Wanted::Keys(namespace, &[key.as_str()]),
                 async |client| {
@@ -110,18 +110,18 @@ impl Core {
 
     pub(super) async fn advance(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         by: &Owner,
         lift: u64,
     ) -> Result<Advanced, StoreError> {
         let sql = self.sql(
             "SELECT keys, ended, closed_for_ms, exhausted, namespaces::text FROM fencehold.lease_advance($1, $2, $3)",
         );
-        let lock_ms = Core::lock_ms(errand);
+        let lock_ms = Core::lock_ms(budget);
         // More than any token can be is refused by the database, which says for which key.
         let lift = number(lift).min(i64::MAX / 4);
         let row = self
-            .run_past_fences(errand, Repeat::Never, Wanted::Everything, async |client| {
+            .run_past_fences(budget, Repeat::Never, Wanted::Everything, async |client| {
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                     [(&lift, Type::INT8), (&by.as_str(), Type::TEXT), (&lock_ms, Type::INT8)];
                 Ok(client.query_typed(&sql, &asked).await?.remove(0))
@@ -137,9 +137,9 @@ impl Core {
     }
 
     /// Opens a store that an advance has closed.
-    pub(super) async fn open_now(&self, errand: &mut Errand) -> Result<(), StoreError> {
+    pub(super) async fn open_now(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
         let sql = self.sql("SELECT fencehold.store_open_now()");
-        self.run(errand, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
+        self.run(budget, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
             .await
     }
 }

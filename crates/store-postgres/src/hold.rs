@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::errand::Errand;
+use super::budget::StatementBudget;
 use super::fenced::Wanted;
 use super::pool::Lane;
 use super::{Core, Repeat};
@@ -16,13 +16,13 @@ impl Core {
     /// One statement for those that are live; a second for those that are not, which must be told why.
     pub(super) async fn renew(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<Renewal, Refusal>>, StoreError> {
         let mut answers: Vec<Option<Result<Renewal, Refusal>>> = vec![None; holds.len()];
-        errand.lane = Lane::Renewals;
-        for row in self.renew_live(errand, namespace, holds).await? {
+        budget.lane = Lane::Renewals;
+        for row in self.renew_live(budget, namespace, holds).await? {
             let nth: i64 = row.get("nth");
             let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
             let notice: Option<String> = row.get("notice");
@@ -40,11 +40,11 @@ impl Core {
             .filter(|(_, answer)| answer.is_none())
             .map(|(hold, _)| hold.clone())
             .collect();
-        errand.lane = Lane::Checks;
+        budget.lane = Lane::Checks;
         let mut checked = if rest.is_empty() {
             Vec::new()
         } else {
-            self.ask_each(errand, namespace, &rest, "lease_renew_checked").await?
+            self.ask_each(budget, namespace, &rest, "lease_renew_checked").await?
         }
         .into_iter();
         let misfit = || StoreError::Unknown { why: "the answer does not fit the question".to_owned() };
@@ -56,28 +56,28 @@ impl Core {
 
     pub(super) async fn release(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         if holds.is_empty() {
             return Ok(Vec::new());
         }
-        self.ask_each(errand, namespace, holds, "lease_release").await
+        self.ask_each(budget, namespace, holds, "lease_release").await
     }
 
     async fn renew_live(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
     ) -> Result<Vec<Row>, StoreError> {
         let sql = self.sql("SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)");
         let asked = Asked::of(holds);
-        let lock_ms = Core::lock_ms(errand);
+        let lock_ms = Core::lock_ms(budget);
         let before_ms = self.clock.now().store_ms;
         let rows = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 client
                     .query_typed(
                         &sql,
@@ -93,9 +93,9 @@ impl Core {
             })
             .await?;
         // What is renewed is renewed, whatever comes after.
-        errand.uncertain |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
+        budget.outcome_unknown |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
         if let Some(row) = rows.first() {
-            self.saw_the_clock(errand, before_ms, row.get("at_ms")).await?;
+            self.saw_the_clock(budget, before_ms, row.get("at_ms")).await?;
         }
         Ok(rows)
     }
@@ -103,16 +103,16 @@ impl Core {
     /// Asks a function that answers for each hold in order.
     async fn ask_each<T: for<'a> serde::Deserialize<'a>>(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
         function: &str,
     ) -> Result<Vec<Result<T, Refusal>>, StoreError> {
         let sql = self.sql(&format!("SELECT fencehold.{function}($1, $2, $3, $4, $5)::text[]"));
         let asked = Asked::of(holds);
-        let lock_ms = Core::lock_ms(errand);
+        let lock_ms = Core::lock_ms(budget);
         let answers: Vec<String> = self
-            .run_past_fences(errand, Repeat::Safe, Wanted::Keys(namespace, &asked.keys), async |client| {
+            .run_past_fences(budget, Repeat::Safe, Wanted::Keys(namespace, &asked.keys), async |client| {
                 let rows = client
                     .query_typed(
                         &sql,

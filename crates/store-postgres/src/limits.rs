@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
+use fencehold_net::sleep;
 use serde::Deserialize;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::acquire::number;
-use super::errand::{Errand, pause};
+use super::budget::StatementBudget;
 use super::{Core, Repeat};
 
 /// How often it is asked whether a namespace has to be counted: the database says which, and when.
@@ -30,7 +31,7 @@ impl Core {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
     pub(super) async fn limits(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &LimitsRequest,
     ) -> Result<LimitsView, StoreError> {
@@ -40,17 +41,17 @@ impl Core {
             let whose = if request.every_namespace { "" } else { namespace.as_str() };
             let limits = [set.queues, set.keys, set.jobs, set.bytes, set.schedules, set.ttl_ms];
             let limits = limits.map(|limit| limit.map(number));
-            self.run(errand, Repeat::Safe, async |client| {
+            self.run(budget, Repeat::Safe, async |client| {
                 let mut asked: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&whose, Type::TEXT)];
                 asked.extend(limits.iter().map(|limit| (limit as _, Type::INT8)));
                 client.query_typed(&sql, &asked).await.map(drop)
             })
             .await?;
-            errand.uncertain = true;
+            budget.outcome_unknown = true;
         }
         let sql = self.sql("SELECT fencehold.store_limits($1)::text");
         let text: String = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
             })
             .await?;
@@ -61,7 +62,7 @@ impl Core {
     /// Counts what limited namespaces have, for as long as the handle is open.
     pub(super) async fn keep_counting(self: Rc<Self>) {
         loop {
-            pause(EVERY).await;
+            sleep(EVERY).await;
             if !self.works() || self.begin_nothing_outdated().is_err() {
                 continue;
             }
@@ -73,9 +74,9 @@ impl Core {
     async fn count_namespaces(&self) -> Result<(), StoreError> {
         let sql = self.sql("SELECT fencehold.namespace_count()");
         loop {
-            let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+            let mut budget = self.budget(PATIENCE_MS, 0);
             let more: bool = self
-                .run(&mut errand, Repeat::Safe, async |client| {
+                .run(&mut budget, Repeat::Safe, async |client| {
                     client.query_typed(&sql, &[]).await?[0].try_get(0)
                 })
                 .await?;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_core::{Key, Namespace};
+use fencehold_net::sleep;
 use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 
-use super::errand::pause;
 use super::fault::Fault;
 use super::pool::Pool;
 
@@ -55,7 +55,7 @@ impl Listener {
                     // What happened meanwhile was not heard.
                     listener.wake(EVERYBODY);
                     drop(listener);
-                    pause(AGAIN_AFTER).await;
+                    sleep(AGAIN_AFTER).await;
                 }
             });
         }

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
+use fencehold_net::sleep;
 use tokio_postgres::types::Type;
 
-use super::errand::{Errand, pause};
+use super::budget::StatementBudget;
 use super::pool::Lane;
 use super::{Core, Repeat, migrate};
 
@@ -47,11 +48,11 @@ impl Core {
     /// For as long as the handle is open.
     pub(super) async fn keep_up(self: Rc<Self>) {
         for round in 0_u32.. {
-            pause(EVERY).await;
-            let mut errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+            sleep(EVERY).await;
+            let mut budget = self.budget(PATIENCE_MS, 0);
             // Up to the sign of life: whoever waits through a busy handle must not fall out of line.
-            errand.lane = Lane::Renewals;
-            let kept_up = self.keep_up_once(&mut errand, round).await;
+            budget.lane = Lane::Renewals;
+            let kept_up = self.keep_up_once(&mut budget, round).await;
             self.maintained("leases", kept_up.as_ref().err()).await;
         }
     }
@@ -64,7 +65,7 @@ impl Core {
             None => None,
             Some(StoreError::Unusable { why, .. }) => Some(why.clone()),
             Some(error) => {
-                tracing::debug!(place = self.place, part, %error, "maintenance could not be done; it is tried again");
+                tracing::debug!(place = &*self.place, part, %error, "maintenance could not be done; it is tried again");
                 return;
             }
         };
@@ -85,7 +86,7 @@ impl Core {
                 }
                 (Some(why), _) => {
                     all.insert(part, (1, why.clone()));
-                    tracing::warn!(place = self.place, part, why, "maintenance fails; it is tried again");
+                    tracing::warn!(place = &*self.place, part, why, "maintenance fails; it is tried again");
                     1
                 }
             }
@@ -97,20 +98,20 @@ impl Core {
             Some(why) => ("SELECT fencehold.maintenance_failed($1, $2)", vec![part, why.as_str()]),
             None => ("SELECT fencehold.maintenance_worked($1)", vec![part]),
         };
-        let (sql, mut errand) = (self.sql(sql), Errand::new(&self.clock, &self.place, PATIENCE_MS, 0));
+        let (sql, mut budget) = (self.sql(sql), self.budget(PATIENCE_MS, 0));
         let told = self
-            .run(&mut errand, Repeat::Safe, async |client| {
+            .run(&mut budget, Repeat::Safe, async |client| {
                 let asked: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> =
                     texts.iter().map(|text| (text as _, Type::TEXT)).collect();
                 client.query_typed(&sql, &asked).await.map(drop)
             })
             .await;
         if let Err(error) = told {
-            tracing::debug!(place = self.place, part, %error, "how the maintenance goes could not be noted");
+            tracing::debug!(place = &*self.place, part, %error, "how the maintenance goes could not be noted");
         }
     }
 
-    async fn keep_up_once(&self, errand: &mut Errand, round: u32) -> Result<(), StoreError> {
+    async fn keep_up_once(&self, budget: &mut StatementBudget, round: u32) -> Result<(), StoreError> {
         // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
         // pooler nobody connects anew for that.
         let now = self.sql(
@@ -119,7 +120,7 @@ impl Core {
         );
         let before_ms = self.clock.now().store_ms;
         let (said_ms, found, compatible_from) = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let rows = client.query_typed(&now, &[]).await?;
                 Ok((rows[0].try_get(1)?, rows[0].try_get(2)?, rows[0].try_get(3)?))
             })
@@ -128,15 +129,15 @@ impl Core {
         if !self.works() {
             return Ok(());
         }
-        self.saw_the_clock(errand, before_ms, said_ms).await?;
+        self.saw_the_clock(budget, before_ms, said_ms).await?;
         if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
-            self.say_alive(errand).await?;
+            self.say_alive(budget).await?;
         }
-        errand.lane = Lane::Calls;
+        budget.lane = Lane::Calls;
         let sweep = self.sql("SELECT fencehold.lease_sweep($1)");
         loop {
             let done: i64 = self
-                .run(errand, Repeat::Safe, async |client| {
+                .run(budget, Repeat::Safe, async |client| {
                     client.query_typed(&sweep, &[(&SWEEP_MAX, Type::INT4)]).await?[0].try_get(0)
                 })
                 .await?;
@@ -147,18 +148,18 @@ impl Core {
     }
 
     /// The number under which this handle's waiters are alive.
-    pub(super) async fn party(&self, errand: &mut Errand) -> Result<i64, StoreError> {
+    pub(super) async fn party(&self, budget: &mut StatementBudget) -> Result<i64, StoreError> {
         match self.party.get() {
             Some(party) => Ok(party),
-            None => self.say_alive(errand).await,
+            None => self.say_alive(budget).await,
         }
     }
 
-    async fn say_alive(&self, errand: &mut Errand) -> Result<i64, StoreError> {
+    async fn say_alive(&self, budget: &mut StatementBudget) -> Result<i64, StoreError> {
         let sql = self.sql("SELECT fencehold.party_lives($1)");
         let known = self.party.get();
         let party = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 client.query_typed(&sql, &[(&known, Type::INT8)]).await?[0].try_get(0)
             })
             .await?;
@@ -174,7 +175,7 @@ impl Core {
         }
         if version.is_too_new() && self.outdated_by.replace(version.found) != version.found {
             let why = migrate::too_new(&self.schema, version.found);
-            tracing::warn!(place = self.place, why, "this program is older than the schema that it uses");
+            tracing::warn!(place = &*self.place, why, "this program is older than the schema that it uses");
         }
     }
 
@@ -182,7 +183,7 @@ impl Core {
     /// ttl.
     pub(super) async fn saw_the_clock(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         before_ms: u64,
         said_ms: i64,
     ) -> Result<(), StoreError> {
@@ -190,14 +191,14 @@ impl Core {
         self.sighting.replace(Some(Sighting { before_ms, said_ms }));
         let Some(Jump { last_said_ms, ahead_ms }) = jump else { return Ok(()) };
         tracing::warn!(
-            place = self.place,
+            place = &*self.place,
             ahead_ms,
             "the database's clock jumped ahead: what is held now does not run out for one ttl"
         );
         let sql = self.sql("SELECT fencehold.lease_suspend($1)");
         let before_ms = self.clock.now().store_ms;
         let said_ms = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 client.query_typed(&sql, &[(&last_said_ms, Type::INT8)]).await?[0].try_get(0)
             })
             .await?;

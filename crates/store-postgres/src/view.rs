@@ -5,7 +5,7 @@ use fencehold_core::{Key, Namespace};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::errand::Errand;
+use super::budget::StatementBudget;
 use super::{Core, Repeat};
 
 /// How many keys one page looks at, so that a filter that few pass does not read a million rows at once.
@@ -14,13 +14,13 @@ const LOOK_AT_MAX: i32 = 10_000;
 impl Core {
     pub(super) async fn get(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         key: &Key,
     ) -> Result<Option<LeaseView>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_get($1, $2)::text");
         let found: Option<String> = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                     [(&namespace.as_str(), Type::TEXT), (&key.as_str(), Type::TEXT)];
                 client.query_typed(&sql, &asked).await?[0].try_get(0)
@@ -31,7 +31,7 @@ impl Core {
 
     pub(super) async fn list(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &ListRequest,
     ) -> Result<LeasePage, StoreError> {
@@ -39,7 +39,7 @@ impl Core {
             self.sql("SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)");
         let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let (leases, next): (String, Option<i64>) = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let rows = client
                     .query_typed(
                         &sql,
@@ -64,12 +64,12 @@ impl Core {
     /// For how long this namespace is granted nothing after `store advance`.
     pub(super) async fn closed_for_ms(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
     ) -> Result<u64, StoreError> {
         let sql = self.sql("SELECT fencehold.store_closed_ms($1)");
         let closed_for_ms: i64 = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
             })
             .await?;
@@ -78,7 +78,7 @@ impl Core {
 
     pub(super) async fn status(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         namespace: &Namespace,
     ) -> Result<StoreStatus, StoreError> {
         let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs, fencehold.store_closed_ms($1) AS closed_for_ms,
@@ -86,7 +86,7 @@ impl Core {
                     to_timestamp(m.at_ms / 1000), m.why) FROM fencehold.maintenance_errors() AS m) AS maintenance
              FROM fencehold.lease_status() AS s");
         let row = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 Ok(client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?.remove(0))
             })
             .await?;

@@ -9,7 +9,7 @@ use fencehold_contract::{Call, EventPage, StoreError};
 use fencehold_core::job::Refusal;
 use fencehold_core::{BadInput, Event};
 
-use super::errand::Fault;
+use super::budget::Fault;
 use super::wire::Wire;
 
 pub(super) async fn ask(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fault> {

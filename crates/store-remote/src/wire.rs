@@ -1,6 +1,7 @@
 //! One request to the server, and its answer.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
 
-use super::errand::Fault;
+use super::budget::Fault;
 
 /// How long a connection may take to come about.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -23,7 +24,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 const TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
 
 pub(super) struct Wire {
-    base: String,
+    base: Arc<str>,
     /// Servers of one store, of which one is asked until it cannot answer.
     servers: Vec<String>,
     asked: AtomicUsize,
@@ -47,7 +48,7 @@ impl Wire {
         }
         let mut client = Client::builder()
             .default_headers(headers)
-            // A request that is sent twice is sent by the errand, which knows how to say so.
+            // Only the budget of the call sends a request again: it knows how to say so.
             .retry(reqwest::retry::never())
             // A token is shown to nobody but the server that was named.
             .redirect(reqwest::redirect::Policy::none())
@@ -69,7 +70,7 @@ impl Wire {
             client = client.tls_certs_only([]);
         }
         let client = client.build().map_err(|error| unusable(root_of(&error)))?;
-        Ok(Wire { base, servers: url.servers.clone(), asked: AtomicUsize::new(0), client })
+        Ok(Wire { base: base.into(), servers: url.servers.clone(), asked: AtomicUsize::new(0), client })
     }
 
     /// How many servers there are to ask.
@@ -83,7 +84,7 @@ impl Wire {
             nth,
             self.servers
                 .get(nth % self.servers.len().max(1))
-                .map_or(&self.base, |server| server),
+                .map_or(&*self.base, String::as_str),
         )
     }
 
@@ -95,7 +96,7 @@ impl Wire {
     }
 
     /// The server, for messages.
-    pub(super) fn place(&self) -> &str {
+    pub(super) fn place(&self) -> &Arc<str> {
         &self.base
     }
 

@@ -1,11 +1,11 @@
 //! The keeper: one thread of a handle's own that renews its leases, those on keys and those on jobs, watches their deadlines, wakes sleepers and runs
-//! errands in the background.
+//! tasks in the background.
 //!
 //! It is a thread and not a task because an executor that is blocked, by a slow handler or a debugger, must not lose
 //! leases. It is a small loop that polls the store's futures itself, so that one call that hangs holds up nothing else.
 
+mod background;
 mod book;
-mod errand;
 mod renew;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+pub(crate) use background::{Background, free_unseen_claim, free_unseen_grant, give_back, hand_back};
 pub(crate) use book::Book;
-pub(crate) use errand::{Errands, free_unseen_grant, give_back, hand_back};
 
 use crate::bell::{Bell, lock};
 use crate::hub::{Changed, Hub};
@@ -25,7 +25,7 @@ use crate::hub::{Changed, Hub};
 /// no later than this.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// Keeps the thread going. When the last one of a hub is gone, the thread finishes its errands and ends.
+/// Keeps the thread going. When the last one of a hub is gone, the thread finishes its background tasks and ends.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) hub: Arc<Hub>,
@@ -68,15 +68,15 @@ impl Keeper {
             let left = self.hub.left.load(Ordering::SeqCst);
             self.tasks.extend(
                 self.hub
-                    .errands
+                    .background
                     .take()
                     .into_iter()
-                    .map(|errand| Task::new(errand, &self.hub.bell)),
+                    .map(|task| Task::new(task, &self.hub.bell)),
             );
             self.tasks.retain_mut(|task| !task.is_done());
             if left && self.may_end(now_ms) {
                 // Whatever is left undone must not keep the store open.
-                drop(self.hub.errands.take());
+                drop(self.hub.background.take());
                 return;
             }
             self.hub.bell.wait(self.nap());
@@ -113,10 +113,10 @@ impl Keeper {
         }
     }
 
-    /// Nobody can ask for anything any more; errands get as long as a caller would have waited for them.
+    /// Nobody can ask for anything any more; background tasks get as long as a caller would have waited for them.
     fn may_end(&mut self, now_ms: u64) -> bool {
         let left_at_ms = *self.left_at_ms.get_or_insert(now_ms);
-        self.hub.errands.are_done() || now_ms >= left_at_ms.saturating_add(self.hub.patience_ms)
+        self.hub.background.are_done() || now_ms >= left_at_ms.saturating_add(self.hub.patience_ms)
     }
 
     fn nap(&self) -> Option<Duration> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed};
+use fencehold_contract::job::{ClaimRequest, Claimed};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::ttl::Term;
 
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::holding::{Granted, Held};
 use crate::hub::Hub;
 use crate::random::hold_id;
-use crate::renewal::{Handle, hand_back};
+use crate::renewal::{Handle, free_unseen_claim};
 use crate::time::{First, first};
 use crate::tries::may_pass;
 
@@ -233,34 +233,6 @@ impl Drop for Claim<'_> {
         if self.unsure {
             let hub = self.claimer.hub();
             hub.spawn(free_unseen_claim(Arc::clone(hub), self.request.clone()));
-        }
-    }
-}
-
-/// Hands back what a claim may have been given without anybody knowing. Asking again by the same hold id tells.
-async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimRequest) {
-    let request = ClaimRequest { wait_ms: 0, ..request };
-    let until_ms = hub.now_ms().saturating_add(request.ttl_ms);
-    let mut failures = 0;
-    while let Some(jobs) = hub.store.jobs() {
-        let call = hub.call(hub.patience_ms);
-        match hub.answer(hub.patience_ms, jobs.claim(&call, request.clone())).await {
-            Ok(claimed) => {
-                for job in claimed.jobs {
-                    let attempt = AttemptRef { job: job.id, hold: request.hold, token: job.token };
-                    hand_back(Arc::clone(&hub), attempt, until_ms).await;
-                }
-                return;
-            }
-            Err(error) if may_pass(&error) => {
-                failures += 1;
-                let at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
-                if at_ms >= until_ms {
-                    return;
-                }
-                hub.timers.sleep_until(at_ms).await;
-            }
-            Err(_) => return,
         }
     }
 }

@@ -4,7 +4,7 @@ use fencehold_contract::StoreError;
 use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::operation::{Answer, Ask, Claim, Unclaimed};
 use fencehold_core::Namespace;
-use tokio::sync::oneshot;
+use fencehold_engine::ResponseSender;
 
 use super::Service;
 
@@ -20,7 +20,7 @@ pub(crate) struct Question {
     pub(crate) uncertain: bool,
     /// The same, before the last sending.
     pub(crate) uncertain_before: bool,
-    pub(crate) reply: oneshot::Sender<Told>,
+    pub(crate) reply: ResponseSender<Told>,
 }
 
 /// What becomes of a question.
@@ -83,14 +83,7 @@ impl Service {
     }
 }
 
-/// 'Nothing was done' is true of the last sending; of an earlier one nobody knows.
+/// 'Nothing was done' is true of the last sending; an earlier one may have been carried out.
 pub(crate) fn or_unknown(error: StoreError, ask: &Ask, sent_before: bool) -> StoreError {
-    match error {
-        StoreError::Unavailable { why } if sent_before && !ask.only_reads() => StoreError::Unknown { why },
-        // It could be used then.
-        StoreError::Unusable { place, why } if sent_before && !ask.only_reads() => {
-            StoreError::Unknown { why: format!("{place}: {why}") }
-        }
-        error => error,
-    }
+    if sent_before && !ask.only_reads() { error.or_unknown() } else { error }
 }

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 
 use super::decide::{About, within};
 use super::value::{Bits, from_sql, to_sql};
-use crate::errand::Errand;
+use crate::budget::StatementBudget;
 use crate::fenced::Wanted;
 use crate::pool::Lane;
 use crate::{Core, Repeat};
@@ -19,16 +19,16 @@ use crate::{Core, Repeat};
 impl Core {
     pub(super) async fn renew_claims(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewedJobs, StoreError> {
         let proofs = Proofs::of(attempts.iter());
-        errand.lane = Lane::Renewals;
+        budget.lane = Lane::Renewals;
         let before_ms = self.clock.now().store_ms;
-        let sql = self.sql(&within(Core::lock_ms(errand), "job_renew($1, $2, $3, $4)"));
+        let sql = self.sql(&within(Core::lock_ms(budget), "job_renew($1, $2, $3, $4)"));
         let mut kept = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let namespace = call.namespace.as_str();
                 let rows = client
                     .query_typed(
@@ -47,10 +47,10 @@ impl Core {
             .await?;
         let at_ms = kept.remove(&0);
         // What is renewed is renewed, whatever comes after.
-        errand.uncertain |= !kept.is_empty();
+        budget.outcome_unknown |= !kept.is_empty();
         if let Some(at_ms) = at_ms {
             // Before the rules refuse what a clock that has jumped has ended.
-            self.saw_the_clock(errand, before_ms, to_sql(at_ms)).await?;
+            self.saw_the_clock(budget, before_ms, to_sql(at_ms)).await?;
         }
         let renewal = |token, remaining_ms| JobRenewal {
             token,
@@ -65,11 +65,11 @@ impl Core {
             .collect();
         let left: Vec<usize> = (0..attempts.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !left.is_empty() {
-            errand.lane = Lane::Checks;
+            budget.lane = Lane::Checks;
             let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job).collect());
             let JobAnswer::Renewed(decided) =
-                self.by_the_rules(errand, call, &about, JobAsk::Renew(rest)).await?
+                self.by_the_rules(budget, call, &about, JobAsk::Renew(rest)).await?
             else {
                 return Err(fencehold_contract::operation::misfit());
             };
@@ -86,7 +86,7 @@ impl Core {
 
     pub(super) async fn report(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         reports: Vec<Report>,
     ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
@@ -105,12 +105,12 @@ impl Core {
             .collect();
         let completed = |late: bool| Reported { state: State::Completed, again_in_ms: None, late };
         let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
-        for (nth, late) in self.complete(errand, call, &reports, plain).await? {
+        for (nth, late) in self.complete(budget, call, &reports, plain).await? {
             answers[nth] = Some(Ok(completed(late)));
         }
         let done: Vec<bool> = answers.iter().map(Option::is_some).collect();
         let left: Vec<usize> = (0..reports.len()).filter(|nth| !done[*nth]).collect();
-        errand.uncertain |= left.len() < reports.len();
+        budget.outcome_unknown |= left.len() < reports.len();
         if !left.is_empty() {
             let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
             let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
@@ -122,7 +122,7 @@ impl Core {
             let says_completed = |report: &Report| matches!(report.word, Word::Complete { .. });
             let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
             let JobAnswer::Reported(decided) =
-                self.by_the_rules(errand, call, &about, JobAsk::Report(rest)).await?
+                self.by_the_rules(budget, call, &about, JobAsk::Report(rest)).await?
             else {
                 return Err(fencehold_contract::operation::misfit());
             };
@@ -148,7 +148,7 @@ impl Core {
     /// were, and whether it was late.
     async fn complete(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         reports: &[Report],
         mut plain: Vec<usize>,
@@ -170,9 +170,9 @@ impl Core {
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Dropped;
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job).collect();
-        let sql = self.sql(&within(Core::lock_ms(errand), "job_complete($1, $2, $3, $4, $5, $6)"));
+        let sql = self.sql(&within(Core::lock_ms(budget), "job_complete($1, $2, $3, $4, $5, $6)"));
         let rows = self
-            .run_past_fences(errand, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
+            .run_past_fences(budget, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
                 let namespace = call.namespace.as_str();
                 client
                     .query_typed(
@@ -200,12 +200,12 @@ impl Core {
 
     pub(super) async fn ledger(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         entries: Vec<LedgerEntry>,
     ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
         let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job).collect());
-        match self.by_the_rules(errand, call, &about, JobAsk::Ledger(entries)).await? {
+        match self.by_the_rules(budget, call, &about, JobAsk::Ledger(entries)).await? {
             JobAnswer::Ledger(answers) => Ok(answers),
             _ => Err(fencehold_contract::operation::misfit()),
         }
@@ -214,19 +214,19 @@ impl Core {
     /// Has the rules decide, and names the jobs of tokens that were shown for others.
     pub(super) async fn by_the_rules(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         about: &About,
         ask: JobAsk,
     ) -> Result<JobAnswer, StoreError> {
         let mut answer = self
-            .decide(errand, Repeat::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .decide(budget, Repeat::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??;
         for refusal in refusals(&mut answer) {
             if let Refusal::OtherJob { token, job } = refusal
                 && job.is_none()
             {
-                *job = self.job_under(errand, call, *token).await;
+                *job = self.job_under(budget, call, *token).await;
             }
         }
         Ok(answer)
@@ -234,10 +234,10 @@ impl Core {
 
     /// The job of the caller's namespace that is worked on under a token. Only for the words of a refusal, which is an answer
     /// without it too.
-    async fn job_under(&self, errand: &mut Errand, call: &Call, token: Token) -> Option<JobId> {
+    async fn job_under(&self, budget: &mut StatementBudget, call: &Call, token: Token) -> Option<JobId> {
         let (namespace, token) = (call.namespace.as_str(), to_sql(token.get()));
         let found = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_under($1, $2)");
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                     [(&namespace, Type::TEXT), (&token, Type::INT8)];

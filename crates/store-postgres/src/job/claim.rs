@@ -3,18 +3,19 @@
 //! The line is a table that every process sees, first come first served: whoever stands in it may take what those before it
 //! leave, and is told when there is something for it. So those for whom there is enough take it side by side.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::job::{ClaimRequest, Claimed};
 use fencehold_contract::{Call, Limits, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use fencehold_net::{Caller, sleep};
 use tokio_postgres::types::{ToSql, Type};
 
-use super::handed::Handed;
 use super::take::{Became, Taken, Way};
 use super::value::{Bits, from_sql, to_sql};
-use crate::errand::{Errand, pause};
-use crate::{Core, Order, Repeat, closed};
+use crate::acquire::caller_gone;
+use crate::budget::StatementBudget;
+use crate::{Core, Repeat, closed};
 
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
@@ -26,87 +27,69 @@ const EARLY_LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_mi
 impl Core {
     /// Serves one claim, waiting for the first job if need be.
     pub(super) async fn serve_claim(
-        &self,
+        self: &Rc<Self>,
         call: &Call,
         request: &ClaimRequest,
-        orders: &mpsc::UnboundedSender<Order>,
-        mut reply: oneshot::Sender<Result<Handed, StoreError>>,
-    ) {
-        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
-        let hash = request.hold.hash();
-        let hand = |claimed: Claimed| Handed::new(call, orders, hash, claimed);
-        if let Err(outdated) = self.begin_nothing_outdated() {
-            let _ = reply.send(Err(outdated));
-            return;
+        caller: &Caller,
+    ) -> Result<Claimed, StoreError> {
+        self.begin_nothing_outdated()?;
+        let core = Rc::clone(self);
+        caller.after_response(async move { core.tell_lines().await });
+        let taken = self.take_politely(&mut self.budget(call.patience_ms, 0), call, request).await?;
+        match taken.became {
+            Became::Closed(ms) => Err(still_closed(ms)),
+            Became::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
+            became if !taken.jobs.is_empty() || request.wait_ms == 0 => {
+                Ok(Claimed { resumed: became == Became::Repeated, jobs: taken.jobs, waited_ms: 0 })
+            }
+            _ => self.stand_in_line(call, request, caller).await,
         }
-        let answer = match self.take_politely(&mut errand, call, request).await {
-            Ok(Taken { became: Became::Closed(ms), .. }) => Err(still_closed(ms)),
-            Ok(Taken { became: Became::TtlTooLong(ms), .. }) => Err(ttl_too_long(call, request, ms)),
-            Ok(taken) if !taken.jobs.is_empty() || request.wait_ms == 0 => Ok(hand(Claimed {
-                resumed: taken.became == Became::Repeated,
-                jobs: taken.jobs,
-                waited_ms: 0,
-            })),
-            Ok(_) => match self.stand_in_line(call, request, &mut reply).await {
-                Some(answer) => answer.map(hand),
-                None => return self.tell_lines().await,
-            },
-            Err(error) => Err(error),
-        };
-        // Whoever has gone drops what it was handed, and so it goes back.
-        let _ = reply.send(answer);
-        self.tell_lines().await;
     }
 
     /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
     /// moment: it may be dead, or about to leave.
     async fn take_politely(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: &ClaimRequest,
     ) -> Result<Taken, StoreError> {
         if request.wait_ms == 0 {
             for _ in 0..POLITE_TRIES {
-                let taken = self.take_jobs(errand, call, request, &Way::AtOnce).await?;
+                let taken = self.take_jobs(budget, call, request, &Way::AtOnce).await?;
                 if !taken.jobs.is_empty() || taken.became != Became::Behind {
                     return Ok(taken);
                 }
-                pause(POLITE_PAUSE).await;
+                sleep(POLITE_PAUSE).await;
             }
         }
         let way = if request.wait_ms == 0 { Way::PastTheLine } else { Way::AtOnce };
-        self.take_jobs(errand, call, request, &way).await
+        self.take_jobs(budget, call, request, &way).await
     }
 
-    /// Waits for the first job. `None`: the asker has gone.
+    /// Waits for the first job.
     async fn stand_in_line(
         &self,
         call: &Call,
         request: &ClaimRequest,
-        reply: &mut oneshot::Sender<Result<Handed, StoreError>>,
-    ) -> Option<Result<Claimed, StoreError>> {
-        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, request.wait_ms);
+        caller: &Caller,
+    ) -> Result<Claimed, StoreError> {
+        let mut budget = self.budget(call.patience_ms, request.wait_ms);
         let ear = self.listen(&format!("line/{}", Bits::from(request.hold.hash()).text()));
-        let (since_ms, sending) = match self.line_up(&mut errand, call, request).await {
-            Ok(place) => place,
-            Err(error) => return Some(Err(error)),
-        };
+        let (since_ms, sending) = self.line_up(&mut budget, call, request).await?;
         let place = self.jobs.line.stand(sending);
-        let mut closing = self.closing.clone();
         let mut early_looks = EARLY_LOOKS.into_iter();
         let answer = loop {
-            if reply.is_closed() {
-                self.leave_line(call, request, sending).await;
-                return None;
+            if caller.has_gone() {
+                break Err(caller_gone());
             }
             // Each look is a request of its own, and its patience starts with it.
-            let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
-            let way = Way::InLine { sending, gone: &|| reply.is_closed() };
-            match self.take_jobs(&mut errand, call, request, &way).await {
+            let mut budget = self.budget(call.patience_ms, 0);
+            let way = Way::InLine { sending, gone: &|| caller.has_gone() };
+            match self.take_jobs(&mut budget, call, request, &way).await {
                 Ok(Taken { became: Became::Replaced, .. }) => {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
-                    return Some(Err(StoreError::Unavailable { why }));
+                    return Err(StoreError::Unavailable { why });
                 }
                 Ok(Taken { became: Became::Closed(ms), .. }) => break Err(still_closed(ms)),
                 Ok(Taken { became: Became::TtlTooLong(ms), .. }) => {
@@ -118,7 +101,7 @@ impl Core {
                         break Ok(Claimed { jobs: Vec::new(), waited_ms, resumed: false });
                     }
                     let resumed = taken.became == Became::Repeated;
-                    return Some(Ok(Claimed { jobs: taken.jobs, waited_ms, resumed }));
+                    return Ok(Claimed { jobs: taken.jobs, waited_ms, resumed });
                 }
                 Ok(_) => {}
                 Err(error) => break Err(error),
@@ -127,18 +110,18 @@ impl Core {
             tokio::select! {
                 () = ear.heard() => {}
                 () = place.beaten() => {}
-                () = reply.closed() => {}
-                () = pause(early.unwrap_or_default()), if early.is_some() => {}
-                _ = closing.wait_for(|closing| *closing) => break Err(closed()),
+                () = caller.gone() => {}
+                () = sleep(early.unwrap_or_default()), if early.is_some() => {}
+                () = self.closing.wait() => break Err(closed()),
             }
         };
         self.leave_line(call, request, sending).await;
-        Some(answer)
+        answer
     }
 
     async fn line_up(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: &ClaimRequest,
     ) -> Result<(u64, Bits), StoreError> {
@@ -146,7 +129,7 @@ impl Core {
         let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
         let wants = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let (wait_ms, before_ms) = (to_sql(request.wait_ms), to_sql(request.waited_before_ms));
-        self.run(errand, Repeat::Safe, async |client| {
+        self.run(budget, Repeat::Safe, async |client| {
             let sql = self.sql("SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)");
             let rows = client
                 .query_typed(
@@ -168,10 +151,10 @@ impl Core {
     }
 
     async fn leave_line(&self, call: &Call, request: &ClaimRequest, sending: Bits) {
-        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
+        let mut budget = self.budget(call.patience_ms, 0);
         let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
         let left = self
-            .run(&mut errand, Repeat::Safe, async |client| {
+            .run(&mut budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_leave_line($1, $2, $3)");
                 let parameters: [(&(dyn ToSql + Sync), Type); 3] =
                     [(&namespace, Type::TEXT), (&hash, Type::UUID), (&sending, Type::UUID)];

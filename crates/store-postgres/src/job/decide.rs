@@ -16,7 +16,7 @@ use super::form::mode_of;
 use super::keep::{Loaded, changes_to_keep};
 use super::loaded::{Head, JobRow};
 use super::value::{Bits, Json, from_sql, stamp};
-use crate::errand::Errand;
+use crate::budget::StatementBudget;
 use crate::fenced::Wanted;
 use crate::{Core, Repeat};
 
@@ -78,27 +78,27 @@ impl Core {
     /// Decides until it is kept. `act` may be called many times, and only what it did last counts.
     pub(super) async fn decide<T>(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         repeat: Repeat,
         about: &About,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
-            let lock_ms = Core::lock_ms(errand).min(LOCK_MS);
+            let lock_ms = Core::lock_ms(budget).min(LOCK_MS);
             let wanted = Wanted::Jobs(&about.jobs);
             let decided = self
-                .run_past_fences(errand, repeat, wanted, async |client| {
+                .run_past_fences(budget, repeat, wanted, async |client| {
                     decide_once(self, client, about, lock_ms, &act).await
                 })
                 .await?;
             match decided {
                 Decided::Kept(answer) => return Ok(answer),
-                Decided::Again if errand.is_over() => {
-                    return Err(errand.given_up("others changed the same jobs again and again"));
+                Decided::Again if budget.is_over() => {
+                    return Err(budget.unanswered("others changed the same jobs again and again"));
                 }
                 Decided::Again => {}
                 Decided::Damaged(why) => {
-                    return Err(StoreError::Unusable { place: self.place.clone(), why });
+                    return Err(self.unusable(why));
                 }
             }
         }
@@ -107,14 +107,14 @@ impl Core {
     /// Looks at jobs, and changes nothing.
     pub(super) async fn look<T>(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         about: &About,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         let loaded = self
-            .run(errand, Repeat::Safe, async |client| look(self, client, about).await)
+            .run(budget, Repeat::Safe, async |client| look(self, client, about).await)
             .await?;
-        let brought = loaded.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+        let brought = loaded.map_err(|why| self.unusable(why))?;
         Ok(act(&mut Replay::new(brought)))
     }
 }

@@ -17,20 +17,20 @@ use tokio_postgres::types::Type;
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
 use super::value::from_sql;
-use crate::errand::Errand;
+use crate::budget::StatementBudget;
 use crate::{Core, Repeat};
 
 impl Core {
     pub(super) async fn act(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: ActRequest,
     ) -> Result<Acted, StoreError> {
         let (ids, next, filter) = match &request.on {
             ActOn::Jobs(ids) => (ids.clone(), None, None),
             ActOn::Matching { filter, cursor, limit } => {
-                let (ids, next) = self.matching(errand, call, filter, *cursor, *limit).await?;
+                let (ids, next) = self.matching(budget, call, filter, *cursor, *limit).await?;
                 (ids, next, Some(filter))
             }
         };
@@ -49,7 +49,7 @@ impl Core {
             }
         };
         let items: Result<Vec<_>, StoreError> = self
-            .decide(errand, repeat, &about, |replay| {
+            .decide(budget, repeat, &about, |replay| {
                 let mut items = Vec::new();
                 for id in &ids {
                     // What was found is locked only now: it counts if it still is what was meant.
@@ -65,7 +65,7 @@ impl Core {
 
     pub(super) async fn set_queue(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         order: QueueOrder,
     ) -> Result<QueueView, StoreError> {
@@ -75,9 +75,9 @@ impl Core {
             sets_queue: true,
             ..About::jobs(&call.namespace, Vec::new())
         };
-        self.by_the_rules(errand, call, &about, JobAsk::SetQueue(order)).await?;
-        errand.uncertain = true;
-        let mut views = self.queue_views(errand, call, Some(&queue)).await?;
+        self.by_the_rules(budget, call, &about, JobAsk::SetQueue(order)).await?;
+        budget.outcome_unknown = true;
+        let mut views = self.queue_views(budget, call, Some(&queue)).await?;
         // One that is open and empty is not shown.
         let unused = || QueueView { queue, mode, counts: Counts::default(), claimers: 0 };
         Ok(views.pop().unwrap_or_else(unused))
@@ -85,12 +85,12 @@ impl Core {
 
     pub(super) async fn schedules(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
     ) -> Result<Vec<ScheduleView>, StoreError> {
         let namespace = call.namespace.as_str();
         let texts = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_schedules($1)");
                 let rows = client.query_typed(&sql, &[(&namespace, Type::TEXT)]).await?;
                 Ok(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>())
@@ -98,8 +98,7 @@ impl Core {
             .await?;
         let mut views = Vec::with_capacity(texts.len());
         for text in texts {
-            let row: ScheduleRow = read("schedule", &text)
-                .map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+            let row: ScheduleRow = read("schedule", &text).map_err(|why| self.unusable(why))?;
             let ScheduleRow { spec, next_ms, last_ms, .. } = row;
             views.push(ScheduleView { spec, next_wall_ms: next_ms, last_wall_ms: last_ms });
         }
@@ -108,15 +107,15 @@ impl Core {
 
     pub(super) async fn set_schedule(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         spec: ScheduleSpec,
     ) -> Result<ScheduleView, StoreError> {
         let (namespace, name) = (call.namespace.as_str(), spec.name.as_str());
         let ask = JobAsk::SetSchedule(Box::new(spec.clone()));
-        let lock_ms = Core::lock_ms(errand);
+        let lock_ms = Core::lock_ms(budget);
         let decided = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_schedule_hold($1, $2)"));
                 let rows = transaction
@@ -151,19 +150,19 @@ impl Core {
                 _ => Err(fencehold_contract::operation::misfit()),
             },
             Decided::Again => Err(fencehold_contract::operation::misfit()),
-            Decided::Damaged(why) => Err(StoreError::Unusable { place: self.place.clone(), why }),
+            Decided::Damaged(why) => Err(self.unusable(why)),
         }
     }
 
     pub(super) async fn remove_schedule(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         name: &ScheduleName,
         _by: &Owner,
     ) -> Result<bool, StoreError> {
         let (namespace, name) = (call.namespace.as_str(), name.as_str());
-        self.run(errand, Repeat::Safe, async |client| {
+        self.run(budget, Repeat::Safe, async |client| {
             let sql = self.sql("SELECT fencehold.job_unschedule($1, $2)");
             let rows = client
                 .query_typed(&sql, &[(&namespace, Type::TEXT), (&name, Type::TEXT)])
@@ -175,14 +174,14 @@ impl Core {
 
     pub(super) async fn remove_queue(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         queue: &Queue,
         by: &Owner,
     ) -> Result<bool, StoreError> {
         let (namespace, name, by) = (call.namespace.as_str(), queue.as_str(), by.as_str());
         let row = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_queue_remove($1, $2, $3)");
                 let values = [(&namespace as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT)];
                 let values = values.into_iter().chain([(&name as _, Type::TEXT), (&by as _, Type::TEXT)]);
@@ -206,7 +205,7 @@ impl Core {
 
     pub(super) async fn begin(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: BeginRequest,
     ) -> Result<Began, StoreError> {
@@ -215,7 +214,7 @@ impl Core {
             queues: vec![fencehold_core::job::Queue::operations()],
             ..About::jobs(&call.namespace, vec![request.id]).with_notes()
         };
-        match self.by_the_rules(errand, call, &about, JobAsk::Begin(request)).await? {
+        match self.by_the_rules(budget, call, &about, JobAsk::Begin(request)).await? {
             JobAnswer::Began(began) => Ok(began),
             _ => Err(fencehold_contract::operation::misfit()),
         }
@@ -223,14 +222,14 @@ impl Core {
 
     pub(super) async fn resolve(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: ResolveRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
         let about = About::jobs(&call.namespace, vec![request.job]);
         let ask = JobAsk::Resolve(request);
         let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
-        match self.decide(errand, Repeat::Never, &about, act).await?? {
+        match self.decide(budget, Repeat::Never, &about, act).await?? {
             JobAnswer::Resolved(answer) => Ok(answer),
             _ => Err(fencehold_contract::operation::misfit()),
         }

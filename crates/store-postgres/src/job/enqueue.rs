@@ -12,7 +12,7 @@ use tokio_postgres::types::Type;
 use super::decide::{About, within};
 use super::form::{Extra, kept_terms};
 use super::value::{Bits, Json, to_sql};
-use crate::errand::Errand;
+use crate::budget::StatementBudget;
 use crate::fault::Fault;
 use crate::{Core, Repeat};
 
@@ -24,7 +24,7 @@ type Answers = Vec<Result<Enqueued, Refusal>>;
 impl Core {
     pub(super) async fn enqueue(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         jobs: Vec<NewJob>,
     ) -> Result<Answers, StoreError> {
@@ -38,9 +38,9 @@ impl Core {
         let good: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !good.is_empty() {
             let batch = Batch::of(good.iter().map(|nth| &jobs[*nth]));
-            let made = self.make_jobs(errand, call, &batch).await?;
+            let made = self.make_jobs(budget, call, &batch).await?;
             // From here on 'nothing was done' would not be true.
-            errand.uncertain |= !made.is_empty();
+            budget.outcome_unknown |= !made.is_empty();
             for nth in made {
                 if nth == 0 {
                     self.jobs
@@ -56,14 +56,14 @@ impl Core {
             .iter()
             .any(|nth| answers[*nth].is_some() && jobs[*nth].yield_within_ms.is_some())
         {
-            self.make_room_or_leave_it(errand).await;
+            self.make_room_or_leave_it(budget).await;
         }
         self.tell_lines().await;
         // What an earlier sending of this call had made is there now, and is found to be.
         let left: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !left.is_empty() {
             let rest: Vec<NewJob> = left.iter().map(|nth| jobs[*nth].clone()).collect();
-            let decided = self.enqueue_by_the_rules(errand, call, rest).await?;
+            let decided = self.enqueue_by_the_rules(budget, call, rest).await?;
             for (nth, answer) in left.into_iter().zip(decided) {
                 answers[nth] = Some(answer);
             }
@@ -77,15 +77,15 @@ impl Core {
     /// Makes those that are new, and says which those are: their numbers, from 1.
     async fn make_jobs(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         batch: &Batch<'_>,
     ) -> Result<Vec<i64>, StoreError> {
-        let lock_ms = Core::lock_ms(errand).min(LOCK_MS);
+        let lock_ms = Core::lock_ms(budget).min(LOCK_MS);
         let sql = self.sql(&within(lock_ms, "job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
         loop {
             let made = self
-                .send(errand, async |client| {
+                .send(budget, async |client| {
                     let namespace = call.namespace.as_str();
                     let parameters = batch.parameters(&namespace);
                     match client.query_typed(&sql, &parameters).await {
@@ -99,10 +99,10 @@ impl Core {
             match made {
                 Ok(made) => return Ok(made),
                 Err(Fault::Locked(_)) => {
-                    let why = self.held_up(errand, call, batch).await?;
-                    errand.bear(Fault::Locked(why)).await?;
+                    let why = self.held_up(budget, call, batch).await?;
+                    budget.retry_or_fail(Fault::Locked(why)).await?;
                 }
-                Err(fault) => errand.bear(fault).await?,
+                Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
     }
@@ -110,12 +110,12 @@ impl Core {
     /// What open transaction is in the way of these jobs, in words.
     async fn held_up(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         batch: &Batch<'_>,
     ) -> Result<String, StoreError> {
         let sql = self.sql("SELECT fencehold.job_held_up($1, $2, $3, $4)");
-        self.run(errand, Repeat::Safe, async |client| {
+        self.run(budget, Repeat::Safe, async |client| {
             let rows = client
                 .query_typed(
                     &sql,
@@ -134,7 +134,7 @@ impl Core {
 
     async fn enqueue_by_the_rules(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         jobs: Vec<NewJob>,
     ) -> Result<Answers, StoreError> {
@@ -148,7 +148,7 @@ impl Core {
         about.queues.dedup();
         let ask = JobAsk::Enqueue(jobs);
         let answer = self
-            .decide(errand, Repeat::Safe, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .decide(budget, Repeat::Safe, &about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??;
         match answer {
             JobAnswer::Enqueued(answers) => Ok(answers),

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use fencehold_net::sleep;
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
 use super::value::Bits;
-use crate::errand::{Errand, pause};
 use crate::pool::Lane;
 use crate::{Core, Repeat};
 
@@ -66,16 +66,16 @@ impl Drop for Place {
 /// Keeps up the places of a handle, for as long as it lives.
 pub(super) async fn keep_up(core: Weak<Core>) {
     loop {
-        pause(BEAT).await;
+        sleep(BEAT).await;
         let Some(core) = core.upgrade() else { return };
         let sendings = core.jobs.line.sendings();
         if sendings.is_empty() {
             continue;
         }
-        let mut errand = Errand::new(&core.clock, &core.place, PATIENCE_MS, 0);
-        errand.lane = Lane::Renewals;
+        let mut budget = core.budget(PATIENCE_MS, 0);
+        budget.lane = Lane::Renewals;
         let beaten = core
-            .run(&mut errand, Repeat::Safe, async |client| {
+            .run(&mut budget, Repeat::Safe, async |client| {
                 let sql = core.sql("SELECT * FROM fencehold.job_line_beat($1)");
                 let rows = client.query_typed(&sql, &[(&sendings, Type::UUID_ARRAY)]).await?;
                 Ok(rows.iter().map(|row| row.get(0)).collect::<Vec<Bits>>())

@@ -7,12 +7,13 @@ use fencehold_contract::operation::{JobAnswer, JobAsk};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_net::sleep;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, json};
 use super::form::mode_of;
 use super::value::{Bits, from_sql, to_sql};
-use crate::errand::{Errand, pause};
+use crate::budget::StatementBudget;
 use crate::{Core, Repeat};
 
 /// How many jobs one page looks at, so that listing a million of them never takes long at a time.
@@ -23,22 +24,22 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 impl Core {
     pub(super) async fn job(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         id: JobId,
     ) -> Result<Option<JobDetail>, StoreError> {
-        Ok(self.job_and_moment(errand, call, id).await?.0)
+        Ok(self.job_and_moment(budget, call, id).await?.0)
     }
 
     async fn job_and_moment(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         id: JobId,
     ) -> Result<(Option<JobDetail>, u64), StoreError> {
         let about = About::jobs(&call.namespace, vec![id]).with_notes();
         let (answer, now_ms) = self
-            .look(errand, &about, |replay| (replay.ask(&call.namespace, JobAsk::Get(id)), replay.now_ms()))
+            .look(budget, &about, |replay| (replay.ask(&call.namespace, JobAsk::Get(id)), replay.now_ms()))
             .await?;
         match answer? {
             JobAnswer::Job(detail) => Ok((detail.map(|detail| *detail), now_ms)),
@@ -53,8 +54,8 @@ impl Core {
     ) -> Result<Option<JobDetail>, StoreError> {
         let WaitRequest { id, wait_ms } = request;
         let ear = self.listen(&format!("job/{id}"));
-        let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
-        let (detail, since_ms) = self.job_and_moment(&mut errand, call, id).await?;
+        let mut budget = self.budget(call.patience_ms, 0);
+        let (detail, since_ms) = self.job_and_moment(&mut budget, call, id).await?;
         let settled =
             |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_settled());
         if settled(&detail) || wait_ms == 0 {
@@ -62,27 +63,31 @@ impl Core {
         }
         // Who may only look adds no row for this, and looks now and then.
         if self.works() {
-            self.await_end(&mut errand, id, wait_ms).await?;
+            self.await_end(&mut budget, id, wait_ms).await?;
         }
-        let mut closing = self.closing.clone();
         loop {
-            let mut errand = Errand::new(&self.clock, &self.place, call.patience_ms, 0);
-            let (detail, now_ms) = self.job_and_moment(&mut errand, call, id).await?;
+            let mut budget = self.budget(call.patience_ms, 0);
+            let (detail, now_ms) = self.job_and_moment(&mut budget, call, id).await?;
             if settled(&detail) || now_ms.saturating_sub(since_ms) >= wait_ms {
                 return Ok(detail);
             }
             tokio::select! {
                 () = ear.heard() => {}
-                () = pause(LOOK_EVERY) => {}
-                _ = closing.wait_for(|closing| *closing) => return Err(crate::closed()),
+                () = sleep(LOOK_EVERY) => {}
+                () = self.closing.wait() => return Err(crate::closed()),
             }
         }
     }
 
     /// From now on the end of this job is told.
-    async fn await_end(&self, errand: &mut Errand, id: JobId, wait_ms: u64) -> Result<(), StoreError> {
+    async fn await_end(
+        &self,
+        budget: &mut StatementBudget,
+        id: JobId,
+        wait_ms: u64,
+    ) -> Result<(), StoreError> {
         let (id, wait_ms) = (Bits::from(id), to_sql(wait_ms));
-        self.run(errand, Repeat::Safe, async |client| {
+        self.run(budget, Repeat::Safe, async |client| {
             let sql = self.sql("SELECT fencehold.job_await($1, $2)");
             client
                 .query_typed(&sql, &[(&id, Type::UUID), (&wait_ms, Type::INT8)])
@@ -94,22 +99,22 @@ impl Core {
 
     pub(super) async fn list_jobs(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: &JobsRequest,
     ) -> Result<JobPage, StoreError> {
         let (ids, next) = self
-            .matching(errand, call, &request.filter, request.cursor, request.limit)
+            .matching(budget, call, &request.filter, request.cursor, request.limit)
             .await?;
         let about = About::jobs(&call.namespace, ids.clone());
-        let jobs = self.look(errand, &about, |replay| replay.views(&ids)).await?;
+        let jobs = self.look(budget, &about, |replay| replay.views(&ids)).await?;
         Ok(JobPage { jobs, next })
     }
 
     /// A page of the jobs that match, in the order of their arrival, and where the next one starts.
     pub(super) async fn matching(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         filter: &JobFilter,
         cursor: Option<u64>,
@@ -133,7 +138,7 @@ impl Core {
         }
         let limit_and_one = i32::try_from(limit).unwrap_or(i32::MAX - 1) + 1;
         let rows = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql =
                     self.sql("SELECT * FROM fencehold.job_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
                 let rows = client
@@ -172,14 +177,14 @@ impl Core {
 
     pub(super) async fn findings(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: FindingsRequest,
     ) -> Result<FindingPage, StoreError> {
         let namespace = call.namespace.as_str();
         let (from, limit) = (to_sql(request.cursor.unwrap_or(0)), to_sql(request.limit as u64));
         let found = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_with_effects($1, $2, $3)");
                 let rows = client
                     .query_typed(&sql, &[(&namespace, Type::TEXT), (&from, Type::INT8), (&limit, Type::INT8)])
@@ -195,7 +200,7 @@ impl Core {
         let about = About::jobs(&call.namespace, found.into_iter().map(|(_, id)| id).collect());
         let ask = JobAsk::Findings(request);
         match self
-            .look(errand, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .look(budget, &about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??
         {
             JobAnswer::Findings(page) => Ok(FindingPage { next, ..page }),
@@ -205,13 +210,13 @@ impl Core {
 
     pub(super) async fn queue_views(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         only: Option<&Queue>,
     ) -> Result<Vec<QueueView>, StoreError> {
         let (namespace, only) = (call.namespace.as_str(), only.map(Queue::as_str));
         let rows = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_queues($1, $2)");
                 client.query_typed(&sql, &[(&namespace, Type::TEXT), (&only, Type::TEXT)]).await
             })

@@ -13,7 +13,6 @@ mod decide;
 mod desk;
 mod enqueue;
 mod form;
-mod handed;
 mod keep;
 mod line;
 mod loaded;
@@ -22,6 +21,7 @@ mod remembered;
 mod sweep;
 mod take;
 mod tell;
+mod undelivered;
 mod value;
 
 use std::cell::{Cell, RefCell};
@@ -37,9 +37,9 @@ use fencehold_contract::operation::{JobAsk, misfit};
 use fencehold_contract::{Call, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
-use tokio::sync::oneshot;
+use fencehold_net::Caller;
 
-use super::{Core, Errand, PostgresStore, closed};
+use super::{Core, PostgresStore, StatementBudget};
 
 /// What a handle has of its own about jobs. Everything else is in the database.
 #[derive(Debug, Default)]
@@ -75,12 +75,12 @@ impl PostgresStore {
     async fn ask_jobs<T: Send + 'static>(
         &self,
         call: &Call,
-        work: impl AsyncFnOnce(&Rc<Core>, &mut Errand, &Call) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(&Rc<Core>, &mut StatementBudget, &Call) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let about = call.clone();
-        self.ask(call, async move |core, errand| {
+        self.ask(call, async move |core, budget| {
             core.start_jobs();
-            work(core, errand, &about).await
+            work(core, budget, &about).await
         })
         .await
     }
@@ -94,27 +94,30 @@ impl JobStore for PostgresStore {
         jobs: Vec<NewJob>,
     ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
         let JobAsk::Enqueue(jobs) = checked(JobAsk::Enqueue(jobs))? else { return Err(misfit()) };
-        self.ask_jobs(call, async move |core, errand, call| core.enqueue(errand, call, jobs).await)
+        self.ask_jobs(call, async move |core, budget, call| core.enqueue(budget, call, jobs).await)
             .await
     }
 
     async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
         JobAsk::Claim(request.clone()).check()?;
-        let (reply, told) = oneshot::channel();
-        let (call, orders) = (call.clone(), self.orders.clone());
-        let _ = self.orders.send(Box::new(move |core| {
-            Box::pin(async move {
-                core.start_jobs();
-                core.hear_of_holds();
-                core.serve_claim(&call, &request, &orders, reply).await;
-            })
-        }));
-        told.await.unwrap_or_else(|_| Err(closed())).map(handed::Handed::take)
+        let (hash, asked, undone) = (request.hold.hash(), call.clone(), call.clone());
+        let claim = async move |core: &Rc<Core>, caller: &Caller| {
+            core.start_upkeep();
+            core.start_jobs();
+            core.hear_of_holds();
+            core.serve_claim(&asked, &request, caller).await
+        };
+        let undo = async move |core: &Rc<Core>, answer: Result<Claimed, StoreError>| {
+            if let Ok(claimed) = answer {
+                core.undo_claim(&undone, hash, claimed).await;
+            }
+        };
+        self.actor.call_or_undo(claim, undo).await?
     }
 
     async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
         let JobAsk::Renew(attempts) = checked(JobAsk::Renew(attempts))? else { return Err(misfit()) };
-        self.ask_jobs(call, async move |core, errand, call| core.renew_claims(errand, call, attempts).await)
+        self.ask_jobs(call, async move |core, budget, call| core.renew_claims(budget, call, attempts).await)
             .await
     }
 
@@ -124,7 +127,7 @@ impl JobStore for PostgresStore {
         reports: Vec<Report>,
     ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
         let JobAsk::Report(reports) = checked(JobAsk::Report(reports))? else { return Err(misfit()) };
-        self.ask_jobs(call, async move |core, errand, call| core.report(errand, call, reports).await)
+        self.ask_jobs(call, async move |core, budget, call| core.report(budget, call, reports).await)
             .await
     }
 
@@ -134,12 +137,12 @@ impl JobStore for PostgresStore {
         entries: Vec<LedgerEntry>,
     ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
         let JobAsk::Ledger(entries) = checked(JobAsk::Ledger(entries))? else { return Err(misfit()) };
-        self.ask_jobs(call, async move |core, errand, call| core.ledger(errand, call, entries).await)
+        self.ask_jobs(call, async move |core, budget, call| core.ledger(budget, call, entries).await)
             .await
     }
 
     async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| core.job(errand, call, id).await)
+        self.ask_jobs(call, async move |core, budget, call| core.job(budget, call, id).await)
             .await
     }
 
@@ -151,71 +154,71 @@ impl JobStore for PostgresStore {
 
     async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
         JobAsk::List(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.list_jobs(errand, call, &request).await)
+        self.ask_jobs(call, async move |core, budget, call| core.list_jobs(budget, call, &request).await)
             .await
     }
 
     async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
         JobAsk::Act(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.act(errand, call, request).await)
+        self.ask_jobs(call, async move |core, budget, call| core.act(budget, call, request).await)
             .await
     }
 
     async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| core.queue_views(errand, call, None).await)
+        self.ask_jobs(call, async move |core, budget, call| core.queue_views(budget, call, None).await)
             .await
     }
 
     async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
         JobAsk::SetQueue(order.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.set_queue(errand, call, order).await)
+        self.ask_jobs(call, async move |core, budget, call| core.set_queue(budget, call, order).await)
             .await
     }
 
     async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| core.schedules(errand, call).await)
+        self.ask_jobs(call, async move |core, budget, call| core.schedules(budget, call).await)
             .await
     }
 
     async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         JobAsk::SetSchedule(Box::new(spec.clone())).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.set_schedule(errand, call, spec).await)
+        self.ask_jobs(call, async move |core, budget, call| core.set_schedule(budget, call, spec).await)
             .await
     }
 
     async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
         JobAsk::RemoveQueue { queue: queue.clone(), by: by.clone() }.check()?;
-        self.ask_jobs(call, async move |core, errand, call| {
-            core.remove_queue(errand, call, &queue, &by).await
+        self.ask_jobs(call, async move |core, budget, call| {
+            core.remove_queue(budget, call, &queue, &by).await
         })
         .await
     }
 
     async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
-        self.ask_jobs(call, async move |core, errand, call| {
-            core.remove_schedule(errand, call, &name, &by).await
+        self.ask_jobs(call, async move |core, budget, call| {
+            core.remove_schedule(budget, call, &name, &by).await
         })
         .await
     }
 
     async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
         JobAsk::Begin(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| {
+        self.ask_jobs(call, async move |core, budget, call| {
             core.hear_of_holds();
-            core.begin(errand, call, request).await
+            core.begin(budget, call, request).await
         })
         .await
     }
 
     async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
         JobAsk::Findings(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.findings(errand, call, request).await)
+        self.ask_jobs(call, async move |core, budget, call| core.findings(budget, call, request).await)
             .await
     }
 
     async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
         JobAsk::Resolve(request.clone()).check()?;
-        self.ask_jobs(call, async move |core, errand, call| core.resolve(errand, call, request).await)
+        self.ask_jobs(call, async move |core, budget, call| core.resolve(budget, call, request).await)
             .await
     }
 }

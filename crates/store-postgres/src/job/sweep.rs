@@ -11,13 +11,14 @@ use fencehold_contract::StoreError;
 use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, Queue};
 use fencehold_engine::Replay;
+use fencehold_net::sleep;
 use futures_util::future::select;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in, locking, read};
 use super::loaded::ScheduleRow;
 use super::value::{Bits, to_sql};
-use crate::errand::{Errand, pause};
+use crate::budget::StatementBudget;
 use crate::{Core, Repeat};
 
 /// How often: a claim ends at most a second after its deadline.
@@ -37,7 +38,7 @@ const UNUSED_QUEUES_EVERY_MS: u64 = 60_000;
 pub(super) async fn sweep(core: Weak<Core>) {
     let Some(ear) = core.upgrade().map(|core| core.listen("sweep")) else { return };
     loop {
-        select(std::pin::pin!(pause(EVERY)), std::pin::pin!(ear.heard())).await;
+        select(std::pin::pin!(sleep(EVERY)), std::pin::pin!(ear.heard())).await;
         loop {
             let Some(core) = core.upgrade() else { return };
             match core.sweep_once().await {
@@ -67,11 +68,11 @@ impl Core {
             return Ok(false);
         }
         // What one part cannot do, or takes too long for, keeps nobody from the others.
-        let errand = || Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
-        let expired = self.expire(&mut errand()).await;
-        let more = self.tidy(&mut errand()).await;
-        let fired = self.fire_schedules(&mut errand()).await;
-        let room = self.make_room(&mut errand()).await;
+        let budget = || self.budget(PATIENCE_MS, 0);
+        let expired = self.expire(&mut budget()).await;
+        let more = self.tidy(&mut budget()).await;
+        let fired = self.fire_schedules(&mut budget()).await;
+        let room = self.make_room(&mut budget()).await;
         self.maintained("expiry", expired.as_ref().err()).await;
         self.maintained("retention", more.as_ref().err()).await;
         self.maintained("schedules", fired.as_ref().err()).await;
@@ -80,10 +81,10 @@ impl Core {
         Ok(more? || expired? >= STEP as usize || fired? >= FIRE_MAX as usize)
     }
 
-    async fn expire(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+    async fn expire(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
         let before_ms = self.clock.now().store_ms;
         let decided = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_run_out($1)"));
                 let rows = transaction.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
@@ -108,21 +109,21 @@ impl Core {
                 Ok(Ok(Swept::Ended(count)))
             })
             .await?;
-        match decided.map_err(|why| StoreError::Unusable { place: self.place.clone(), why })? {
+        match decided.map_err(|why| self.unusable(why))? {
             Swept::Ended(count) => Ok(count),
             Swept::Jumped { at_ms } => {
-                self.saw_the_clock(errand, before_ms, at_ms).await?;
+                self.saw_the_clock(budget, before_ms, at_ms).await?;
                 Ok(0)
             }
         }
     }
 
-    async fn tidy(&self, errand: &mut Errand) -> Result<bool, StoreError> {
+    async fn tidy(&self, budget: &mut StatementBudget) -> Result<bool, StoreError> {
         let kept_ms = to_sql(self.jobs.keep_finished.ms());
         let now_ms = self.clock.now().store_ms;
         let unused = now_ms >= self.jobs.queues_looked_at_ms.get().saturating_add(UNUSED_QUEUES_EVERY_MS);
         let more = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)");
                 let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                     [(&kept_ms, Type::INT8), (&STEP, Type::INT4), (&unused, Type::BOOL)];
@@ -137,9 +138,9 @@ impl Core {
     }
 
     /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
-    async fn fire_schedules(&self, errand: &mut Errand) -> Result<usize, StoreError> {
+    async fn fire_schedules(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
         let fired = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let mut transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_schedules_due($1)"));
                 let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
@@ -178,16 +179,16 @@ impl Core {
     }
 
     /// The same for somebody whose own question was answered already: the sweep asks again.
-    pub(super) async fn make_room_or_leave_it(&self, errand: &mut Errand) {
-        if let Err(why) = self.make_room(errand).await {
+    pub(super) async fn make_room_or_leave_it(&self, budget: &mut StatementBudget) {
+        if let Err(why) = self.make_room(budget).await {
             tracing::debug!(%why, "nobody could be asked for room; the sweep does it");
         }
     }
 
     /// Has the first jobs of their queues ask for room, where they may.
-    async fn make_room(&self, errand: &mut Errand) -> Result<(), StoreError> {
+    async fn make_room(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
         let asking = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_room($1)");
                 let rows = client.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
                 let id = |row: &tokio_postgres::Row, nth| JobId::from_bytes(row.get::<_, Bits>(nth).0);
@@ -200,7 +201,7 @@ impl Core {
         for (namespace, queue, contender, victim) in asking {
             let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), Queue::new(queue)) else { continue };
             let about = About::jobs(&namespace, vec![contender, victim]);
-            self.decide(errand, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
+            self.decide(budget, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
                 .await?;
         }
         Ok(())

@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::decide::{About, read};
 use super::form::{Extra, terms_of};
 use super::value::{Bits, Json, from_sql, to_sql};
-use crate::errand::Errand;
+use crate::budget::StatementBudget;
 use crate::{Core, Repeat};
 
 /// What `job_claim` returns, by number: a name is looked for among all of them, for every field of every row.
@@ -88,23 +88,23 @@ impl Core {
     /// Takes what there is, once.
     pub(super) async fn take_jobs(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: &ClaimRequest,
         way: &Way<'_>,
     ) -> Result<Taken, StoreError> {
         let (lanes, heads) = self.jobs.memory.borrow().trusted_heads(self.clock.now().store_ms);
-        let mut taken = self.take_from(errand, call, request, way, &lanes, &heads).await?;
+        let mut taken = self.take_from(budget, call, request, way, &lanes, &heads).await?;
         if taken.jobs.is_empty() && taken.became == Became::Served && !lanes.is_empty() {
             // Perhaps below.
-            taken = self.take_from(errand, call, request, way, &[], &[]).await?;
+            taken = self.take_from(budget, call, request, way, &[], &[]).await?;
         }
         Ok(taken)
     }
 
     async fn take_from(
         &self,
-        errand: &mut Errand,
+        budget: &mut StatementBudget,
         call: &Call,
         request: &ClaimRequest,
         way: &Way<'_>,
@@ -130,7 +130,7 @@ impl Core {
         };
         let sent_ms = self.clock.now().store_ms;
         let rows = self
-            .run(errand, Repeat::Safe, async |client| {
+            .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql(
                     "SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
                 );
@@ -162,7 +162,7 @@ impl Core {
             .await?;
         let search_ms = self.clock.now().store_ms.saturating_sub(sent_ms);
         let Answer { taken, urgent, clocks, stirs, found } =
-            answer(&rows, request).map_err(|why| StoreError::Unusable { place: self.place.clone(), why })?;
+            answer(&rows, request).map_err(|why| self.unusable(why))?;
         if stirs {
             self.jobs
                 .telling
@@ -178,7 +178,7 @@ impl Core {
         if !urgent.is_empty() {
             let about = About::jobs(&call.namespace, urgent.clone());
             let withdrawn = self
-                .decide(errand, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent))
+                .decide(budget, Repeat::Safe, &about, |replay| replay.need_no_room(&urgent))
                 .await;
             if let Err(why) = withdrawn {
                 // The jobs are claimed, whatever becomes of this: their asker gets them.

@@ -13,7 +13,6 @@ use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
 
 use crate::Core;
-use crate::errand::Errand;
 
 const PATIENCE_MS: u64 = 2_000;
 
@@ -51,9 +50,9 @@ impl Core {
         let lines = telling.lines.take();
         let namespaces: Vec<&str> = lines.iter().map(|(namespace, _)| namespace.as_str()).collect();
         let queues: Vec<&str> = lines.iter().map(|(_, queue)| queue.as_str()).collect();
-        let errand = Errand::new(&self.clock, &self.place, PATIENCE_MS, 0);
+        let budget = self.budget(PATIENCE_MS, 0);
         let told = self
-            .send(&errand, async |client| {
+            .send(&budget, async |client| {
                 let sql = self.sql("SELECT fencehold.job_tell_lines($1, $2)");
                 let lines: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                     [(&namespaces, Type::TEXT_ARRAY), (&queues, Type::TEXT_ARRAY)];

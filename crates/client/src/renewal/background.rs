@@ -1,0 +1,149 @@
+//! Tasks in the background that no caller waits for: giving back what a dropped guard held, freeing a grant that its caller never saw.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use fencehold_contract::job::{AttemptRef, ClaimRequest, Report, Word};
+use fencehold_contract::{AcquireRequest, HoldRef, StoreError};
+use fencehold_core::limits::HOLD_AGE_MS_MAX;
+
+use crate::bell::lock;
+use crate::board::Board;
+use crate::hub::Hub;
+use crate::tries::may_pass;
+
+type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Tasks that wait to be begun, and how many are not done yet.
+#[derive(Default)]
+pub(crate) struct Background {
+    waiting: Mutex<Vec<BackgroundTask>>,
+    open: Board<usize>,
+}
+
+impl Background {
+    pub(crate) fn add(&self, hub: Arc<Hub>, task: impl Future<Output = ()> + Send + 'static) {
+        self.open.update(|open| {
+            *open += 1;
+            Some(())
+        });
+        let open = Open(hub);
+        lock(&self.waiting).push(Box::pin(async move {
+            let _open = open;
+            task.await;
+        }));
+    }
+
+    pub(super) fn take(&self) -> Vec<BackgroundTask> {
+        std::mem::take(&mut lock(&self.waiting))
+    }
+
+    pub(crate) fn are_done(&self) -> bool {
+        self.open.read(|open, _| *open == 0)
+    }
+
+    /// Waits until none is left.
+    pub(crate) async fn all_done(&self) {
+        self.open.when(|open, _| (*open == 0).then_some(())).await;
+    }
+}
+
+/// One task that is not done yet.
+struct Open(Arc<Hub>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.background.open.update(|open| {
+            *open -= 1;
+            Some(())
+        });
+    }
+}
+
+/// Gives a lease back, trying until it would have ended anyway.
+pub(crate) async fn give_back(hub: Arc<Hub>, hold: HoldRef, until_ms: u64) {
+    let send = || async {
+        let call = hub.call(hub.patience_ms);
+        hub.answer(hub.patience_ms, hub.store.release(&call, vec![hold.clone()])).await
+    };
+    // Released, or over in another way: either is fine.
+    if retry_until(&hub, until_ms, send).await.is_none() {
+        tracing::debug!(key = %hold.key, "the lease was left to run out: the store could not be reached");
+    }
+}
+
+/// Hands a job back, trying until its claim would have run out anyway.
+pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64) {
+    let Some(jobs) = hub.store.jobs() else { return };
+    let send = || async {
+        let call = hub.call(hub.patience_ms);
+        let report = Report { attempt: attempt.clone(), word: Word::HandBack };
+        hub.answer(hub.patience_ms, jobs.report(&call, vec![report])).await
+    };
+    // Handed back, or over in another way: either is fine.
+    if retry_until(&hub, until_ms, send).await.is_none() {
+        tracing::debug!(job = %attempt.job, "the claim was left to run out: the store could not be reached");
+    }
+}
+
+/// Frees what an acquisition may have been granted without its caller ever knowing. The token is not known; asking
+/// again by the same hold id tells it. Where nothing was granted, this takes the request out of the line, and uses up
+/// its hold id if the key is free, so that a sending that is still on its way comes too late.
+pub(crate) async fn free_unseen_grant(hub: Arc<Hub>, request: AcquireRequest, sent_ms: u64, until_ms: u64) {
+    let send = || async {
+        // Never none: the store takes a hold id of no age for one that it has never seen.
+        let hold_age_ms = hub.now_ms().saturating_sub(sent_ms).max(1);
+        let again = AcquireRequest {
+            hold_age_ms,
+            wait_ms: 0,
+            waited_before_ms: 0,
+            yield_within_ms: None,
+            ..request.clone()
+        };
+        let call = hub.call(hub.patience_ms);
+        hub.answer(hub.patience_ms, hub.store.acquire(&call, again)).await
+    };
+    // No store accepts an older hold id.
+    let asks_until_ms = until_ms.min(sent_ms.saturating_add(HOLD_AGE_MS_MAX));
+    // Held by another caller, ended, or refused: nothing is kept for us.
+    if let Some(Ok(acquired)) = retry_until(&hub, asks_until_ms, send).await {
+        tracing::debug!(key = %acquired.key, token = acquired.grant.token.get(), "freeing an unseen grant");
+        let hold = HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token };
+        give_back(hub, hold, until_ms).await;
+    }
+}
+
+/// Hands back what a claim may have been given without its caller ever knowing. Asking again by the same hold id tells.
+pub(crate) async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimRequest) {
+    let Some(jobs) = hub.store.jobs() else { return };
+    let request = ClaimRequest { wait_ms: 0, ..request };
+    let until_ms = hub.now_ms().saturating_add(request.ttl_ms);
+    let send = || async {
+        let call = hub.call(hub.patience_ms);
+        hub.answer(hub.patience_ms, jobs.claim(&call, request.clone())).await
+    };
+    let Some(Ok(claimed)) = retry_until(&hub, until_ms, send).await else { return };
+    for job in claimed.jobs {
+        let attempt = AttemptRef { job: job.id, hold: request.hold, token: job.token };
+        hand_back(Arc::clone(&hub), attempt, until_ms).await;
+    }
+}
+
+/// Sends a request until the store decides. `None`: it could not be reached in time.
+async fn retry_until<T, F>(hub: &Hub, until_ms: u64, send: impl Fn() -> F) -> Option<Result<T, StoreError>>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut failures = 0;
+    loop {
+        match send().await {
+            Err(error) if may_pass(&error) => failures += 1,
+            decided => return Some(decided),
+        }
+        let at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+        if at_ms >= until_ms {
+            return None;
+        }
+        hub.timers.sleep_until(at_ms).await;
+    }
+}

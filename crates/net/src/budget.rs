@@ -1,0 +1,241 @@
+//! The time that one call has, whether a failed attempt is followed by another, and what the caller hears if not.
+//!
+//! The rules, for every store:
+//!
+//! - One deadline for all attempts of a call. Pauses grow, and none goes beyond the deadline.
+//! - A refusal is final. Everything else is retried until the deadline.
+//! - A request that may have been carried out is sent again only if that is safe ([`Repeat`]).
+//! - Once the outcome of one attempt is unknown, no later failure says that nothing was done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+
+use crate::backoff::{Backoff, sleep};
+
+/// The first pause between two attempts, so that a server that is just starting is not flooded, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Why an attempt has no response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing was done, and it may work later.
+    NotDone(String),
+    /// The request was sent, and may have been carried out.
+    Unknown(String),
+    /// Nothing was done: what is there cannot be used as a store.
+    Unusable(String),
+    /// Nothing was done, and the same request fails in the same way again.
+    Refused(StoreError),
+}
+
+/// Whether a request may be sent again although it may have been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It names what it means by hold id and token, or only reads.
+    Safe,
+    /// It could act on a later holder.
+    Never,
+}
+
+/// The time that one call has, and what is known of its attempts so far.
+#[derive(Clone, Debug)]
+pub struct CallBudget {
+    clock: Arc<dyn Clock>,
+    place: Arc<str>,
+    started_ms: u64,
+    deadline_ms: u64,
+    backoff: Backoff,
+    reads_only: bool,
+    /// Whether something was sent that may have been carried out.
+    pub outcome_unknown: bool,
+}
+
+impl CallBudget {
+    /// Starts now, and ends after `patience_ms` on top of `wait_ms` in line. `place` is the store, for messages.
+    pub fn new(clock: &Arc<dyn Clock>, place: &Arc<str>, patience_ms: u64, wait_ms: u64) -> Self {
+        let started_ms = clock.now().store_ms;
+        CallBudget {
+            clock: Arc::clone(clock),
+            place: Arc::clone(place),
+            started_ms,
+            deadline_ms: started_ms.saturating_add(wait_ms).saturating_add(patience_ms),
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            reads_only: false,
+            outcome_unknown: false,
+        }
+    }
+
+    /// The call changes nothing, so no outcome of it can be unknown.
+    #[must_use]
+    pub fn reads_only(self, reads_only: bool) -> Self {
+        CallBudget { reads_only, ..self }
+    }
+
+    /// When the call started, by this machine's boot clock.
+    pub fn started_ms(&self) -> u64 {
+        self.started_ms
+    }
+
+    /// The time by the clock of the call.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now().store_ms
+    }
+
+    /// How long the call has taken so far.
+    pub fn elapsed_ms(&self) -> u64 {
+        self.now_ms().saturating_sub(self.started_ms)
+    }
+
+    /// How much time is left.
+    pub fn left(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms.saturating_sub(self.now_ms()))
+    }
+
+    /// Whether no time is left.
+    pub fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// Pauses before the next attempt of a request that may be repeated; or fails, if there is to be none.
+    pub async fn retry_or_fail(&mut self, failure: impl Into<Failure>) -> Result<(), StoreError> {
+        self.retry_or_fail_as(Repeat::Safe, failure).await
+    }
+
+    /// The same for any request.
+    pub async fn retry_or_fail_as(
+        &mut self,
+        repeat: Repeat,
+        failure: impl Into<Failure>,
+    ) -> Result<(), StoreError> {
+        self.check(repeat, failure.into())?;
+        self.pause(Duration::ZERO).await;
+        Ok(())
+    }
+
+    /// Takes note of a failure. `Err`: it is the end of the call.
+    pub fn check(&mut self, repeat: Repeat, failure: Failure) -> Result<(), StoreError> {
+        let (why, may_repeat) = match failure {
+            Failure::NotDone(why) => (why, true),
+            Failure::Unknown(why) => {
+                self.outcome_unknown = true;
+                (why, repeat == Repeat::Safe)
+            }
+            Failure::Unusable(why) => {
+                let place = self.place.to_string();
+                return Err(self.unknown_if_sent(StoreError::Unusable { place, why }));
+            }
+            Failure::Refused(error) => return Err(self.unknown_if_sent(error)),
+        };
+        if !may_repeat || self.is_over() {
+            return Err(self.unanswered(&why));
+        }
+        tracing::debug!(place = &*self.place, why, "no response: trying again");
+        Ok(())
+    }
+
+    /// Pauses before the next attempt: longer each time, no shorter than the store asks for, and not beyond the deadline.
+    pub async fn pause(&mut self, at_least: Duration) {
+        sleep(self.backoff.next_pause().max(at_least).min(self.left())).await;
+    }
+
+    /// The error of a call that ends without a response.
+    pub fn unanswered(&self, why: &str) -> StoreError {
+        self.unknown_if_sent(StoreError::Unavailable { why: format!("{}: {why}", self.place) })
+    }
+
+    /// 'Nothing was done' is true of the last attempt; an earlier one may have been carried out.
+    fn unknown_if_sent(&self, error: StoreError) -> StoreError {
+        if self.outcome_unknown && !self.reads_only { error.or_unknown() } else { error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_contract::clock::ManualClock;
+
+    use super::*;
+
+    fn budget(clock: &ManualClock) -> CallBudget {
+        let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+        CallBudget::new(&clock, &Arc::from("place"), 1_000, 500)
+    }
+
+    fn not_done() -> Failure {
+        Failure::NotDone("down".to_owned())
+    }
+
+    fn unknown() -> Failure {
+        Failure::Unknown("lost".to_owned())
+    }
+
+    #[test]
+    fn all_attempts_share_one_deadline_after_the_time_in_line() {
+        let clock = ManualClock::new();
+        let mut budget = budget(&clock);
+        clock.pass(1_499);
+        assert_eq!(budget.check(Repeat::Safe, not_done()), Ok(()));
+        assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (1, 1_499));
+        clock.pass(1);
+        let why = "place: down".to_owned();
+        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::Unavailable { why }));
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_repeated_where_that_is_safe_and_said_at_the_end() {
+        let clock = ManualClock::new();
+        let mut budget = budget(&clock);
+        assert_eq!(budget.check(Repeat::Safe, unknown()), Ok(()));
+        clock.pass(1_500);
+        // The last attempt was not carried out; the one before may have been.
+        let why = "place: down".to_owned();
+        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::Unknown { why }));
+    }
+
+    #[test]
+    fn what_could_act_on_a_later_holder_is_not_repeated_once_it_may_have_been_done() {
+        let clock = ManualClock::new();
+        let mut budget = budget(&clock);
+        assert_eq!(budget.check(Repeat::Never, not_done()), Ok(()));
+        let why = "place: lost".to_owned();
+        assert_eq!(budget.check(Repeat::Never, unknown()), Err(StoreError::Unknown { why }));
+    }
+
+    #[test]
+    fn a_refusal_is_final_and_says_that_nothing_was_done_only_if_that_is_known() {
+        let clock = ManualClock::new();
+        let mut budget = budget(&clock);
+        let unusable = || Failure::Unusable("no rights".to_owned());
+        let (place, why) = ("place".to_owned(), "no rights".to_owned());
+        assert_eq!(budget.check(Repeat::Safe, unusable()), Err(StoreError::Unusable { place, why }));
+        let denied = StoreError::Denied { why: "no".to_owned() };
+        assert_eq!(budget.check(Repeat::Safe, Failure::Refused(denied.clone())), Err(denied.clone()));
+        budget.outcome_unknown = true;
+        let said = budget.check(Repeat::Safe, unusable());
+        assert!(matches!(said, Err(StoreError::Unknown { .. })), "{said:?}");
+        // The request itself was refused: the caller has to know why.
+        assert_eq!(budget.check(Repeat::Safe, Failure::Refused(denied.clone())), Err(denied));
+    }
+
+    #[test]
+    fn what_only_reads_has_no_unknown_outcome() {
+        let clock = ManualClock::new();
+        let mut budget = budget(&clock).reads_only(true);
+        assert_eq!(budget.check(Repeat::Safe, unknown()), Ok(()));
+        clock.pass(1_500);
+        let why = "place: lost".to_owned();
+        assert_eq!(budget.check(Repeat::Safe, unknown()), Err(StoreError::Unavailable { why }));
+    }
+
+    /// With no time left there is nothing to sleep for, and so no runtime is needed.
+    #[test]
+    fn no_pause_goes_beyond_the_deadline() {
+        let clock = ManualClock::new();
+        let mut budget = budget(&clock);
+        clock.pass(1_500);
+        fencehold_test_store::block_on(budget.pause(Duration::from_secs(86_400)));
+    }
+}

@@ -1,0 +1,97 @@
+//! The budget of one call to a server, or to one of several.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencehold_api::{Kind, Problem};
+use fencehold_contract::StoreError;
+use fencehold_contract::clock::Clock;
+use fencehold_contract::wire::store_error;
+use fencehold_core::Key;
+use fencehold_net::{CallBudget, Failure, Repeat};
+
+use super::wire::Wire;
+
+/// Why no answer came of one attempt.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Nothing was sent.
+    Unreached(String),
+    /// Nothing was sent, because its certificate was not accepted.
+    Distrusted(String),
+    /// It was sent, and what came of it is not known.
+    Unclear(String),
+    /// The server said no.
+    Problem(Box<Problem>),
+    /// What answered is no Fencehold server, or does not want us.
+    Stranger(String),
+}
+
+pub(super) struct ServerBudget {
+    pub(super) call: CallBudget,
+    /// Servers that have not been asked yet.
+    others: usize,
+    /// Whether the call may stand in line: then one attempt may take all the time.
+    waits: bool,
+}
+
+impl ServerBudget {
+    pub(super) fn new(clock: &Arc<dyn Clock>, wire: &Wire, patience_ms: u64, wait_ms: u64) -> Self {
+        let call = CallBudget::new(clock, wire.place(), patience_ms, wait_ms);
+        ServerBudget { call, others: wire.servers().saturating_sub(1), waits: wait_ms > 0 }
+    }
+
+    /// The call changes nothing, so no outcome of it can be unknown.
+    pub(super) fn reads_only(mut self, reads_only: bool) -> Self {
+        self.call = self.call.reads_only(reads_only);
+        self
+    }
+
+    /// Waits for one attempt, but not beyond the deadline.
+    pub(super) async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        // A server that hangs must leave time for the others.
+        let share = if self.others > 0 && !self.waits { 2 } else { 1 };
+        let left = (self.call.left() / share).max(Duration::from_millis(1));
+        tokio::time::timeout(left, attempt)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Unclear("no answer came in time".to_owned())))
+    }
+
+    /// Pauses before the next attempt, unless there is a server that was not asked yet; or fails, if there is to be none. `about`
+    /// is the key that was asked about.
+    pub(super) async fn retry_or_fail(
+        &mut self,
+        fault: Fault,
+        about: Option<&Key>,
+        repeat: Repeat,
+    ) -> Result<(), StoreError> {
+        let mut at_least = Duration::ZERO;
+        let failure = match fault {
+            Fault::Unreached(why) | Fault::Distrusted(why) => Failure::NotDone(why),
+            Fault::Unclear(why) => Failure::Unknown(why),
+            Fault::Stranger(why) => Failure::Unusable(why),
+            Fault::Problem(problem) => {
+                let may_pass = match problem.kind {
+                    // Nothing was done, and another server may be able to.
+                    Kind::Unavailable => self.others > 0,
+                    // Nothing was done, and it may work in a moment: here, or at this server's successor.
+                    Kind::Stopping | Kind::Limited => true,
+                    _ => false,
+                };
+                if may_pass {
+                    at_least = Duration::from_millis(problem.retry_after_ms.unwrap_or(0));
+                    Failure::NotDone(problem.why.unwrap_or(problem.detail))
+                } else {
+                    Failure::Refused(store_error(*problem, about))
+                }
+            }
+        };
+        self.call.check(repeat, failure)?;
+        if self.others > 0 {
+            self.others -= 1;
+        } else {
+            self.call.pause(at_least).await;
+        }
+        Ok(())
+    }
+}

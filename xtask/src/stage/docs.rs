@@ -118,12 +118,12 @@ fn gone(root: &Path, file: &Path, text: &str) -> Vec<String> {
             .step_by(2)
             .filter(|quoted| quoted.starts_with("crates/"))
         {
-            let (path, test) = quoted.split_once(": ").unwrap_or((quoted, ""));
+            let (path, function) = quoted.split_once(": ").unwrap_or((quoted, ""));
             if !path.contains(['{', '*', '…', ' ']) && !root.join(path).exists() {
                 fault(path);
-            } else if !test.is_empty() {
+            } else if !function.is_empty() {
                 let source = fs::read_to_string(root.join(path)).unwrap_or_default();
-                let name = test.rsplit("::").next().unwrap_or(test);
+                let name = function.rsplit("::").next().unwrap_or(function);
                 if !source.contains(&format!("fn {name}(")) {
                     fault(quoted);
                 }

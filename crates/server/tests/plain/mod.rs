@@ -1,5 +1,6 @@
 //! A server that asks nobody for a token, on a clock that is moved by hand, and a client that speaks plain HTTP.
 #![allow(unreachable_pub, reason = "it is a module of a test program")]
+#![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -76,6 +76,23 @@ fn what_a_killed_run_leaves_behind_the_next_one_deletes() {
 }
 
 #[test]
+fn a_run_waits_until_another_has_ended() {
+    let room = Room::new();
+    let other = room
+        .fencehold(&[&["lease", "acquire", "bench", "--ttl", "10m"][..], &THERE].concat())
+        .json();
+    let mut run = room.start(&["bench", "lease", "--time", "100ms", "-o", "json"]);
+    eventually("a run in line", || room.fencehold(&["store", "status", "-o", "json"]).json()["waiters"] == 1);
+    assert_eq!(list(&room, &["lease", "ls", "--all"]).len(), 1, "it has not begun");
+    let mut release = room.command(["lease", "release", "bench", "--namespace", "fencehold.bench"]);
+    release
+        .env("FENCEHOLD_HOLD", other["hold"].as_str().unwrap())
+        .env("FENCEHOLD_TOKEN", other["token"].to_string());
+    assert_eq!(support::said(&mut release).code, 0);
+    measured(&run.finish(), ["acquire", "release", "renew"]);
+}
+
+#[test]
 fn the_report_fits_a_terminal_of_80_columns() {
     let room = Room::new();
     for words in [&["lease"][..], &["job"], &["lease", "--batch", "1000", "--clients", "1"]] {

@@ -7,7 +7,7 @@ mod report;
 
 use std::time::Duration;
 
-use fencehold::Fencehold;
+use fencehold::{Error, Fencehold};
 use fencehold_contract::job::{ActOn, ActRequest, Action, JobFilter};
 use fencehold_contract::{Call, StoreError, StoreUrl};
 use fencehold_core::Namespace;
@@ -149,7 +149,12 @@ impl Args {
             .wait(WAIT)
             .acquire()
             .await;
-        let lease = lease.map_err(|error| Failure::of_library(error, &store.name))?;
+        let lease = lease.map_err(|error| match error {
+            Error::TimedOut { .. } => Failure::of_library(error, &store.name).with_next(format!(
+                "Another `fencehold bench` uses this store: see `fencehold explain {NAME} --namespace {namespace}`."
+            )),
+            error => Failure::of_library(error, &store.name),
+        })?;
         let measured = lease.run(self.measure_alone(store)).await;
         let measured = measured.map_err(|error| Failure::of_library(error, &store.name)).flatten();
         let released = lease.release().await;

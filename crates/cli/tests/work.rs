@@ -7,7 +7,7 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::{Room, Running, Said, eventually, runs};
+use support::{Bystander, Room, Running, Said, eventually, runs};
 
 const TTL: &str = "2s";
 
@@ -155,6 +155,8 @@ fn when_work_is_killed_its_command_is_gone_before_the_job_starts_again() {
 #[test]
 fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_says_nothing_of_it() {
     let room = Room::new();
+    // Another process serves the directory: one that is stopped in the middle of a write would keep it from everybody.
+    let _bystander = Bystander::start(&room);
     let (mut first, second, id) = stubborn(&room);
     first.send(Signal::STOP);
     assert_one_after_the_other(&room, second, &id);

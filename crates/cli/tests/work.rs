@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::{Bystander, Room, Running, Said, eventually, runs};
@@ -106,6 +108,16 @@ fn as_many_run_at_once_as_were_asked_for() {
     let script = "touch here-$FENCEHOLD_JOB_ID; while [ $(ls here-* | wc -l) -lt 4 ]; do sleep 0.01; done";
     work_off(&room, script, &["--concurrency", "4"]);
     assert_eq!(room.fencehold(&["job", "counts", "-o", "json"]).json()["completed"], 4);
+}
+
+#[test]
+fn commands_that_start_side_by_side_inherit_nothing_of_each_other() {
+    let room = Room::new();
+    let ids: Vec<String> = (0..24).map(|nth| room.enqueue(&nth.to_string(), &[])).collect();
+    work_off(&room, "ls /proc/$$/fd", &["--concurrency", "24", "--ttl", "1m"]);
+    // What the test itself inherited they all have.
+    let opened: BTreeSet<String> = ids.iter().map(|id| room.job(id)["result"].to_string()).collect();
+    assert_eq!(opened.len(), 1, "{opened:?}");
 }
 
 /// A command with a grandchild, neither of which heeds TERM; each notes that it lives, again and again. The second

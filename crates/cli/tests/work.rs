@@ -2,10 +2,12 @@
 //! the next one.
 #![cfg(feature = "file")]
 
+use std::collections::BTreeSet;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Room, Running, Said, eventually, runs, said};
+use crate::support::{Bystander, Room, Running, Said, eventually, runs, said};
 
 const TTL: &str = "2s";
 
@@ -106,6 +108,16 @@ fn as_many_run_at_once_as_were_asked_for() {
     assert_eq!(room.fencehold(&["job", "counts", "-o", "json"]).json()["completed"], 4);
 }
 
+#[test]
+fn commands_that_start_side_by_side_inherit_nothing_of_each_other() {
+    let room = Room::new();
+    let ids: Vec<String> = (0..24).map(|nth| room.enqueue(&nth.to_string(), &[])).collect();
+    work_off(&room, "ls /proc/$$/fd", &["--concurrency", "24", "--ttl", "1m"]);
+    // What the test itself inherited they all have.
+    let opened: BTreeSet<String> = ids.iter().map(|id| room.job(id)["result"].to_string()).collect();
+    assert_eq!(opened.len(), 1, "{opened:?}");
+}
+
 /// A command with a grandchild, neither of which heeds TERM; each notes that it lives, again and again. The second
 /// attempt notes that it has started, lets the others speak if there still are any, and completes.
 const STUBBORN: &str = "trap '' TERM
@@ -153,6 +165,8 @@ fn when_work_is_killed_its_command_is_gone_before_the_job_starts_again() {
 #[test]
 fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_says_nothing_of_it() {
     let room = Room::new();
+    // Another process serves the directory: one that is stopped in the middle of a write would keep it from everybody.
+    let _bystander = Bystander::start(&room);
     let (mut first, second, id) = stubborn(&room);
     first.send(Signal::STOP);
     assert_one_after_the_other(&room, second, &id);

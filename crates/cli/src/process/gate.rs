@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -19,6 +20,9 @@ use crate::output::note;
 
 /// The name of this part in the arguments.
 pub(super) const PART: &str = "__start";
+
+/// `work` starts commands on several threads, one at a time.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// What a command reads and writes.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ impl Gate {
         variables: &[(&str, Option<OsString>)],
         streams: Streams,
     ) -> io::Result<(Gate, Child)> {
+        // Held until our copy of the end that goes along is closed: the command of another job must not inherit it.
+        let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let (wait, leave) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut command = Command::new(OURSELVES);
         command
@@ -62,7 +68,8 @@ impl Gate {
         if let Streams::Given { stdin, stdout, stderr } = streams {
             command.stdin(stdin).stdout(stdout).stderr(stderr);
         }
-        // This one end goes along. No other process is started meanwhile that could inherit it too.
+        // This one end goes along. No other command is started meanwhile that could inherit it too; a watchdog closes what
+        // it inherits.
         rustix::io::fcntl_setfd(&wait, FdFlags::empty())?;
         let child = command.spawn()?;
         Ok((Gate { leave: File::from(leave) }, child))

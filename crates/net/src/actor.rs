@@ -427,14 +427,14 @@ mod tests {
     #[test]
     fn a_call_that_closing_interrupts_has_an_unknown_outcome() {
         let actor = actor();
-        let (began, begin) = channel();
+        let (begun, wait) = channel();
         let call = actor.call(async move |_| {
-            let _ = began.send(());
+            let _ = begun.send(());
             std::future::pending::<Result<(), StoreError>>().await
         });
         let mut call = pin!(call);
         assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        begin.recv().unwrap();
+        wait.recv().unwrap();
         block_on(actor.close());
         assert_eq!(block_on(call), Err(interrupted()));
     }

@@ -140,9 +140,8 @@ impl Inner {
     ) -> Result<Changed, StoreError> {
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut last_why = String::new();
-        let mut losses = 0;
+        let (mut losses, mut backoff) = (0, BACKOFF);
         let mut cached = start == Start::Last;
-        let mut backoff = BACKOFF;
         for _ in 0..ROUNDS_MAX {
             let known = if std::mem::take(&mut cached) { self.seen.last(&spot.name) } else { None };
             let remembered = known.is_some();

@@ -152,7 +152,41 @@ fn ending(kept: KeptEnding) -> Ending {
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden::{self, samples};
+
     use super::*;
+
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+    #[test]
+    fn the_bytes_of_every_version_are_known() {
+        let records = samples::leases_without_notice().map(|record| (record, 3, Some(90_000)));
+        let encode = |(record, generation, longest): &(Record, u64, Option<u64>)| {
+            encode_record(record, *generation, longest.unwrap_or(0))
+        };
+        golden::current(HERE, "record.v1.json", &records, encode, decode_record);
+        let mark = Mark {
+            floor: Token::new(9),
+            generation: 3,
+            advanced_by: Owner::new("op").ok(),
+            advanced_at: samples::AT,
+            longest_ttl_ms: 90_000,
+            ..Mark::fresh()
+        };
+        golden::current(HERE, "store.v1.json", &[Mark::fresh(), mark], encode_json, Mark::decode);
+        let key = |name| fencehold_core::Key::new(name).unwrap();
+        let waiting = Waiting {
+            place: Place::new(3, 90_000),
+            owner: Owner::new("ada").unwrap(),
+            keys: vec![key("gpu/3"), key("gpu/4")],
+        };
+        golden::current(HERE, "waiting.v1.json", &[waiting], encode_json, read);
+        golden::current(HERE, "limits.v1.json", &samples::limits(), encode_json, read);
+    }
+
+    fn encode_json<T: Serialize>(kept: &T) -> Vec<u8> {
+        encode(kept)
+    }
 
     fn stamp(ms: u64) -> Stamp {
         Stamp { store_ms: ms, wall_ms: ms + 1 }

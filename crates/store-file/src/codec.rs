@@ -162,6 +162,8 @@ fn tag_of(how: How) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden;
+
     use super::*;
 
     fn full_record() -> Record {
@@ -220,6 +222,17 @@ mod tests {
     }
     const EXPECTED_LEN: usize = 390;
     const EXPECTED_DIGEST: u64 = 7_894_757_785_346_413_642;
+
+    #[test]
+    fn the_bytes_of_every_version_are_known() {
+        golden::current(
+            env!("CARGO_MANIFEST_DIR"),
+            "lease.v1.hex",
+            &golden::samples::leases(),
+            bytes_of,
+            |bytes| decode(Token::new(if bytes.len() == 4 { 0 } else { 9 }), bytes),
+        );
+    }
 
     #[test]
     fn damaged_bytes_give_an_error_and_never_a_panic() {

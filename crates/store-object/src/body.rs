@@ -335,7 +335,47 @@ fn from_hex(text: &str) -> Result<HoldHash, String> {
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden::{self, samples};
+
     use super::*;
+
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+    #[test]
+    fn the_bytes_of_every_version_are_known() {
+        let now = Stamp { store_ms: 1_000_010, wall_ms: 5_000 };
+        let (namespace, key) = (Namespace::default(), Key::new("gpu/3").unwrap());
+        let mut before: Option<Body> = None;
+        let bodies = samples::leases_without_notice().map(|record| {
+            let full = record.history.is_some();
+            let writing = Writing {
+                now,
+                lasts_ms: 29_000,
+                taken_up: full,
+                closed_ms: full.then_some(90_000),
+                nonce: "n-1".to_owned(),
+            };
+            let body = Body::next(before.as_ref(), &namespace, &key, &record, writing);
+            assert_eq!(body.record(now.store_ms), Ok(record));
+            before = Some(body.clone());
+            body
+        });
+        golden::current(HERE, "lease.v1.json", &bodies, Body::encode, Body::decode);
+        let namespaces = BTreeMap::from([(Namespace::new("team").unwrap(), 30_000)]);
+        let floors = [BTreeMap::new(), namespaces]
+            .map(|namespaces| Floor::new(Token::new(9), 90_000, namespaces).to_write("n-1".to_owned()));
+        golden::current(HERE, "floor.v1.json", &floors, Floor::encode, Floor::decode);
+        let [none, all] = samples::limits();
+        let namespaces = BTreeMap::from([(Namespace::new("team").unwrap(), all)]);
+        let set = KeptLimits { every_namespace: none, namespaces, ..KeptLimits::default() };
+        golden::current(
+            HERE,
+            "limits.v1.json",
+            &[KeptLimits::default(), set],
+            KeptLimits::encode,
+            KeptLimits::decode,
+        );
+    }
 
     fn full() -> (Record, Body) {
         let owner = Owner::new("host/7").unwrap();

@@ -43,7 +43,7 @@ pub(super) fn terms_of(kept: Option<Terms>, priority: i16) -> Terms {
 }
 
 /// What is asked of the holder of a claim.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cancel: Option<Box<Cancel>>,
@@ -82,5 +82,50 @@ pub(super) fn mode_tag(mode: QueueMode) -> u8 {
         QueueMode::Open => 0,
         QueueMode::Paused => 1,
         QueueMode::Draining => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_conformance::golden::{self, samples};
+    use fencehold_contract::job::ScheduleSpec;
+    use fencehold_core::Event;
+    use fencehold_core::job::{EffectName, Trail};
+    use fencehold_core::ledger::Effect;
+    use fencehold_core::retry::Backoff;
+
+    use super::*;
+
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+    fn write<T: Serialize>(value: &T) -> Vec<u8> {
+        serde_json::to_vec(value).unwrap()
+    }
+    fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_bytes_of_every_version_are_known() {
+        golden::current::<Terms>(HERE, "terms.v1.json", &Backoff::ALL.map(samples::terms), write, read);
+        golden::current::<Trail>(HERE, "trail.v1.json", &[Trail::default(), samples::trail()], write, read);
+        golden::current::<Effect>(HERE, "effect.v1.json", &samples::effects(), write, read);
+        golden::current::<ScheduleSpec>(HERE, "schedule.v1.json", &[samples::schedule()], write, read);
+        golden::current::<Event>(HERE, "event.v1.json", &samples::events(), write, read);
+        let extra = Extra {
+            labels: vec![("customer".into(), "7".into())],
+            trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+            unique: UniqueKey::new("mail-7").ok(),
+            yield_within_ms: Some(5_000),
+            undo_of: Some(UndoOf { job: samples::job(4), effect: EffectName::new("charge").unwrap() }),
+        };
+        golden::current(HERE, "extra.v1.json", &[extra], |extra| extra.kept().unwrap().0.into_bytes(), read);
+        let fencehold_core::job::Claim { cancel, notice, .. } = samples::claim();
+        let asked = [
+            Asked { cancel: cancel.clone(), notice: None },
+            Asked { cancel: None, notice: notice.clone() },
+            Asked { cancel, notice },
+        ];
+        golden::current(HERE, "asked.v1.json", &asked, write, read);
     }
 }

@@ -206,3 +206,66 @@ fn the_bytes_of_schedules_never_change_and_are_read_back() {
     assert_eq!(decode_schedule(&bytes), Ok(schedule()));
     assert_eq!(digest(&[bytes]), (77, 18_070_810_540_479_365_852));
 }
+
+#[test]
+fn the_bytes_of_every_version_are_known() {
+    use fencehold_conformance::golden::{self, samples};
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+    golden::current(
+        HERE,
+        "job.v1.hex",
+        &samples::jobs(),
+        |job| written(|into| encode_job(ABOUT, job, into)),
+        |bytes| decode_job(bytes).map(|(_, record)| record),
+    );
+    golden::current(
+        HERE,
+        "job-finished.v2.hex",
+        &samples::jobs(),
+        |job| written(|into| encode_finished(ABOUT, job, 1_234, into)),
+        |bytes| decode_finished(bytes).map(|(_, record, _)| record),
+    );
+    golden::current(
+        HERE,
+        "job-body.v1.hex",
+        &bodies(),
+        |body| written(|into| encode_body(body, into)),
+        decode_body,
+    );
+    golden::current(
+        HERE,
+        "effect.v1.hex",
+        &samples::effects(),
+        |effect| written(|into| encode_effect(effect, into)),
+        decode_effect,
+    );
+    golden::current(
+        HERE,
+        "schedule.v1.hex",
+        &[samples::schedule()],
+        |spec| written(|into| encode_schedule(spec, into)),
+        decode_schedule,
+    );
+    let events = samples::events();
+    golden::current(
+        HERE,
+        "events.v1.hex",
+        &[events[..1].to_vec(), events.clone()],
+        |events| postcard::to_allocvec(events).unwrap(),
+        |bytes| postcard::from_bytes(bytes).map_err(|error| error.to_string()),
+    );
+    golden::current(
+        HERE,
+        "old-event.v1.hex",
+        &events,
+        |event| postcard::to_allocvec(event).unwrap(),
+        |bytes| postcard::from_bytes(bytes).map_err(|error| error.to_string()),
+    );
+    golden::current(
+        HERE,
+        "limits.v1.json",
+        &samples::limits(),
+        |limits| serde_json::to_vec(limits).unwrap(),
+        |bytes| serde_json::from_slice(bytes).map_err(|error| error.to_string()),
+    );
+}

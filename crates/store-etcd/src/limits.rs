@@ -9,7 +9,7 @@ use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
 
 use super::acquire::Taking;
-use super::codec::encode;
+use super::codec::encode_limits;
 use super::errand::Errand;
 use super::look::{Sight, changed_at, count, first, get, limits_of, put};
 use super::messages::TxnRequest;
@@ -53,7 +53,7 @@ impl Core {
             }
         };
         let compare = vec![changed_at(name.clone(), revision)];
-        let success = vec![put(name, encode(&set.or(before)), 0)];
+        let success = vec![put(name, encode_limits(set.or(before)), 0)];
         match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
             Ok(response) => Ok(response.succeeded),
             Err(fault) => {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use fencehold_contract::stored::{EffectStateV1, EffectV1, FactV1, ScheduleV1, TermsV1, TrailV1};
 use fencehold_core::job::{Claim, Due, JobId, Notes, Terms, Undo};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Token};
@@ -49,7 +50,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
         let at = (arrival, name);
         let was = loaded.effects.get(&at).copied();
         if seen.insert(at) {
-            change["was"] = json!(was);
+            change["was"] = json!(was.map(EffectStateV1::from));
         }
         change
     };
@@ -71,7 +72,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
                 "what": "note", "arrival": arrival, "note": u8::from(*what == Note::Progress), "hex": hex_of(bytes),
             })),
             JobChange::Effect { arrival, effect } => {
-                let change = json!({"what": "effect", "arrival": arrival, "effect": effect});
+                let change = json!({"what": "effect", "arrival": arrival, "effect": EffectV1::from(effect)});
                 Some(with_was(*arrival, effect.name.to_string(), change))
             }
             JobChange::NoEffect { arrival, effect } => {
@@ -88,7 +89,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
                 })
             }),
             JobChange::Schedule(schedule) => Some(json!({
-                "what": "schedule", "namespace": schedule.namespace, "spec": schedule.spec,
+                "what": "schedule", "namespace": schedule.namespace, "spec": ScheduleV1::from(&schedule.spec),
                 "next_ms": schedule.next_wall_ms, "last_ms": schedule.last_wall_ms,
             })),
             JobChange::NoSchedule { namespace, name } => {
@@ -100,7 +101,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
     }
     kept.extend(events.iter().map(|event| {
         json!({
-            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": event.fact,
+            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": FactV1::from(event.fact.clone()),
             "at_ms": event.at_wall_ms,
         })
     }));
@@ -113,14 +114,14 @@ fn body_row(arrival: u64, id: JobId, body: &Body, terms: &Terms) -> Value {
         trace: body.trace.clone(),
         unique: body.unique.clone(),
         yield_within_ms: body.yield_within_ms,
-        undo_of: body.undo_of.clone(),
+        undo_of: body.undo_of.clone().map(Into::into),
     };
     let extra = (extra != Extra::default()).then_some(extra);
     let usual = Terms { priority: terms.priority, ..Terms::default() };
     json!({
         "what": "body", "arrival": arrival, "id": id, "namespace": body.namespace, "queue": body.queue,
         "priority": terms.priority, "enqueued_ms": body.enqueued_wall_ms, "kind": body.kind,
-        "payload": body.payload, "terms": (*terms != usual).then_some(terms), "extra": extra,
+        "payload": body.payload, "terms": (*terms != usual).then(|| TermsV1::from(*terms)), "extra": extra,
     })
 }
 
@@ -129,7 +130,10 @@ fn place_row(job: &KeptJob) -> Value {
     let claim = record.claim.as_ref().map(|claim| {
         let Claim { hash, owner, ttl_ms, since, cancel, notice } = claim.as_ref();
         let asked = (cancel.is_some() || notice.is_some())
-            .then(|| Asked { cancel: cancel.clone(), notice: notice.clone() });
+            .then(|| Asked {
+                cancel: cancel.as_deref().map(|cancel| cancel.clone().into()),
+                notice: notice.as_deref().map(|notice| notice.clone().into()),
+            });
         json!({
             "hash": Bits::from(*hash).text(), "owner": owner, "ttl_ms": ttl_ms, "since_ms": since.store_ms, "asked": asked,
         })
@@ -143,7 +147,7 @@ fn place_row(job: &KeptJob) -> Value {
     let past = (record.token > Token::NONE || record.state.is_final() || record.notes != Notes::default()).then(|| {
         json!({
             "token": record.token, "failures": record.failures, "crashes": record.crashes, "attempts": ended,
-            "undo": undo_tag(record.undo), "since_ms": record.since_wall_ms, "trail": record.trail,
+            "undo": undo_tag(record.undo), "since_ms": record.since_wall_ms, "trail": record.trail.as_deref().map(|trail| TrailV1::from(trail.clone())),
         })
     });
     let settled = matches!(record.undo, Undo::Nothing | Undo::Done);

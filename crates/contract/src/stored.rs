@@ -10,7 +10,7 @@ use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName};
 use serde::{Deserialize, Serialize};
 
 use crate::Limits;
-use crate::job::{ScheduleSpec, UndoOf};
+use crate::job::{QueueMode, ScheduleSpec, UndoOf};
 
 /// A schedule. Borrowed while it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,25 @@ pub struct LimitsV1 {
     pub bytes: Option<u64>,
     pub schedules: Option<u64>,
     pub ttl_ms: Option<u64>,
+}
+
+/// The number of what a queue does.
+pub const fn queue_mode_number(mode: QueueMode) -> u8 {
+    match mode {
+        QueueMode::Open => 0,
+        QueueMode::Paused => 1,
+        QueueMode::Draining => 2,
+    }
+}
+
+/// What a queue with this number does.
+pub const fn queue_mode_numbered(number: u8) -> Option<QueueMode> {
+    match number {
+        0 => Some(QueueMode::Open),
+        1 => Some(QueueMode::Paused),
+        2 => Some(QueueMode::Draining),
+        _ => None,
+    }
 }
 
 impl<'a> From<&'a ScheduleSpec> for ScheduleV1<'a> {
@@ -91,5 +110,20 @@ impl From<Limits> for LimitsV1 {
 impl From<LimitsV1> for Limits {
     fn from(LimitsV1 { queues, keys, jobs, bytes, schedules, ttl_ms }: LimitsV1) -> Self {
         Limits { queues, keys, jobs, bytes, schedules, ttl_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_what_a_queue_does_are_known() {
+        let modes = [QueueMode::Open, QueueMode::Paused, QueueMode::Draining];
+        assert_eq!(modes.map(queue_mode_number), [0, 1, 2]);
+        assert_eq!(
+            [0, 1, 2, 3].map(queue_mode_numbered),
+            [Some(modes[0]), Some(modes[1]), Some(modes[2]), None]
+        );
     }
 }

@@ -19,6 +19,18 @@ macro_rules! stored_enum {
         #[expect(missing_docs, reason = "the type that it stands for says what they mean")]
         pub enum $stored { $($variant),* }
 
+        impl $stored {
+            /// Its number, where it is stored as one.
+            pub const fn number(self) -> u8 {
+                self as u8
+            }
+
+            /// The one with this number.
+            pub fn numbered(number: u8) -> Option<Self> {
+                [$($stored::$variant),*].get(usize::from(number)).copied()
+            }
+        }
+
         impl From<$kind> for $stored {
             fn from(kind: $kind) -> Self {
                 match kind { $(<$kind>::$variant => $stored::$variant),* }

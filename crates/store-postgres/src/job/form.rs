@@ -3,7 +3,9 @@
 //! the database. Never rename or remove a field: add one.
 
 use fencehold_contract::job::QueueMode;
-use fencehold_contract::stored::{CancelV1, NoticeV1, TermsV1, UndoOfV1};
+use fencehold_contract::stored::{
+    CancelV1, NoticeV1, StateV1, TermsV1, UndoOfV1, UndoV1, queue_mode_numbered,
+};
 use fencehold_core::job::{State, Terms, Undo, UniqueKey};
 use serde::{Deserialize, Serialize};
 
@@ -55,36 +57,24 @@ pub(super) struct Asked {
     pub(super) notice: Option<NoticeV1>,
 }
 
-pub(super) fn undo_of(tag: u8) -> Undo {
-    Undo::ALL.get(usize::from(tag)).copied().unwrap_or_default()
+pub(super) fn undo_of(number: u8) -> Undo {
+    UndoV1::numbered(number).map(Undo::from).unwrap_or_default()
 }
 
-pub(super) fn undo_tag(undo: Undo) -> usize {
-    Undo::ALL.iter().position(|other| *other == undo).unwrap_or(0)
+pub(super) fn undo_number(undo: Undo) -> u8 {
+    UndoV1::from(undo).number()
 }
 
-pub(super) fn state_of(tag: u8) -> State {
-    State::ALL.get(usize::from(tag)).copied().unwrap_or(State::Indeterminate)
+pub(super) fn state_of(number: u8) -> State {
+    StateV1::numbered(number).map_or(State::Indeterminate, State::from)
 }
 
-pub(super) fn state_tag(state: State) -> usize {
-    State::ALL.iter().position(|other| *other == state).unwrap_or(7)
+pub(super) fn state_number(state: State) -> u8 {
+    StateV1::from(state).number()
 }
 
-pub(super) fn mode_of(tag: u8) -> QueueMode {
-    match tag {
-        1 => QueueMode::Paused,
-        2 => QueueMode::Draining,
-        _ => QueueMode::Open,
-    }
-}
-
-pub(super) fn mode_tag(mode: QueueMode) -> u8 {
-    match mode {
-        QueueMode::Open => 0,
-        QueueMode::Paused => 1,
-        QueueMode::Draining => 2,
-    }
+pub(super) fn mode_of(number: u8) -> QueueMode {
+    queue_mode_numbered(number).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -108,6 +98,22 @@ mod tests {
 
     fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    }
+
+    /// The functions of the database know them too.
+    #[test]
+    fn the_numbers_of_states_are_known() {
+        use State::{Cancelled, Completed, Failed, Indeterminate, Quarantined, Queued, Running, Scheduled};
+        let states = [Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, Indeterminate];
+        assert_eq!(states.map(state_number), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(states.map(|state| state_of(state_number(state))), states);
+        let undoes = [Undo::Nothing, Undo::UnderWay, Undo::Done, Undo::Stopped];
+        assert_eq!(undoes.map(undo_number), [0, 1, 2, 3]);
+        assert_eq!(undoes.map(|undo| undo_of(undo_number(undo))), undoes);
+        assert_eq!(
+            [0, 1, 2, 9].map(mode_of),
+            [QueueMode::Open, QueueMode::Paused, QueueMode::Draining, QueueMode::Open]
+        );
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use fencehold_contract::stored::{EffectStateV1, EffectV1, FactV1, ScheduleV1, TermsV1, TrailV1};
+use fencehold_contract::stored::{
+    EffectStateV1, EffectV1, FactV1, ScheduleV1, TermsV1, TrailV1, queue_mode_number,
+};
 use fencehold_core::job::{Claim, Due, JobId, Notes, Terms, Undo};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Token};
 use fencehold_engine::{Body, Brought, JobChange, KeptJob, KeptUnique, Note};
 use serde_json::{Value, json};
 
-use super::form::{Asked, Extra, mode_tag, state_tag, undo_tag};
+use super::form::{Asked, Extra, state_number, undo_number};
 use super::value::{Bits, Json, hex_of};
 
 /// What a decision was made on, as far as others may have changed it since.
@@ -85,7 +87,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
             }
             JobChange::Queue(queue) => loaded.sets_queue.then(|| {
                 json!({
-                    "what": "queue", "namespace": queue.namespace, "name": queue.name, "mode": mode_tag(queue.mode),
+                    "what": "queue", "namespace": queue.namespace, "name": queue.name, "mode": queue_mode_number(queue.mode),
                 })
             }),
             JobChange::Schedule(schedule) => Some(json!({
@@ -142,17 +144,18 @@ fn place_row(job: &KeptJob) -> Value {
         Due::Now => None,
         Due::Store(at_ms) | Due::Wall(at_ms) => Some(at_ms),
     };
+    let trail = record.trail.as_deref().map(|trail| TrailV1::from(trail.clone()));
     let ended = record.attempt_count().saturating_sub(u32::from(record.claim.is_some()));
     // A job that was never tried has no past; one that an operator took in hand has.
     let past = (record.token > Token::NONE || record.state.is_final() || record.notes != Notes::default()).then(|| {
         json!({
             "token": record.token, "failures": record.failures, "crashes": record.crashes, "attempts": ended,
-            "undo": undo_tag(record.undo), "since_ms": record.since_wall_ms, "trail": record.trail.as_deref().map(|trail| TrailV1::from(trail.clone())),
+            "undo": undo_number(record.undo), "since_ms": record.since_wall_ms, "trail": trail,
         })
     });
     let settled = matches!(record.undo, Undo::Nothing | Undo::Done);
     json!({
-        "what": "place", "arrival": job.arrival, "id": job.id, "state": state_tag(record.state),
+        "what": "place", "arrival": job.arrival, "id": job.id, "state": state_number(record.state),
         "token": record.token, "since_ms": record.since_wall_ms, "due_ms": due_ms, "deadline_ms": job.deadline_ms,
         "claim": claim, "past": past, "keeps": !(record.state.is_final() && settled),
     })

@@ -6,6 +6,8 @@
 //!
 //! [`samples`] are values in which everything is there that can be kept.
 
+#![allow(clippy::missing_panics_doc, reason = "a check says by a panic what is wrong")]
+
 pub mod samples;
 
 use std::fmt::Debug;
@@ -73,9 +75,12 @@ fn is_hex(file: &str) -> bool {
 }
 
 fn text_of(file: &str, values: &[Vec<u8>]) -> String {
-    let text = |bytes: &Vec<u8>| match is_hex(file) {
-        true => bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")),
-        false => String::from_utf8_lossy(bytes).into_owned(),
+    let text = |bytes: &Vec<u8>| {
+        if is_hex(file) {
+            bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        } else {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
     };
     let values: Vec<String> = values.iter().map(text).collect();
     values.join(between(file)) + "\n"

@@ -137,7 +137,7 @@ mod tests {
             Asked { cancel: None, notice: notice.clone() },
             Asked { cancel, notice },
         ];
-        golden::current(HERE, "asked.v1.json", &asked, |asked| write(asked), read);
+        golden::current(HERE, "asked.v1.json", &asked, write, read);
         let trails = [Trail::default(), samples::trail()];
         let kept = |trail: &Trail| write(&TrailV1::from(trail.clone()));
         golden::current(HERE, "trail.v1.json", &trails, kept, |bytes| {

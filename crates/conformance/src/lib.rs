@@ -19,6 +19,7 @@
 //! itself shows of its line; no case sleeps.
 
 mod drive;
+pub mod golden;
 mod ground;
 mod job;
 mod lease;

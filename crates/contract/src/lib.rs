@@ -23,6 +23,7 @@ pub mod operation;
 mod prefixes;
 pub mod quota;
 mod retention;
+pub mod stored;
 pub mod url;
 #[cfg(feature = "wire")]
 pub mod wire;

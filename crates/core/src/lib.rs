@@ -25,6 +25,7 @@ pub mod lease;
 pub mod ledger;
 pub mod limits;
 pub mod retry;
+pub mod stored;
 mod time;
 mod token;
 pub mod ttl;

@@ -1,10 +1,10 @@
-//! What is kept in etcd, as JSON that a person can read with `etcdctl get`. Never rename or remove a field: add one,
-//! or raise the format.
+//! What is kept in etcd, as JSON that a person can read with `etcdctl get`. `names` says under which keys. Never rename or remove a field:
+//! add one, or raise the format.
 
-use std::num::NonZeroU64;
-
-use fencehold_core::lease::{Ending, History, Hold, How, Record};
-use fencehold_core::{HoldHash, Owner, Reason, Stamp, Task, Token};
+use fencehold_contract::Limits;
+use fencehold_contract::stored::{LeaseV1, LimitsV1};
+use fencehold_core::lease::Record;
+use fencehold_core::{Owner, Stamp, Token};
 use serde::{Deserialize, Serialize};
 
 use super::names::Place;
@@ -39,34 +39,10 @@ pub(super) struct Waiting {
 struct KeptRecord {
     token: Token,
     generation: u64,
-    hold: Option<KeptHold>,
-    endings: Vec<KeptEnding>,
-    forgotten_at_ms: Option<u64>,
+    #[serde(flatten)]
+    lease: LeaseV1,
     /// The longest ttl that was ever granted on this key. An earlier version writes none.
     longest_ttl_ms: Option<u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct KeptHold {
-    hash: HoldHash,
-    owner: Owner,
-    task: Option<Task>,
-    ttl_ms: u64,
-    max_age_ms: Option<NonZeroU64>,
-    since: Stamp,
-    priority: i16,
-}
-
-#[derive(Serialize, Deserialize)]
-struct KeptEnding {
-    token: Token,
-    hash: HoldHash,
-    owner: Owner,
-    task: Option<Task>,
-    how: How,
-    at: Stamp,
-    by: Option<Owner>,
-    reason: Option<Reason>,
 }
 
 impl Mark {
@@ -95,102 +71,66 @@ pub(super) fn read<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String
 }
 
 pub(super) fn encode_record(record: &Record, generation: u64, longest_ttl_ms: u64) -> Vec<u8> {
-    encode(&KeptRecord {
-        token: record.counter,
-        generation,
-        hold: record.hold.as_ref().map(|hold| KeptHold {
-            hash: hold.hash,
-            owner: hold.owner.clone(),
-            task: hold.task.clone(),
-            ttl_ms: hold.ttl_ms,
-            max_age_ms: hold.max_age_ms,
-            since: hold.since,
-            priority: hold.priority,
-        }),
-        endings: record.endings().iter().map(kept_ending).collect(),
-        forgotten_at_ms: record.history.as_ref().and_then(|history| history.forgotten_at_ms),
-        longest_ttl_ms: Some(longest_ttl_ms),
-    })
+    let longest_ttl_ms = Some(longest_ttl_ms);
+    encode(&KeptRecord { token: record.counter, generation, lease: record.into(), longest_ttl_ms })
 }
 
 /// A record, its generation, and the longest ttl that was ever granted on its key, where that is known.
 pub(super) fn decode_record(bytes: &[u8]) -> Result<(Record, u64, Option<u64>), String> {
-    let kept: KeptRecord = read(bytes)?;
-    let endings: Vec<Ending> = kept.endings.into_iter().map(ending).collect();
-    let history = (!endings.is_empty() || kept.forgotten_at_ms.is_some())
-        .then(|| Box::new(History { endings, forgotten_at_ms: kept.forgotten_at_ms }));
-    let hold = kept.hold.map(|hold| Hold {
-        hash: hold.hash,
-        owner: hold.owner,
-        task: hold.task,
-        ttl_ms: hold.ttl_ms,
-        max_age_ms: hold.max_age_ms,
-        since: hold.since,
-        priority: hold.priority,
-        notice: None,
-    });
-    Ok((Record { counter: kept.token, hold, history }, kept.generation, kept.longest_ttl_ms))
+    let KeptRecord { token, generation, lease, longest_ttl_ms } = read(bytes)?;
+    Ok((lease.into_record(token), generation, longest_ttl_ms))
 }
 
-fn kept_ending(ending: &Ending) -> KeptEnding {
-    KeptEnding {
-        token: ending.token,
-        hash: ending.hash,
-        owner: ending.owner.clone(),
-        task: ending.task.clone(),
-        how: ending.how,
-        at: ending.at,
-        by: ending.by.clone(),
-        reason: ending.reason.clone(),
-    }
+pub(super) fn encode_limits(limits: Limits) -> Vec<u8> {
+    encode(&LimitsV1::from(limits))
 }
 
-fn ending(kept: KeptEnding) -> Ending {
-    let KeptEnding { token, hash, owner, task, how, at, by, reason } = kept;
-    Ending { token, hash, owner, task, how, at, by, reason }
+pub(super) fn decode_limits(bytes: &[u8]) -> Result<Limits, String> {
+    read::<LimitsV1>(bytes).map(Limits::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden::{self, samples};
+
     use super::*;
 
-    fn stamp(ms: u64) -> Stamp {
-        Stamp { store_ms: ms, wall_ms: ms + 1 }
-    }
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
     #[test]
-    fn a_record_survives_being_kept() {
-        let owner = Owner::new("A").unwrap();
-        let ending = |how| Ending {
-            token: Token::new(6),
-            hash: HoldHash::from_bytes([9; 16]),
-            owner: owner.clone(),
-            task: None,
-            how,
-            at: stamp(5),
-            by: Some(owner.clone()),
-            reason: Reason::new("it was stuck").ok(),
+    fn the_bytes_of_every_version_are_known() {
+        let records = samples::leases_without_notice().map(|record| (record, 3, Some(90_000)));
+        let encode = |(record, generation, longest): &(Record, u64, Option<u64>)| {
+            encode_record(record, *generation, longest.unwrap_or(0))
         };
-        let record = Record {
-            counter: Token::new(7),
-            hold: Some(Hold {
-                hash: HoldHash::from_bytes([8; 16]),
-                owner: owner.clone(),
-                task: Task::new("run-42").ok(),
-                ttl_ms: 30_000,
-                max_age_ms: NonZeroU64::new(60_000),
-                since: stamp(7),
-                priority: -3,
-                notice: None,
-            }),
-            history: Some(Box::new(History {
-                endings: How::ALL.map(ending).to_vec(),
-                forgotten_at_ms: Some(4),
-            })),
+        golden::current(HERE, "record.v1.json", &records, encode, decode_record);
+        let mark = Mark {
+            floor: Token::new(9),
+            generation: 3,
+            advanced_by: Owner::new("op").ok(),
+            advanced_at: samples::AT,
+            longest_ttl_ms: 90_000,
+            ..Mark::fresh()
         };
-        for record in [record, Record::default()] {
-            assert_eq!(decode_record(&encode_record(&record, 3, 90_000)), Ok((record, 3, Some(90_000))));
-        }
+        golden::current(HERE, "store.v1.json", &[Mark::fresh(), mark], encode_json, Mark::decode);
+        let key = |name| fencehold_core::Key::new(name).unwrap();
+        let waiting = Waiting {
+            place: Place::new(3, 90_000),
+            owner: Owner::new("ada").unwrap(),
+            keys: vec![key("gpu/3"), key("gpu/4")],
+        };
+        golden::current(HERE, "waiting.v1.json", &[waiting], encode_json, read);
+        golden::current(
+            HERE,
+            "limits.v1.json",
+            &samples::limits(),
+            |limits| encode_limits(*limits),
+            decode_limits,
+        );
+    }
+
+    fn encode_json<T: Serialize>(kept: &T) -> Vec<u8> {
+        encode(kept)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use fencehold_core::Namespace;
 use fencehold_net::CallBudget;
 
 use super::acquire::Taking;
-use super::codec::encode;
+use super::codec::encode_limits;
 use super::look::{Sight, changed_at, count, first, get, limits_of, put};
 use super::messages::TxnRequest;
 use super::{Core, STORE, TTL_MS_MIN};
@@ -58,7 +58,7 @@ impl Core {
             }
         };
         let compare = vec![changed_at(name.clone(), revision)];
-        let success = vec![put(name, encode(&set.or(before)), 0)];
+        let success = vec![put(name, encode_limits(set.or(before)), 0)];
         match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
             Ok(response) => Ok(response.succeeded),
             Err(fault) => {

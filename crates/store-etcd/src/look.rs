@@ -295,7 +295,7 @@ pub(super) fn longest_ttl_ms(kv: KeyValue, mark: &Mark) -> Result<u64, Fault> {
 /// The limits that were set, and the revision that set them.
 pub(super) fn limits_of(kv: Option<KeyValue>) -> Result<(Limits, i64), Fault> {
     let Some(kv) = kv else { return Ok((Limits::default(), 0)) };
-    let limits = codec::read(&kv.value).map_err(|why| damaged(&kv, &why))?;
+    let limits = codec::decode_limits(&kv.value).map_err(|why| damaged(&kv, &why))?;
     Ok((limits, kv.mod_revision))
 }
 

@@ -1,237 +1,147 @@
-//! One kept record, byte for byte. A version first, so that a later one can be told apart; then the fields in a
-//! fixed order. Never reorder or remove: add a version.
+//! The bytes of what is kept in tables: a version first, so that a later one can be told apart, then a type of
+//! [`fencehold_contract::stored`]. Never change a version: add one.
+//!
+//! Rows of events begin without a version, as they always have. No row begins with 0, neither the number of events in a batch nor that
+//! of an event: a later version begins with 0 and its number.
 
-use std::num::NonZeroU64;
+use fencehold_contract::stored::{EventV1, LeaseV1};
+use fencehold_core::lease::Record;
+use fencehold_core::{Event, Token};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use fencehold_core::lease::{Ending, History, Hold, How, Notice, Record};
-use fencehold_core::{HoldHash, Owner, Reason, Stamp, Task, Token};
-use serde::{Deserialize, Serialize};
+const LEASE: u8 = 1;
+const LATER_EVENTS: u8 = 0;
 
-const VERSION: u8 = 1;
-
-#[derive(Serialize, Deserialize)]
-struct RecordV1 {
-    hold: Option<HoldV1>,
-    endings: Vec<EndingV1>,
-    forgotten_at_ms: Option<u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct HoldV1 {
-    hash: [u8; 16],
-    owner: Owner,
-    task: Option<Task>,
-    ttl_ms: u64,
-    max_age_ms: u64,
-    since: Stamp,
-    priority: i16,
-    notice: Option<NoticeV1>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct NoticeV1 {
-    contender: Owner,
-    task: Option<Task>,
-    priority: i16,
-    yield_at_ms: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct EndingV1 {
-    token: u64,
-    hash: [u8; 16],
-    owner: Owner,
-    task: Option<Task>,
-    how: u8,
-    at: Stamp,
-    by: Option<Owner>,
-    reason: Option<Reason>,
-}
-
-/// A record's bytes. Its counter is a column of its own: should the bytes be damaged, the token survives.
-pub(super) fn encode(record: &Record, into: &mut Vec<u8>) {
+/// Anything that is kept, in its bytes.
+pub(super) fn encode(version: u8, value: &impl Serialize, into: &mut Vec<u8>) {
     into.clear();
-    into.push(VERSION);
-    let kept = RecordV1 {
-        hold: record.hold.clone().map(HoldV1::from),
-        endings: record.endings().iter().cloned().map(EndingV1::from).collect(),
-        forgotten_at_ms: record.history.as_ref().and_then(|history| history.forgotten_at_ms),
-    };
+    into.push(version);
+    append(value, into);
+}
+
+fn append(value: &impl Serialize, into: &mut Vec<u8>) {
     // Serialising plain data into a growing vector cannot fail.
-    if let Ok(bytes) = postcard::to_extend(&kept, std::mem::take(into)) {
+    if let Ok(bytes) = postcard::to_extend(value, std::mem::take(into)) {
         *into = bytes;
     }
 }
 
-/// Reads a record back, or says what is wrong with it.
-pub(super) fn decode(counter: Token, bytes: &[u8]) -> Result<Record, String> {
-    let Some((version, body)) = bytes.split_first() else { return Err("the record is empty".to_owned()) };
-    if *version != VERSION {
-        return Err(format!("the record has the unknown version {version}"));
-    }
-    let kept: RecordV1 =
-        postcard::from_bytes(body).map_err(|error| format!("the record is damaged: {error}"))?;
-    let endings: Vec<Ending> = kept.endings.into_iter().map(Ending::try_from).collect::<Result<_, _>>()?;
-    let history = (!endings.is_empty() || kept.forgotten_at_ms.is_some())
-        .then(|| Box::new(History { endings, forgotten_at_ms: kept.forgotten_at_ms }));
-    Ok(Record { counter, hold: kept.hold.map(Hold::from), history })
-}
-
-impl From<Hold> for HoldV1 {
-    fn from(hold: Hold) -> Self {
-        HoldV1 {
-            hash: *hold.hash.as_bytes(),
-            owner: hold.owner,
-            task: hold.task,
-            ttl_ms: hold.ttl_ms,
-            max_age_ms: hold.max_age_ms.map_or(0, NonZeroU64::get),
-            since: hold.since,
-            priority: hold.priority,
-            notice: hold.notice.map(|notice| NoticeV1 {
-                contender: notice.contender,
-                task: notice.task,
-                priority: notice.priority,
-                yield_at_ms: notice.yield_at_ms,
-            }),
+/// Reads it back, or says what is wrong with it.
+pub(super) fn decode<T: DeserializeOwned>(what: &str, version: u8, bytes: &[u8]) -> Result<T, String> {
+    match bytes.split_first() {
+        None => Err(format!("the {what} is empty")),
+        Some((found, body)) if *found == version => {
+            postcard::from_bytes(body).map_err(|error| format!("the {what} is damaged: {error}"))
         }
+        Some((found, _)) => Err(format!("the {what} has the unknown version {found}")),
     }
 }
 
-impl From<HoldV1> for Hold {
-    fn from(kept: HoldV1) -> Self {
-        Hold {
-            hash: HoldHash::from_bytes(kept.hash),
-            owner: kept.owner,
-            task: kept.task,
-            ttl_ms: kept.ttl_ms,
-            max_age_ms: NonZeroU64::new(kept.max_age_ms),
-            since: kept.since,
-            priority: kept.priority,
-            notice: kept.notice.map(|notice| {
-                Box::new(Notice {
-                    contender: notice.contender,
-                    task: notice.task,
-                    priority: notice.priority,
-                    yield_at_ms: notice.yield_at_ms,
-                })
-            }),
-        }
-    }
+/// A record's bytes. Its counter is a column of its own: should the bytes be damaged, the token survives.
+pub(super) fn encode_lease(record: &Record, into: &mut Vec<u8>) {
+    encode(LEASE, &LeaseV1::from(record), into);
 }
 
-impl From<Ending> for EndingV1 {
-    fn from(ending: Ending) -> Self {
-        EndingV1 {
-            token: ending.token.get(),
-            hash: *ending.hash.as_bytes(),
-            owner: ending.owner,
-            task: ending.task,
-            how: tag_of(ending.how),
-            at: ending.at,
-            by: ending.by,
-            reason: ending.reason,
-        }
-    }
+pub(super) fn decode_lease(counter: Token, bytes: &[u8]) -> Result<Record, String> {
+    decode::<LeaseV1>("record", LEASE, bytes).map(|stored| stored.into_record(counter))
 }
 
-impl TryFrom<EndingV1> for Ending {
-    type Error = String;
-
-    fn try_from(kept: EndingV1) -> Result<Self, String> {
-        Ok(Ending {
-            token: Token::new(kept.token),
-            hash: HoldHash::from_bytes(kept.hash),
-            owner: kept.owner,
-            task: kept.task,
-            how: *How::ALL.get(usize::from(kept.how)).ok_or("the record has an unknown ending")?,
-            at: kept.at,
-            by: kept.by,
-            reason: kept.reason,
-        })
-    }
+/// The events of one batch.
+pub(super) fn encode_events(events: &[&Event], into: &mut Vec<u8>) {
+    into.clear();
+    let stored: Vec<EventV1> = events.iter().map(|event| Event::clone(event).into()).collect();
+    append(&stored, into);
 }
 
-/// An ending's number: its place in [`How::ALL`].
-fn tag_of(how: How) -> u8 {
-    How::ALL
-        .iter()
-        .position(|known| *known == how)
-        .and_then(|at| u8::try_from(at).ok())
-        .unwrap_or(u8::MAX)
+/// `None`: they cannot be read.
+pub(super) fn decode_events(bytes: &[u8]) -> Option<Vec<Event>> {
+    let stored: Vec<EventV1> = decode_unversioned(bytes)?;
+    Some(stored.into_iter().map(Event::from).collect())
+}
+
+pub(super) fn encode_event(event: &Event, into: &mut Vec<u8>) {
+    into.clear();
+    append(&EventV1::from(event.clone()), into);
+}
+
+pub(super) fn decode_event(bytes: &[u8]) -> Option<Event> {
+    decode_unversioned::<EventV1>(bytes).map(Event::from)
+}
+
+fn decode_unversioned<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let known = bytes.first().is_some_and(|first| *first != LATER_EVENTS);
+    known.then(|| postcard::from_bytes(bytes).ok()).flatten()
 }
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden::{self, samples};
+
     use super::*;
 
-    fn full_record() -> Record {
-        let owner = Owner::new("host/7").unwrap();
-        let at = Stamp { store_ms: 5, wall_ms: 6 };
-        let endings = How::ALL.iter().zip(1..).map(|(how, nth)| Ending {
-            token: Token::new(nth),
-            hash: HoldHash::from_bytes([9; 16]),
-            owner: owner.clone(),
-            task: Task::new("run-1").ok(),
-            how: *how,
-            at,
-            by: Some(owner.clone()),
-            reason: Reason::new("stuck").ok(),
-        });
-        Record {
-            counter: Token::new(9),
-            hold: Some(Hold {
-                hash: HoldHash::from_bytes([3; 16]),
-                owner: owner.clone(),
-                task: None,
-                ttl_ms: 30_000,
-                max_age_ms: NonZeroU64::new(99),
-                since: at,
-                priority: -4,
-                notice: Some(Box::new(Notice {
-                    contender: owner.clone(),
-                    task: None,
-                    priority: 3,
-                    yield_at_ms: 8,
-                })),
-            }),
-            history: Some(Box::new(History { endings: endings.collect(), forgotten_at_ms: Some(2) })),
-        }
-    }
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-    fn bytes_of(record: &Record) -> Vec<u8> {
+    fn written(write: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(record, &mut bytes);
+        write(&mut bytes);
         bytes
     }
 
-    #[test]
-    fn a_record_is_read_back_as_it_was_kept() {
-        for record in [Record { counter: Token::new(9), ..Record::default() }, full_record()] {
-            assert_eq!(decode(Token::new(9), &bytes_of(&record)), Ok(record));
-        }
+    fn bytes_of(record: &Record) -> Vec<u8> {
+        written(|into| encode_lease(record, into))
     }
 
     #[test]
-    fn the_bytes_of_version_1_never_change() {
-        let digest = bytes_of(&full_record()).iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        assert_eq!((bytes_of(&full_record()).len(), digest), (EXPECTED_LEN, EXPECTED_DIGEST));
+    fn the_bytes_of_every_version_of_leases_are_known() {
+        // The counter is not among them.
+        let records = samples::leases().map(|record| Record { counter: Token::new(9), ..record });
+        golden::current(HERE, "lease.v1.hex", &records, bytes_of, |bytes| decode_lease(Token::new(9), bytes));
     }
-    const EXPECTED_LEN: usize = 390;
-    const EXPECTED_DIGEST: u64 = 7_894_757_785_346_413_642;
+
+    #[test]
+    fn the_bytes_of_every_version_of_events_are_known() {
+        let events = samples::events();
+        let encode =
+            |events: &Vec<Event>| written(|into| encode_events(&events.iter().collect::<Vec<_>>(), into));
+        let unread = || "it cannot be read".to_owned();
+        golden::current(HERE, "events.v1.hex", &[events[..1].to_vec(), events.clone()], encode, |bytes| {
+            decode_events(bytes).ok_or_else(unread)
+        });
+        let encode = |event: &Event| written(|into| encode_event(event, into));
+        golden::current(HERE, "old-event.v1.hex", &events, encode, |bytes| {
+            decode_event(bytes).ok_or_else(unread)
+        });
+    }
+
+    #[test]
+    fn a_later_version_is_never_taken_for_this_one() {
+        let events = encode_of_one();
+        assert!(decode_events(&events).is_some());
+        for later in [[&[0, 2], &events[..]].concat(), vec![0], Vec::new()] {
+            assert_eq!((decode_events(&later), decode_event(&later)), (None, None));
+        }
+        assert!(
+            decode_lease(Token::new(9), &[2, 0, 0, 0])
+                .unwrap_err()
+                .contains("unknown version 2")
+        );
+    }
+
+    fn encode_of_one() -> Vec<u8> {
+        written(|into| encode_events(&[&samples::events()[0]], into))
+    }
 
     #[test]
     fn damaged_bytes_give_an_error_and_never_a_panic() {
-        let good = bytes_of(&full_record());
+        let good = bytes_of(&samples::leases()[2]);
         for cut in 0..good.len() {
-            assert!(decode(Token::new(9), &good[..cut]).is_err());
+            assert!(decode_lease(Token::new(9), &good[..cut]).is_err());
         }
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
-            let _ = decode(Token::new(9), &bad);
+            let _ = decode_lease(Token::new(9), &bad);
         }
-        assert!(decode(Token::new(9), &[2, 0, 0, 0]).unwrap_err().contains("unknown version 2"));
     }
 }

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use fencehold_core::{Event, Namespace};
+use fencehold_core::Namespace;
 use fencehold_engine::{KeptEvents, OldEvents};
 use rusqlite::{Connection, params};
 
+use super::codec;
 use super::sqlite::{from_sql, to_sql};
 
 const TABLES: &str = "
@@ -32,8 +33,7 @@ pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut KeptEvent
     let mut statement = connection.prepare("SELECT event FROM old_events WHERE seq < ?1 ORDER BY seq")?;
     let mut rows = statement.query([to_sql(first_seq)])?;
     while let Some(row) = rows.next()? {
-        let event: Option<Event> = postcard::from_bytes(row.get_ref(0)?.as_blob().unwrap_or_default()).ok();
-        match event {
+        match codec::decode_event(row.get_ref(0)?.as_blob().unwrap_or_default()) {
             Some(event) => kept.old.push(event),
             // Which namespace lost it is not known.
             None => kept.lost_by_all = first_seq.saturating_sub(1),
@@ -74,10 +74,7 @@ impl Losses {
         changes: &OldEvents,
     ) -> rusqlite::Result<()> {
         for event in &changes.kept {
-            buffer.clear();
-            if let Ok(bytes) = postcard::to_extend(event.as_ref(), std::mem::take(buffer)) {
-                *buffer = bytes;
-            }
+            codec::encode_event(event, buffer);
             connection
                 .prepare_cached("INSERT OR REPLACE INTO old_events VALUES (?1, ?2)")?
                 .execute(params![to_sql(event.seq), &buffer[..]])?;

@@ -259,6 +259,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bytes_of_a_note_are_known() {
+        let noted = Noted { epoch: 3, acknowledged: 500, synced: 499, longest_ttl_ms: 30_000 };
+        fencehold_conformance::golden::current(
+            env!("CARGO_MANIFEST_DIR"),
+            "progress-note.v1.hex",
+            &[noted],
+            |noted| noted.bytes().to_vec(),
+            |bytes| {
+                bytes
+                    .try_into()
+                    .ok()
+                    .and_then(Noted::from_bytes)
+                    .ok_or_else(|| "not a note".to_owned())
+            },
+        );
+    }
+
+    #[test]
     fn a_database_that_is_behind_its_note_has_lost_something() {
         let noted = Noted { epoch: 3, acknowledged: 20, synced: 15, longest_ttl_ms: 7 };
         assert_eq!(Noted::from_bytes(&noted.bytes()), Some(noted));

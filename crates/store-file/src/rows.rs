@@ -2,6 +2,7 @@
 //! from what was kept.
 
 use fencehold_contract::Limits;
+use fencehold_contract::stored::LimitsV1;
 use fencehold_core::lease::Record;
 use fencehold_core::{Event, Key, Namespace, Token};
 use fencehold_engine::{Change, KeptLease, KeptNamespace};
@@ -49,7 +50,7 @@ fn put(
     record: &Record,
     deadline_ms: u64,
 ) -> rusqlite::Result<()> {
-    codec::encode(record, buffer);
+    codec::encode_lease(record, buffer);
     let (counter, deadline_ms) = (to_sql(record.counter.get()), to_sql(deadline_ms));
     let values = params![slot, namespace.as_str(), key.as_str(), counter, deadline_ms, &buffer[..]];
     run(connection, "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6)", values)
@@ -104,7 +105,7 @@ fn put_limits(
     limits: &Limits,
 ) -> rusqlite::Result<()> {
     let name = namespace.map_or("", Namespace::as_str);
-    let text = serde_json::to_string(limits).unwrap_or_default();
+    let text = serde_json::to_string(&LimitsV1::from(*limits)).unwrap_or_default();
     run(connection, "INSERT OR REPLACE INTO limits VALUES (?1, ?2)", params![name, text])
 }
 
@@ -115,10 +116,10 @@ pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<(Option<Na
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         if let (Ok(name), Ok(text)) = (row.get::<_, String>(0), row.get::<_, String>(1))
-            && let Ok(limits) = serde_json::from_str(&text)
+            && let Ok(limits) = serde_json::from_str::<LimitsV1>(&text)
             && let Ok(namespace) = if name.is_empty() { Ok(None) } else { Namespace::new(name).map(Some) }
         {
-            all.push((namespace, limits));
+            all.push((namespace, limits.into()));
         }
     }
     Ok(all)
@@ -148,10 +149,7 @@ pub(super) fn put_events(
     events: &[&Event],
 ) -> rusqlite::Result<()> {
     let Some(last) = events.last() else { return Ok(()) };
-    buffer.clear();
-    if let Ok(bytes) = postcard::to_extend(events, std::mem::take(buffer)) {
-        *buffer = bytes;
-    }
+    codec::encode_events(events, buffer);
     run(connection, "INSERT INTO events VALUES (?1, ?2)", params![to_sql(last.seq), &buffer[..]])
 }
 
@@ -201,7 +199,7 @@ pub(super) fn each_batch_of_events(
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let bytes = row.get_ref(1)?.as_blob().ok();
-        each(from_sql(row.get(0)?), bytes.and_then(|bytes| postcard::from_bytes(bytes).ok()));
+        each(from_sql(row.get(0)?), bytes.and_then(codec::decode_events));
     }
     Ok(())
 }
@@ -290,20 +288,48 @@ fn read_lease(row: &Row<'_>, slot: i64) -> Result<KeptLease, String> {
         namespace: Namespace::new(text(1, "namespace")?).map_err(|bad| bad.to_string())?,
         key: Key::new(text(2, "key")?).map_err(|bad| bad.to_string())?,
         deadline_ms: number(4, "deadline")?,
-        record: codec::decode(counter, bytes)?,
+        record: codec::decode_lease(counter, bytes)?,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden::{self, samples};
+
     use super::*;
 
-    #[test]
-    fn a_row_with_a_damaged_name_limits_no_namespace() {
+    fn with_limits() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
         connection
             .execute_batch("CREATE TABLE limits (namespace TEXT PRIMARY KEY, limits TEXT NOT NULL) STRICT")
             .unwrap();
+        connection
+    }
+
+    #[test]
+    fn the_text_of_limits_is_known() {
+        let text = |limits: &Limits| {
+            let connection = with_limits();
+            put_limits(&connection, None, limits).unwrap();
+            let text: String =
+                connection.query_row("SELECT limits FROM limits", [], |row| row.get(0)).unwrap();
+            text.into_bytes()
+        };
+        golden::current(env!("CARGO_MANIFEST_DIR"), "limits.v1.json", &samples::limits(), text, |bytes| {
+            let connection = with_limits();
+            connection
+                .execute("INSERT INTO limits VALUES ('', ?1)", [std::str::from_utf8(bytes).unwrap()])
+                .unwrap();
+            let read = limits(&connection).unwrap();
+            read.first()
+                .map(|(_, limits)| *limits)
+                .ok_or_else(|| "it cannot be read".to_owned())
+        });
+    }
+
+    #[test]
+    fn a_row_with_a_damaged_name_limits_no_namespace() {
+        let connection = with_limits();
         let usual = Limits::default();
         put_limits(&connection, Some(&Namespace::new("a").unwrap()), &usual).unwrap();
         put_limits(&connection, None, &usual).unwrap();

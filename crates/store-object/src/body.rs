@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use fencehold_contract::Limits;
-use fencehold_core::lease::{Ending, History, Hold, How, Record};
+use fencehold_contract::stored::{EndingV1, HoldV1, HowV1, LeaseV1, LimitsV1};
+use fencehold_core::lease::Record;
 use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Stamp, Task, Token};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 const VERSION: u8 = 1;
@@ -71,7 +73,7 @@ struct KeptEnding {
     hash: String,
     owner: Owner,
     task: Option<Task>,
-    how: How,
+    how: HowV1,
     age_ms: u64,
     at_wall_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,33 +102,12 @@ impl Body {
         record: &Record,
         writing: Writing,
     ) -> Self {
-        let Writing { now, lasts_ms, taken_up, closed_ms, nonce } = writing;
-        let age_ms = |at: Stamp| now.store_ms.saturating_sub(at.store_ms);
-        let hold = record.hold.as_ref().map(|hold| KeptHold {
-            hash: to_hex(hold.hash),
-            owner: hold.owner.clone(),
-            task: hold.task.clone(),
-            ttl_ms: hold.ttl_ms,
-            lasts_ms,
-            max_age_ms: hold.max_age_ms,
-            priority: hold.priority,
-            taken_up,
-            age_ms: age_ms(hold.since),
-            since_wall_ms: hold.since.wall_ms,
-            expires_at_wall_ms: now.wall_ms.saturating_add(lasts_ms),
-        });
-        let endings = record.endings().iter().map(|ending| KeptEnding {
-            token: ending.token,
-            hash: to_hex(ending.hash),
-            owner: ending.owner.clone(),
-            task: ending.task.clone(),
-            how: ending.how,
-            age_ms: age_ms(ending.at),
-            at_wall_ms: ending.at.wall_ms,
-            by: ending.by.clone(),
-            reason: ending.reason.clone(),
-        });
-        let forgotten_at_ms = record.history.as_ref().and_then(|history| history.forgotten_at_ms);
+        let LeaseV1 { hold, endings, forgotten_at_ms } = LeaseV1::from(record);
+        let age_ms = |at_ms: u64| writing.now.store_ms.saturating_sub(at_ms);
+        let (hold, endings) = (
+            hold.map(|hold| KeptHold::new(hold, &writing)),
+            endings.into_iter().map(|ending| KeptEnding::new(ending, writing.now)).collect(),
+        );
         let longest_ttl_ms = record.hold.as_ref().map_or(0, |hold| hold.ttl_ms);
         Body {
             fencehold: VERSION,
@@ -134,33 +115,23 @@ impl Body {
             key: key.clone(),
             token: record.counter,
             hold,
-            endings: endings.collect(),
-            forgotten_age_ms: forgotten_at_ms.map(|at_ms| now.store_ms.saturating_sub(at_ms)),
-            closed_ms,
+            endings,
+            forgotten_age_ms: forgotten_at_ms.map(age_ms),
+            closed_ms: writing.closed_ms,
             longest_ttl_ms: before.map_or(0, |before| before.longest_ttl_ms).max(longest_ttl_ms),
             seq: before.map_or(0, |before| before.seq).saturating_add(1),
-            nonce,
+            nonce: writing.nonce,
         }
     }
 
     /// The bytes of the object.
     pub(super) fn encode(&self) -> Vec<u8> {
-        // Plain data with text for keys: serialising it into memory cannot fail.
-        serde_json::to_vec_pretty(self).unwrap_or_default()
+        encode(self)
     }
 
     /// Reads an object, or says what is wrong with it.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            fencehold: u8,
-        }
-        let Versioned { fencehold } = serde_json::from_slice(bytes)
-            .map_err(|error| format!("it is not one of Fencehold's: {error}"))?;
-        if fencehold != VERSION {
-            return Err(format!("it has the unknown version {fencehold}"));
-        }
-        serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+        decode(bytes)
     }
 
     /// How long the hold of this writing lasts.
@@ -180,36 +151,53 @@ impl Body {
 
     /// The record, its moments counted back from `base_ms` on the reader's own clock.
     pub(super) fn record(&self, base_ms: u64) -> Result<Record, String> {
-        let before = |age_ms: u64| base_ms.saturating_sub(age_ms);
-        let hold = self.hold.as_ref().map(|kept| {
-            Ok::<_, String>(Hold {
-                hash: from_hex(&kept.hash)?,
-                owner: kept.owner.clone(),
-                task: kept.task.clone(),
-                ttl_ms: kept.ttl_ms,
-                max_age_ms: kept.max_age_ms,
-                since: Stamp { store_ms: before(kept.age_ms), wall_ms: kept.since_wall_ms },
-                priority: kept.priority,
-                notice: None,
-            })
-        });
-        let endings = self.endings.iter().map(|kept| {
-            Ok::<_, String>(Ending {
-                token: kept.token,
-                hash: from_hex(&kept.hash)?,
-                owner: kept.owner.clone(),
-                task: kept.task.clone(),
-                how: kept.how,
-                at: Stamp { store_ms: before(kept.age_ms), wall_ms: kept.at_wall_ms },
-                by: kept.by.clone(),
-                reason: kept.reason.clone(),
-            })
-        });
-        let endings = endings.collect::<Result<Vec<_>, _>>()?;
-        let forgotten_at_ms = self.forgotten_age_ms.map(before);
-        let history = (!endings.is_empty() || forgotten_at_ms.is_some())
-            .then(|| Box::new(History { endings, forgotten_at_ms }));
-        Ok(Record { counter: self.token, hold: hold.transpose()?, history })
+        let hold = self.hold.clone().map(|hold| hold.read(base_ms)).transpose()?;
+        let endings = self.endings.iter().cloned().map(|ending| ending.read(base_ms));
+        let endings = endings.collect::<Result<_, String>>()?;
+        let forgotten_at_ms = self.forgotten_age_ms.map(|age_ms| base_ms.saturating_sub(age_ms));
+        Ok(LeaseV1 { hold, endings, forgotten_at_ms }.into_record(self.token))
+    }
+}
+
+impl KeptHold {
+    fn new(hold: HoldV1, writing: &Writing) -> Self {
+        // No holder is asked to yield here.
+        let HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice: _ } = hold;
+        let Writing { now, lasts_ms, taken_up, .. } = *writing;
+        KeptHold {
+            hash: to_hex(hash),
+            owner,
+            task,
+            ttl_ms,
+            lasts_ms,
+            max_age_ms,
+            priority,
+            taken_up,
+            age_ms: now.store_ms.saturating_sub(since.store_ms),
+            since_wall_ms: since.wall_ms,
+            expires_at_wall_ms: now.wall_ms.saturating_add(lasts_ms),
+        }
+    }
+
+    fn read(self, base_ms: u64) -> Result<HoldV1, String> {
+        let hash = from_hex(&self.hash)?;
+        let KeptHold { owner, task, ttl_ms, max_age_ms, priority, age_ms, since_wall_ms, .. } = self;
+        let since = Stamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: since_wall_ms };
+        Ok(HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice: None })
+    }
+}
+
+impl KeptEnding {
+    fn new(ending: EndingV1, now: Stamp) -> Self {
+        let EndingV1 { token, hash, owner, task, how, at, by, reason } = ending;
+        let (hash, age_ms) = (to_hex(hash), now.store_ms.saturating_sub(at.store_ms));
+        KeptEnding { token, hash, owner, task, how, age_ms, at_wall_ms: at.wall_ms, by, reason }
+    }
+
+    fn read(self, base_ms: u64) -> Result<EndingV1, String> {
+        let KeptEnding { token, hash, owner, task, how, age_ms, at_wall_ms, by, reason } = self;
+        let at = Stamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: at_wall_ms };
+        Ok(EndingV1 { token, hash: from_hex(&hash)?, owner, task, how, at, by, reason })
     }
 }
 
@@ -267,12 +255,11 @@ impl Floor {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        // Numbers and a text: serialising them into memory cannot fail.
-        serde_json::to_vec_pretty(self).unwrap_or_default()
+        encode(self)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+        decode(bytes)
     }
 }
 
@@ -281,14 +268,14 @@ impl Floor {
 pub(super) struct KeptLimits {
     fencehold: u8,
     #[serde(default)]
-    pub(super) every_namespace: Limits,
+    every_namespace: LimitsV1,
     #[serde(default)]
-    pub(super) namespaces: BTreeMap<Namespace, Limits>,
+    namespaces: BTreeMap<Namespace, LimitsV1>,
 }
 
 impl Default for KeptLimits {
     fn default() -> Self {
-        let (every_namespace, namespaces) = (Limits::default(), BTreeMap::new());
+        let (every_namespace, namespaces) = (LimitsV1::default(), BTreeMap::new());
         KeptLimits { fencehold: VERSION, every_namespace, namespaces }
     }
 }
@@ -297,17 +284,44 @@ impl KeptLimits {
     /// What was set for a namespace, or for every one.
     pub(super) fn of(&self, namespace: &Namespace) -> Limits {
         let own = self.namespaces.get(namespace).copied().unwrap_or_default();
-        own.or(self.every_namespace)
+        Limits::from(own).or(self.every_namespace.into())
+    }
+
+    /// Sets what is set, and leaves the rest: of a namespace, or of every one.
+    pub(super) fn set(&mut self, whose: Option<&Namespace>, set: &Limits) {
+        let limits = match whose {
+            Some(namespace) => self.namespaces.entry(namespace.clone()).or_default(),
+            None => &mut self.every_namespace,
+        };
+        *limits = set.or((*limits).into()).into();
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        // Numbers and texts: serialising them into memory cannot fail.
-        serde_json::to_vec_pretty(self).unwrap_or_default()
+        encode(self)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+        decode(bytes)
     }
+}
+
+fn encode(kept: &impl Serialize) -> Vec<u8> {
+    // Plain data with text for keys: serialising it into memory cannot fail.
+    serde_json::to_vec_pretty(kept).unwrap_or_default()
+}
+
+/// Reads anything that is kept here, if it is of this version.
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        fencehold: u8,
+    }
+    let Versioned { fencehold } =
+        serde_json::from_slice(bytes).map_err(|error| format!("it is not one of Fencehold's: {error}"))?;
+    if fencehold != VERSION {
+        return Err(format!("it has the unknown version {fencehold}"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
 }
 
 fn to_hex(hash: HoldHash) -> String {
@@ -335,35 +349,52 @@ fn from_hex(text: &str) -> Result<HoldHash, String> {
 
 #[cfg(test)]
 mod tests {
+    use fencehold_conformance::golden::{self, samples};
+
     use super::*;
 
-    fn full() -> (Record, Body) {
-        let owner = Owner::new("host/7").unwrap();
-        let now = Stamp { store_ms: 1_000_000, wall_ms: 5_000 };
-        let endings = How::ALL.iter().zip(1..).map(|(how, nth)| Ending {
-            token: Token::new(nth),
-            hash: HoldHash::from_bytes([0x9f; 16]),
-            owner: owner.clone(),
-            task: Task::new("run-1").ok(),
-            how: *how,
-            at: Stamp { store_ms: 900_000 + nth, wall_ms: 7 },
-            by: Some(owner.clone()),
-            reason: Reason::new("stuck").ok(),
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+    #[test]
+    fn the_bytes_of_every_version_are_known() {
+        let now = Stamp { store_ms: 1_000_010, wall_ms: 5_000 };
+        let (namespace, key) = (Namespace::default(), Key::new("gpu/3").unwrap());
+        let mut before: Option<Body> = None;
+        let bodies = samples::leases_without_notice().map(|record| {
+            let full = record.history.is_some();
+            let writing = Writing {
+                now,
+                lasts_ms: 29_000,
+                taken_up: full,
+                closed_ms: full.then_some(90_000),
+                nonce: "n-1".to_owned(),
+            };
+            let body = Body::next(before.as_ref(), &namespace, &key, &record, writing);
+            assert_eq!(body.record(now.store_ms), Ok(record));
+            before = Some(body.clone());
+            body
         });
-        let record = Record {
-            counter: Token::new(9),
-            hold: Some(Hold {
-                hash: HoldHash::from_bytes([3; 16]),
-                owner: owner.clone(),
-                task: None,
-                ttl_ms: 30_000,
-                max_age_ms: NonZeroU64::new(99_000),
-                since: Stamp { store_ms: 999_000, wall_ms: 4_000 },
-                priority: -4,
-                notice: None,
-            }),
-            history: Some(Box::new(History { endings: endings.collect(), forgotten_at_ms: Some(800_000) })),
-        };
+        golden::current(HERE, "lease.v1.json", &bodies, Body::encode, Body::decode);
+        let namespaces = BTreeMap::from([(Namespace::new("team").unwrap(), 30_000)]);
+        let floors = [BTreeMap::new(), namespaces]
+            .map(|namespaces| Floor::new(Token::new(9), 90_000, namespaces).to_write("n-1".to_owned()));
+        golden::current(HERE, "floor.v1.json", &floors, Floor::encode, Floor::decode);
+        let [none, all] = samples::limits();
+        let mut set = KeptLimits::default();
+        set.set(None, &none);
+        set.set(Namespace::new("team").ok().as_ref(), &all);
+        golden::current(
+            HERE,
+            "limits.v1.json",
+            &[KeptLimits::default(), set],
+            KeptLimits::encode,
+            KeptLimits::decode,
+        );
+    }
+
+    fn full() -> (Record, Body) {
+        let [.., record] = samples::leases_without_notice();
+        let now = Stamp { store_ms: 1_000_010, wall_ms: 5_000 };
         let writing =
             Writing { now, lasts_ms: 29_000, taken_up: true, closed_ms: None, nonce: "n-1".to_owned() };
         let body = Body::next(None, &Namespace::default(), &Key::new("k").unwrap(), &record, writing);
@@ -375,7 +406,7 @@ mod tests {
         let (record, body) = full();
         let read = Body::decode(&body.encode()).unwrap();
         assert_eq!(read, body);
-        assert_eq!(read.record(1_000_000), Ok(record));
+        assert_eq!(read.record(1_000_010), Ok(record));
         assert_eq!((read.lasts_ms(), read.longest_ttl_ms, read.seq), (Some(29_000), 30_000, 1));
         assert!(read.is_taken_up());
     }
@@ -391,12 +422,9 @@ mod tests {
     fn another_machine_counts_from_when_it_first_saw_it() {
         let (_, body) = full();
         let record = body.record(77_000).unwrap();
-        assert_eq!(record.hold.unwrap().since.store_ms, 76_000, "held for a second when it was written");
-        assert_eq!(
-            record.history.unwrap().forgotten_at_ms,
-            Some(0),
-            "never before the clock's own beginning"
-        );
+        assert_eq!(record.hold.unwrap().since.store_ms, 76_995, "held for 5 ms when it was written");
+        let never_before_it_began = body.record(7).unwrap().history.unwrap().forgotten_at_ms;
+        assert_eq!(never_before_it_began, Some(0), "the reader's own clock");
     }
 
     /// One that an earlier version wrote, and what an earlier version reads of a later one.
@@ -422,7 +450,10 @@ mod tests {
             bad[at] ^= 0x15;
             let _ = Body::decode(&bad).and_then(|body| body.record(5));
         }
-        assert!(Body::decode(br#"{"fencehold":2}"#).unwrap_err().contains("unknown version 2"));
+        let later = br#"{"fencehold":2,"floor":9,"closed_ms":90000,"nonce":"n"}"#;
+        assert!(Body::decode(later).unwrap_err().contains("unknown version 2"));
+        assert!(Floor::decode(later).unwrap_err().contains("unknown version 2"));
+        assert!(KeptLimits::decode(later).unwrap_err().contains("unknown version 2"));
         assert!(Body::decode(b"hello").unwrap_err().contains("not one of Fencehold's"));
     }
 }

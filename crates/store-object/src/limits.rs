@@ -55,11 +55,7 @@ impl Inner {
                 Some(object) => self.decode_limits(&object.body)?,
                 None => KeptLimits::default(),
             };
-            let limits = match whose {
-                Some(namespace) => kept.namespaces.entry(namespace.clone()).or_default(),
-                None => &mut kept.every_namespace,
-            };
-            *limits = set.or(*limits);
+            kept.set(whose, set);
             doubt.begin();
             let written = match &before {
                 Some(object) => self.cas.swap(name::LIMITS, &object.version, kept.encode(), LIMIT).await,

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use fencehold_contract::stored::EventV1;
 use fencehold_contract::{EventPage, EventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event, Namespace};
@@ -138,7 +139,8 @@ impl Core {
                 return Err(BadInput::new("cursor", problem).into());
             }
         }
-        let events: Vec<Event> = self.read(&row.get::<_, String>("events"))?;
+        let events: Vec<EventV1> = self.read(&row.get::<_, String>("events"))?;
+        let events = events.into_iter().map(Event::from).collect();
         let page = EventPage { events, next: number_of("next").unsigned_abs() };
         Ok(Look { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
     }

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use fencehold_contract::stored::LimitsV1;
 use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
 use fencehold_core::Namespace;
 use fencehold_net::sleep;
@@ -23,7 +24,7 @@ const PATIENCE_MS: u64 = 60_000;
 #[derive(Deserialize)]
 struct Told {
     /// `None`: no limit was set.
-    limits: Option<Limits>,
+    limits: Option<LimitsV1>,
     used: Used,
 }
 
@@ -56,7 +57,7 @@ impl Core {
             })
             .await?;
         let Told { limits, used } = self.read(&text)?;
-        Ok(LimitsView { limits: limits.unwrap_or(Limits::USUAL), used })
+        Ok(LimitsView { limits: limits.map_or(Limits::USUAL, Limits::from), used })
     }
 
     /// Counts what limited namespaces have, for as long as the handle is open.

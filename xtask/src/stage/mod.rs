@@ -27,6 +27,7 @@ mod same_second;
 mod security;
 mod servers;
 mod shipped;
+mod stored;
 mod tests;
 mod upgrade;
 
@@ -70,6 +71,7 @@ pub(crate) const SAME_SECOND: Stage = Stage { name: "same-second", run: same_sec
 pub(crate) const SECURITY: Stage = Stage { name: "security", run: security::run };
 pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
 pub(crate) const SHIPPED: Stage = Stage { name: "shipped", run: shipped::run };
+pub(crate) const STORED: Stage = Stage { name: "stored", run: stored::run };
 pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
 pub(crate) const TESTS_QUICK: Stage = Stage { name: "quick-tests", run: tests::run_quick };
 pub(crate) const UPGRADE: Stage = Stage { name: "upgrade", run: upgrade::run };

@@ -258,3 +258,27 @@ impl fmt::Debug for FencedObject {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Objects of earlier versions must stay readable: this is what version 1 looks like.
+    #[test]
+    fn the_bytes_of_version_1_never_change_and_are_read_back() {
+        let line = br#"{"fencehold_fence":1,"namespace":"default","key":"gpu/3","token":9,"raised_by":"ada","written":true,"nonce":"n-1"}"#;
+        let seal = Seal {
+            fencehold_fence: VERSION,
+            namespace: Namespace::default(),
+            key: Key::new("gpu/3").unwrap(),
+            token: Token::new(9),
+            raised_by: Owner::new("ada").ok(),
+            written: true,
+            nonce: "n-1".to_owned(),
+        };
+        let bytes = seal.onto(b"content");
+        assert_eq!(bytes, [&line[..], b"\ncontent"].concat());
+        let read: Seal = serde_json::from_slice(line).unwrap();
+        assert_eq!(read.onto(b"content"), bytes);
+    }
+}

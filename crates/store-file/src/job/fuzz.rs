@@ -1,10 +1,11 @@
 //! Whatever lies in the database as a job is read or refused, and nothing panics.
 
+use fencehold_conformance::golden::samples;
 use fencehold_core::job::Record;
 use fencehold_engine::About;
 use fencehold_test_servers::{Edit, edited};
 
-use super::codec::{decode_job, encode_job, golden};
+use super::codec::{decode_job, encode_job};
 
 /// Jobs as they are kept, in every state.
 fn jobs() -> Vec<Vec<u8>> {
@@ -14,7 +15,7 @@ fn jobs() -> Vec<Vec<u8>> {
         encode_job(about, record, &mut bytes);
         bytes
     };
-    golden::records().iter().map(encoded).collect()
+    samples::jobs().iter().map(encoded).collect()
 }
 
 /// A job that is read is written as it was, and read again as the same.

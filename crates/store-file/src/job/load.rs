@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fencehold_contract::job::{Counts, QueueMode};
+use fencehold_contract::stored::queue_mode_numbered;
 use fencehold_core::job::{Due, JobId, Queue};
 use fencehold_core::{Namespace, Stamp, Token};
 use fencehold_engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
@@ -49,13 +50,12 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         // A count that cannot be read is told as none, and `store check` finds that it does not add up.
         let count = |nth| row.get(nth).ok().and_then(|count: i64| u64::try_from(count).ok());
         let (completed, failed, cancelled) = (count(4), count(5), count(6));
-        let mode = row.get::<_, i64>(3).ok();
+        let mode = row.get::<_, u8>(3).ok().and_then(queue_mode_numbered);
         let named = row.get(1).ok().zip(row.get(2).ok());
         let named = named.and_then(|(space, name): (String, String)| {
             Namespace::new(space).ok().zip(Queue::new(name).ok())
         });
-        let whole = mode.is_some_and(|mode| (0..=2).contains(&mode))
-            && completed.and(failed).and(cancelled).is_some();
+        let whole = mode.is_some() && completed.and(failed).and(cancelled).is_some();
         if named.is_none() || !whole {
             broken.push(number);
         }
@@ -76,11 +76,7 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
             cancelled: cancelled.unwrap_or(0),
             ..Counts::default()
         };
-        let mode = match mode {
-            Some(1) => QueueMode::Paused,
-            Some(2) => QueueMode::Draining,
-            _ => QueueMode::Open,
-        };
+        let mode = mode.unwrap_or_default();
         kept.queues.push(KeptQueue { number, namespace, name, mode, finished });
     }
     drop(rows);

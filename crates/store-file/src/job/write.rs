@@ -1,5 +1,6 @@
 //! Writing what a batch changes about jobs.
 
+use fencehold_contract::stored::queue_mode_number;
 use fencehold_engine::{JobChange, KeptJob, KeptQueue, Note};
 use rusqlite::{CachedStatement, Connection, params};
 
@@ -181,7 +182,7 @@ fn write_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<(
         queue.number,
         queue.namespace.as_str(),
         queue.name.as_str(),
-        queue.mode as u8,
+        queue_mode_number(queue.mode),
         to_sql(queue.finished.completed),
         to_sql(queue.finished.failed),
         to_sql(queue.finished.cancelled)

@@ -100,7 +100,7 @@ impl Core {
         for text in texts {
             let row: ScheduleRow = read("schedule", &text).map_err(|why| self.unusable(why))?;
             let ScheduleRow { spec, next_ms, last_ms, .. } = row;
-            views.push(ScheduleView { spec, next_wall_ms: next_ms, last_wall_ms: last_ms });
+            views.push(ScheduleView { spec: spec.into(), next_wall_ms: next_ms, last_wall_ms: last_ms });
         }
         Ok(views)
     }

@@ -1,8 +1,12 @@
-//! The forms in which parts of a job are kept: one place for the way in and the way out.
+//! The forms in which parts of a job are kept: one place for the way in and the way out. What is JSON in the tables is a type of
+//! [`fencehold_contract::stored`] or one of these; `golden` has the JSON of each. Some of it is also read and written by the functions of
+//! the database. Never rename or remove a field: add one.
 
-use fencehold_contract::job::{QueueMode, UndoOf};
-use fencehold_core::job::{Cancel, State, Terms, Undo, UniqueKey};
-use fencehold_core::lease::Notice;
+use fencehold_contract::job::QueueMode;
+use fencehold_contract::stored::{
+    CancelV1, NoticeV1, StateV1, TermsV1, UndoOfV1, UndoV1, queue_mode_numbered,
+};
+use fencehold_core::job::{State, Terms, Undo, UniqueKey};
 use serde::{Deserialize, Serialize};
 
 use super::value::Json;
@@ -19,7 +23,7 @@ pub(super) struct Extra {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) yield_within_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) undo_of: Option<UndoOf>,
+    pub(super) undo_of: Option<UndoOfV1>,
 }
 
 impl Extra {
@@ -34,53 +38,126 @@ impl Extra {
 /// The terms as they are kept beside the lane, which has the priority; `None`: the usual ones.
 pub(super) fn kept_terms(terms: &Terms) -> Option<Json> {
     let usual = Terms { priority: terms.priority, ..Terms::default() };
-    (*terms != usual).then(|| serde_json::to_string(terms).ok().map(Json)).flatten()
+    (*terms != usual)
+        .then(|| serde_json::to_string(&TermsV1::from(*terms)).ok().map(Json))
+        .flatten()
 }
 
 /// The terms of a job of this priority.
-pub(super) fn terms_of(kept: Option<Terms>, priority: i16) -> Terms {
-    Terms { priority, ..kept.unwrap_or_default() }
+pub(super) fn terms_of(kept: Option<TermsV1>, priority: i16) -> Terms {
+    Terms { priority, ..kept.map(Terms::from).unwrap_or_default() }
 }
 
 /// What is asked of the holder of a claim.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cancel: Option<Box<Cancel>>,
+    pub(super) cancel: Option<CancelV1>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) notice: Option<Box<Notice>>,
+    pub(super) notice: Option<NoticeV1>,
 }
 
-const UNDO: [Undo; 4] = [Undo::Nothing, Undo::UnderWay, Undo::Done, Undo::Stopped];
-
-pub(super) fn undo_of(tag: u8) -> Undo {
-    UNDO.get(usize::from(tag)).copied().unwrap_or_default()
+pub(super) fn undo_of(number: u8) -> Undo {
+    UndoV1::numbered(number).map(Undo::from).unwrap_or_default()
 }
 
-pub(super) fn undo_tag(undo: Undo) -> usize {
-    UNDO.iter().position(|other| *other == undo).unwrap_or(0)
+pub(super) fn undo_number(undo: Undo) -> u8 {
+    UndoV1::from(undo).number()
 }
 
-pub(super) fn state_of(tag: u8) -> State {
-    State::ALL.get(usize::from(tag)).copied().unwrap_or(State::Indeterminate)
+pub(super) fn state_of(number: u8) -> State {
+    StateV1::numbered(number).map_or(State::Indeterminate, State::from)
 }
 
-pub(super) fn state_tag(state: State) -> usize {
-    State::ALL.iter().position(|other| *other == state).unwrap_or(7)
+pub(super) fn state_number(state: State) -> u8 {
+    StateV1::from(state).number()
 }
 
-pub(super) fn mode_of(tag: u8) -> QueueMode {
-    match tag {
-        1 => QueueMode::Paused,
-        2 => QueueMode::Draining,
-        _ => QueueMode::Open,
+pub(super) fn mode_of(number: u8) -> QueueMode {
+    queue_mode_numbered(number).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_conformance::golden::{self, samples};
+    use fencehold_contract::job::ScheduleSpec;
+    use fencehold_contract::stored::{EffectV1, EventV1, ScheduleV1, TrailV1};
+    use fencehold_core::Event;
+    use fencehold_core::job::{Claim, EffectName, Trail};
+    use fencehold_core::ledger::Effect;
+    use fencehold_core::retry::Backoff;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+    fn write(value: &impl Serialize) -> Vec<u8> {
+        serde_json::to_vec(value).unwrap()
     }
-}
 
-pub(super) fn mode_tag(mode: QueueMode) -> u8 {
-    match mode {
-        QueueMode::Open => 0,
-        QueueMode::Paused => 1,
-        QueueMode::Draining => 2,
+    fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    }
+
+    /// The functions of the database know them too.
+    #[test]
+    fn the_numbers_of_states_are_known() {
+        use State::{Cancelled, Completed, Failed, Indeterminate, Quarantined, Queued, Running, Scheduled};
+        let states = [Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, Indeterminate];
+        assert_eq!(states.map(state_number), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(states.map(|state| state_of(state_number(state))), states);
+        let undoes = [Undo::Nothing, Undo::UnderWay, Undo::Done, Undo::Stopped];
+        assert_eq!(undoes.map(undo_number), [0, 1, 2, 3]);
+        assert_eq!(undoes.map(|undo| undo_of(undo_number(undo))), undoes);
+        assert_eq!(
+            [0, 1, 2, 9].map(mode_of),
+            [QueueMode::Open, QueueMode::Paused, QueueMode::Draining, QueueMode::Open]
+        );
+    }
+
+    #[test]
+    fn the_json_of_what_a_job_has_is_known() {
+        let terms = Backoff::ALL.map(samples::terms);
+        let kept = |terms: &Terms| kept_terms(terms).unwrap().0.into_bytes();
+        golden::current(HERE, "terms.v1.json", &terms, kept, |bytes| Ok(terms_of(Some(read(bytes)?), -3)));
+        let extra = Extra {
+            labels: vec![("customer".into(), "7".into())],
+            trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+            unique: UniqueKey::new("mail-7").ok(),
+            yield_within_ms: Some(5_000),
+            undo_of: Some(UndoOfV1 { job: samples::job(4), effect: EffectName::new("charge").unwrap() }),
+        };
+        golden::current(HERE, "extra.v1.json", &[extra], |extra| extra.kept().unwrap().0.into_bytes(), read);
+        let Claim { cancel, notice, .. } = samples::claim();
+        let (cancel, notice) =
+            (cancel.map(|cancel| (*cancel).into()), notice.map(|notice| NoticeV1::from(*notice)));
+        let asked = [
+            Asked { cancel: cancel.clone(), notice: None },
+            Asked { cancel: None, notice: notice.clone() },
+            Asked { cancel, notice },
+        ];
+        golden::current(HERE, "asked.v1.json", &asked, write, read);
+        let trails = [Trail::default(), samples::trail()];
+        let kept = |trail: &Trail| write(&TrailV1::from(trail.clone()));
+        golden::current(HERE, "trail.v1.json", &trails, kept, |bytes| {
+            read::<TrailV1>(bytes).map(Trail::from)
+        });
+    }
+
+    #[test]
+    fn the_json_of_effects_schedules_and_events_is_known() {
+        let kept = |effect: &Effect| write(&EffectV1::from(effect));
+        golden::current(HERE, "effect.v1.json", &samples::effects(), kept, |bytes| {
+            read::<EffectV1<'_>>(bytes).map(Effect::from)
+        });
+        let kept = |spec: &ScheduleSpec| write(&ScheduleV1::from(spec));
+        golden::current(HERE, "schedule.v1.json", &[samples::schedule()], kept, |bytes| {
+            read::<ScheduleV1<'_>>(bytes).map(ScheduleSpec::from)
+        });
+        let kept = |event: &Event| write(&EventV1::from(event.clone()));
+        golden::current(HERE, "event.v1.json", &samples::events(), kept, |bytes| {
+            read::<EventV1>(bytes).map(Event::from)
+        });
     }
 }

@@ -2,13 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
+use fencehold_contract::stored::{
+    EffectStateV1, EffectV1, FactV1, ScheduleV1, TermsV1, TrailV1, queue_mode_number,
+};
 use fencehold_core::job::{Claim, Due, JobId, Notes, Terms, Undo};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Token};
 use fencehold_engine::{Body, Brought, JobChange, KeptJob, KeptUnique, Note};
 use serde_json::{Value, json};
 
-use super::form::{Asked, Extra, mode_tag, state_tag, undo_tag};
+use super::form::{Asked, Extra, state_number, undo_number};
 use super::value::{Bits, Json, hex_of};
 
 /// What a decision was made on, as far as others may have changed it since.
@@ -49,7 +52,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
         let at = (arrival, name);
         let was = loaded.effects.get(&at).copied();
         if seen.insert(at) {
-            change["was"] = json!(was);
+            change["was"] = json!(was.map(EffectStateV1::from));
         }
         change
     };
@@ -71,7 +74,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
                 "what": "note", "arrival": arrival, "note": u8::from(*what == Note::Progress), "hex": hex_of(bytes),
             })),
             JobChange::Effect { arrival, effect } => {
-                let change = json!({"what": "effect", "arrival": arrival, "effect": effect});
+                let change = json!({"what": "effect", "arrival": arrival, "effect": EffectV1::from(effect)});
                 Some(with_was(*arrival, effect.name.to_string(), change))
             }
             JobChange::NoEffect { arrival, effect } => {
@@ -84,11 +87,11 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
             }
             JobChange::Queue(queue) => loaded.sets_queue.then(|| {
                 json!({
-                    "what": "queue", "namespace": queue.namespace, "name": queue.name, "mode": mode_tag(queue.mode),
+                    "what": "queue", "namespace": queue.namespace, "name": queue.name, "mode": queue_mode_number(queue.mode),
                 })
             }),
             JobChange::Schedule(schedule) => Some(json!({
-                "what": "schedule", "namespace": schedule.namespace, "spec": schedule.spec,
+                "what": "schedule", "namespace": schedule.namespace, "spec": ScheduleV1::from(&schedule.spec),
                 "next_ms": schedule.next_wall_ms, "last_ms": schedule.last_wall_ms,
             })),
             JobChange::NoSchedule { namespace, name } => {
@@ -100,7 +103,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
     }
     kept.extend(events.iter().map(|event| {
         json!({
-            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": event.fact,
+            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": FactV1::from(event.fact.clone()),
             "at_ms": event.at_wall_ms,
         })
     }));
@@ -113,14 +116,14 @@ fn body_row(arrival: u64, id: JobId, body: &Body, terms: &Terms) -> Value {
         trace: body.trace.clone(),
         unique: body.unique.clone(),
         yield_within_ms: body.yield_within_ms,
-        undo_of: body.undo_of.clone(),
+        undo_of: body.undo_of.clone().map(Into::into),
     };
     let extra = (extra != Extra::default()).then_some(extra);
     let usual = Terms { priority: terms.priority, ..Terms::default() };
     json!({
         "what": "body", "arrival": arrival, "id": id, "namespace": body.namespace, "queue": body.queue,
         "priority": terms.priority, "enqueued_ms": body.enqueued_wall_ms, "kind": body.kind,
-        "payload": body.payload, "terms": (*terms != usual).then_some(terms), "extra": extra,
+        "payload": body.payload, "terms": (*terms != usual).then(|| TermsV1::from(*terms)), "extra": extra,
     })
 }
 
@@ -129,7 +132,10 @@ fn place_row(job: &KeptJob) -> Value {
     let claim = record.claim.as_ref().map(|claim| {
         let Claim { hash, owner, ttl_ms, since, cancel, notice } = claim.as_ref();
         let asked = (cancel.is_some() || notice.is_some())
-            .then(|| Asked { cancel: cancel.clone(), notice: notice.clone() });
+            .then(|| Asked {
+                cancel: cancel.as_deref().map(|cancel| cancel.clone().into()),
+                notice: notice.as_deref().map(|notice| notice.clone().into()),
+            });
         json!({
             "hash": Bits::from(*hash).text(), "owner": owner, "ttl_ms": ttl_ms, "since_ms": since.store_ms, "asked": asked,
         })
@@ -138,17 +144,18 @@ fn place_row(job: &KeptJob) -> Value {
         Due::Now => None,
         Due::Store(at_ms) | Due::Wall(at_ms) => Some(at_ms),
     };
+    let trail = record.trail.as_deref().map(|trail| TrailV1::from(trail.clone()));
     let ended = record.attempt_count().saturating_sub(u32::from(record.claim.is_some()));
     // A job that was never tried has no past; one that an operator took in hand has.
     let past = (record.token > Token::NONE || record.state.is_final() || record.notes != Notes::default()).then(|| {
         json!({
             "token": record.token, "failures": record.failures, "crashes": record.crashes, "attempts": ended,
-            "undo": undo_tag(record.undo), "since_ms": record.since_wall_ms, "trail": record.trail,
+            "undo": undo_number(record.undo), "since_ms": record.since_wall_ms, "trail": trail,
         })
     });
     let settled = matches!(record.undo, Undo::Nothing | Undo::Done);
     json!({
-        "what": "place", "arrival": job.arrival, "id": job.id, "state": state_tag(record.state),
+        "what": "place", "arrival": job.arrival, "id": job.id, "state": state_number(record.state),
         "token": record.token, "since_ms": record.since_wall_ms, "due_ms": due_ms, "deadline_ms": job.deadline_ms,
         "claim": claim, "past": past, "keeps": !(record.state.is_final() && settled),
     })

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fencehold_contract::job::ScheduleSpec;
-use fencehold_contract::{Limits, Used};
-use fencehold_core::job::{Attempt, Claim, Due, Ended, JobId, Kind, Notes, Queue, Record, Terms, Trail};
+use fencehold_contract::Used;
+use fencehold_contract::stored::{EffectV1, LimitsV1, ScheduleV1, TermsV1, TrailV1};
+use fencehold_core::job::{Attempt, Claim, Due, Ended, JobId, Kind, Notes, Queue, Record, Trail};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TRAIL_MAX;
 use fencehold_core::{HoldHash, Namespace, Owner, Token};
@@ -29,7 +29,7 @@ pub(super) struct Head {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct RoomRow {
-    pub(super) limits: Limits,
+    pub(super) limits: LimitsV1,
     pub(super) used: Used,
     /// Those of the queues that have a row, and count as not there.
     pub(super) unused: Vec<Queue>,
@@ -65,7 +65,7 @@ impl UniqueRow {
 #[derive(Debug, Deserialize)]
 pub(super) struct ScheduleRow {
     pub(super) namespace: Namespace,
-    pub(super) spec: ScheduleSpec,
+    pub(super) spec: ScheduleV1<'static>,
     pub(super) next_ms: Option<u64>,
     pub(super) last_ms: Option<u64>,
 }
@@ -73,7 +73,7 @@ pub(super) struct ScheduleRow {
 impl ScheduleRow {
     pub(super) fn kept(self) -> KeptSchedule {
         let ScheduleRow { namespace, spec, next_ms, last_ms } = self;
-        KeptSchedule { namespace, spec, next_wall_ms: next_ms, last_wall_ms: last_ms }
+        KeptSchedule { namespace, spec: spec.into(), next_wall_ms: next_ms, last_wall_ms: last_ms }
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct JobRow {
     kind: Kind,
     payload: Box<str>,
     enqueued_ms: u64,
-    terms: Option<Terms>,
+    terms: Option<TermsV1>,
     extra: Option<Extra>,
     state: u8,
     due_ms: Option<u64>,
@@ -101,11 +101,11 @@ pub(super) struct JobRow {
     failures: u16,
     crashes: u16,
     undo: u8,
-    trail: Option<Trail>,
+    trail: Option<TrailV1>,
     has_result: bool,
     result: Option<Box<str>>,
     notes: Option<HashMap<u8, Option<String>>>,
-    effects: Option<Vec<Effect>>,
+    effects: Option<Vec<EffectV1<'static>>>,
     victim: Option<JobId>,
 }
 
@@ -132,13 +132,15 @@ struct LastRow {
 impl JobRow {
     pub(super) fn brought(self) -> BroughtJob {
         let extra = self.extra.unwrap_or_default();
-        let effects = self.effects.unwrap_or_default();
+        let effects: Vec<Effect> = self.effects.unwrap_or_default().into_iter().map(Effect::from).collect();
         let kept_notes = self.notes.unwrap_or_default();
-        let trail = with_last(self.trail, self.last);
+        let trail = with_last(self.trail.map(Trail::from), self.last);
         let claim = self.claim.map(|claim| {
             let (cancel, notice) = claim.asked.map_or((None, None), |asked| (asked.cancel, asked.notice));
             let hash = HoldHash::from_bytes(*claim.hash.as_bytes());
             let since = stamp(claim.since_ms);
+            let cancel = cancel.map(|cancel| Box::new(cancel.into()));
+            let notice = notice.map(|notice| Box::new(notice.into()));
             Box::new(Claim { hash, owner: claim.owner, ttl_ms: claim.ttl_ms, since, cancel, notice })
         });
         let record = Record {
@@ -180,7 +182,7 @@ impl JobRow {
             unique: extra.unique,
             yield_within_ms: extra.yield_within_ms,
             enqueued_wall_ms: self.enqueued_ms,
-            undo_of: extra.undo_of,
+            undo_of: extra.undo_of.map(Into::into),
         };
         let kept = KeptJob {
             arrival: self.arrival,

@@ -11,7 +11,7 @@ use fencehold_net::sleep;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, json};
-use super::form::mode_of;
+use super::form::{mode_of, state_number};
 use super::value::{Bits, from_sql, to_sql};
 use crate::budget::StatementBudget;
 use crate::{Core, Repeat};
@@ -124,12 +124,8 @@ impl Core {
         let namespace = call.namespace.as_str();
         let from = to_sql(cursor.unwrap_or(0));
         let (queue, kind) = (queue.as_ref().map(Queue::as_str), kind.as_ref().map(Kind::as_str));
-        let tags: Vec<i16> = states
-            .iter()
-            .filter_map(|state| fencehold_core::job::State::ALL.iter().position(|other| other == state))
-            .filter_map(|tag| i16::try_from(tag).ok())
-            .collect();
-        let tags = Some(tags).filter(|tags| !tags.is_empty());
+        let states: Vec<i16> = states.iter().map(|state| state_number(*state).into()).collect();
+        let states = Some(states).filter(|states| !states.is_empty());
         let labels = json(labels);
         let owner = owner.as_ref().map(Owner::as_str);
         // No payload has such a character in it.
@@ -149,7 +145,7 @@ impl Core {
                             (&from, Type::INT8),
                             (&queue, Type::TEXT),
                             (&kind, Type::TEXT),
-                            (&tags, Type::INT2_ARRAY),
+                            (&states, Type::INT2_ARRAY),
                             (&labels, Type::JSONB),
                             (&owner, Type::TEXT),
                             (payload_contains, Type::TEXT),

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use fencehold_contract::job::{ClaimRequest, ClaimedJob};
+use fencehold_contract::stored::{EffectV1, TermsV1};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::Token;
-use fencehold_core::job::{JobId, Kind, Terms};
+use fencehold_core::job::{JobId, Kind};
 use fencehold_core::ledger::Effect;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -232,14 +233,15 @@ fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, St
         .and_then(|nth| request.queues.get(nth));
     let (queue, _) = named.ok_or("a claimed job is in none of the queues that were named")?;
     let terms: Option<Json> = row.get(column::TERMS);
-    let terms: Option<Terms> = terms.map(|json| read("job's terms", &json.0)).transpose()?;
+    let terms: Option<TermsV1> = terms.map(|json| read("job's terms", &json.0)).transpose()?;
     let extra: Option<Json> = row.get(column::EXTRA);
     let extra: Extra = extra.map(|json| read("job", &json.0)).transpose()?.unwrap_or_default();
     let effects: Option<Json> = row.get(column::EFFECTS);
-    let mut effects: Vec<Effect> = effects
+    let effects: Vec<EffectV1<'_>> = effects
         .map(|json| read("job's effects", &json.0))
         .transpose()?
         .unwrap_or_default();
+    let mut effects: Vec<Effect> = effects.into_iter().map(Effect::from).collect();
     effects.sort_by_key(|effect| effect.nth);
     let small = |number: i32| u16::try_from(number).unwrap_or(u16::MAX);
     Ok(ClaimedJob {
@@ -257,6 +259,6 @@ fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, St
         trace: extra.trace,
         checkpoint: row.get(column::CHECKPOINT),
         effects,
-        undo_of: extra.undo_of,
+        undo_of: extra.undo_of.map(Into::into),
     })
 }

@@ -1,91 +1,146 @@
-//! What is kept of jobs, byte for byte. A version first, so that a later one can be told apart; then the fields in a fixed
-//! order. Never reorder or remove: add a version.
+//! The bytes of what is kept of jobs: see [`crate::codec`].
+//!
+//! The types of what only the engine has are here; the others are in [`fencehold_contract::stored`].
 
 #[cfg(test)]
-pub(super) mod golden;
-mod kept;
+mod golden;
+
+use std::borrow::Cow;
 
 use fencehold_contract::job::ScheduleSpec;
-use fencehold_core::job::Record;
+use fencehold_contract::stored::{EffectV1, JobV1, ScheduleV1, UndoOfV1};
+use fencehold_core::Namespace;
+use fencehold_core::job::{Kind, Queue, Record, UniqueKey};
 use fencehold_core::ledger::Effect;
 use fencehold_engine::{About, Body};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use self::kept::{BodyV1, EffectV1, ScheduleV1, StandingV1};
+use crate::codec::{decode, encode};
 
 const VERSION: u8 = 1;
 /// A job that has come to its end, and when it did.
-const VERSION_ENDED: u8 = 2;
+const ENDED: u8 = 2;
 
-/// Anything that is kept, in its bytes.
-fn encode<T: Serialize>(value: &T, into: &mut Vec<u8>) {
-    into.clear();
-    into.push(VERSION);
-    // Serialising plain data into a growing vector cannot fail.
-    if let Ok(bytes) = postcard::to_extend(value, std::mem::take(into)) {
-        *into = bytes;
-    }
+/// A job: what the working state knows of its body, and all that changes about it.
+#[derive(Serialize, Deserialize)]
+struct StandingV1 {
+    about: AboutV1,
+    record: JobV1,
 }
 
-/// Reads it back, or says what is wrong with it.
-fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, String> {
-    match bytes.split_first() {
-        None => Err(format!("the {what} is empty")),
-        Some((&VERSION, body)) => {
-            postcard::from_bytes(body).map_err(|error| format!("the {what} is damaged: {error}"))
-        }
-        Some((version, _)) => Err(format!("the {what} has the unknown version {version}")),
+#[derive(Serialize, Deserialize)]
+struct AboutV1 {
+    bytes: u32,
+    yield_within_ms: u32,
+    undoes: bool,
+}
+
+/// What never changes about a job. Borrowed while it is written: a payload may be large.
+#[derive(Serialize, Deserialize)]
+struct BodyV1<'a> {
+    namespace: Namespace,
+    queue: Queue,
+    kind: Kind,
+    payload: Cow<'a, str>,
+    labels: Cow<'a, [(Box<str>, Box<str>)]>,
+    trace: Option<Cow<'a, str>>,
+    unique: Option<UniqueKey>,
+    yield_within_ms: Option<u64>,
+    enqueued_wall_ms: u64,
+    undo_of: Option<UndoOfV1>,
+}
+
+impl StandingV1 {
+    fn of(about: About, record: &Record) -> Self {
+        let About { bytes, yield_within_ms, undoes } = about;
+        StandingV1 { about: AboutV1 { bytes, yield_within_ms, undoes }, record: record.into() }
+    }
+
+    fn read(self) -> (About, Record) {
+        let AboutV1 { bytes, yield_within_ms, undoes } = self.about;
+        (About { bytes, yield_within_ms, undoes }, self.record.into())
     }
 }
 
 pub(super) fn encode_job(about: About, record: &Record, into: &mut Vec<u8>) {
-    encode(&StandingV1::of(about, record), into);
+    encode(VERSION, &StandingV1::of(about, record), into);
+}
+
+pub(super) fn decode_job(bytes: &[u8]) -> Result<(About, Record), String> {
+    decode::<StandingV1>("record", VERSION, bytes).map(StandingV1::read)
 }
 
 /// A job that has come to its end, and when it did, in store time.
 pub(super) fn encode_finished(about: About, record: &Record, ended_ms: u64, into: &mut Vec<u8>) {
-    encode(&(StandingV1::of(about, record), ended_ms), into);
-    if let Some(version) = into.first_mut() {
-        *version = VERSION_ENDED;
-    }
+    encode(ENDED, &(StandingV1::of(about, record), ended_ms), into);
 }
 
 /// When it ended is 0 where an earlier version kept it.
 pub(super) fn decode_finished(bytes: &[u8]) -> Result<(About, Record, u64), String> {
-    let Some((&VERSION_ENDED, body)) = bytes.split_first() else {
-        return decode_job(bytes).map(|(about, record)| (about, record, 0));
+    let (standing, ended_ms) = match bytes.first() {
+        Some(&ENDED) => decode::<(StandingV1, u64)>("record", ENDED, bytes)?,
+        _ => (decode("record", VERSION, bytes)?, 0),
     };
-    let (standing, ended_ms): (StandingV1, u64) =
-        postcard::from_bytes(body).map_err(|error| format!("the record is damaged: {error}"))?;
-    let (about, record) = standing.read()?;
+    let (about, record) = standing.read();
     Ok((about, record, ended_ms))
 }
 
-pub(super) fn decode_job(bytes: &[u8]) -> Result<(About, Record), String> {
-    decode::<StandingV1>("record", bytes)?.read()
-}
-
 pub(super) fn encode_body(body: &Body, into: &mut Vec<u8>) {
-    encode(&BodyV1::of(body), into);
+    let Body {
+        namespace,
+        queue,
+        kind,
+        payload,
+        labels,
+        trace,
+        unique,
+        yield_within_ms,
+        enqueued_wall_ms,
+        undo_of,
+    } = body;
+    let stored = BodyV1 {
+        namespace: namespace.clone(),
+        queue: queue.clone(),
+        kind: kind.clone(),
+        payload: Cow::Borrowed(payload),
+        labels: Cow::Borrowed(labels),
+        trace: trace.as_deref().map(Cow::Borrowed),
+        unique: unique.clone(),
+        yield_within_ms: *yield_within_ms,
+        enqueued_wall_ms: *enqueued_wall_ms,
+        undo_of: undo_of.clone().map(UndoOfV1::from),
+    };
+    encode(VERSION, &stored, into);
 }
 
 pub(super) fn decode_body(bytes: &[u8]) -> Result<Body, String> {
-    decode::<BodyV1<'_>>("body", bytes).map(BodyV1::read)
+    let stored: BodyV1<'_> = decode("body", VERSION, bytes)?;
+    Ok(Body {
+        namespace: stored.namespace,
+        queue: stored.queue,
+        kind: stored.kind,
+        payload: stored.payload.into(),
+        labels: stored.labels.into_owned(),
+        trace: stored.trace.map(Box::from),
+        unique: stored.unique,
+        yield_within_ms: stored.yield_within_ms,
+        enqueued_wall_ms: stored.enqueued_wall_ms,
+        undo_of: stored.undo_of.map(Into::into),
+    })
 }
 
 pub(super) fn encode_effect(effect: &Effect, into: &mut Vec<u8>) {
-    encode(&EffectV1::of(effect), into);
+    encode(VERSION, &EffectV1::from(effect), into);
 }
 
 pub(super) fn decode_effect(bytes: &[u8]) -> Result<Effect, String> {
-    decode::<EffectV1<'_>>("effect", bytes)?.read()
+    decode::<EffectV1<'_>>("effect", VERSION, bytes).map(Effect::from)
 }
 
 pub(super) fn encode_schedule(spec: &ScheduleSpec, into: &mut Vec<u8>) {
-    encode(&ScheduleV1::of(spec), into);
+    encode(VERSION, &ScheduleV1::from(spec), into);
 }
 
 pub(super) fn decode_schedule(bytes: &[u8]) -> Result<ScheduleSpec, String> {
-    decode::<ScheduleV1<'_>>("schedule", bytes)?.read()
+    decode::<ScheduleV1<'_>>("schedule", VERSION, bytes).map(ScheduleSpec::from)
 }

@@ -1,0 +1,351 @@
+//! The stored record of a job, its attempts and its effects.
+#![allow(missing_docs, reason = "the types that these stand for say what their fields mean")]
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+use super::NoticeV1;
+use crate::job::{
+    Attempt, Cancel, Claim, Due, EffectName, Ended, JobId, Kind, Notes, Queue, Record, State, Terms, Trail,
+    Undo,
+};
+use crate::ledger::{Effect, EffectState, OnDoubt, UndoWith};
+use crate::retry::{Backoff, Retry};
+use crate::{HoldHash, Owner, Reason, Stamp, Token};
+
+/// All that changes about a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobV1 {
+    pub state: StateV1,
+    pub due: DueV1,
+    pub token: Token,
+    pub failures: u16,
+    pub crashes: u16,
+    pub terms: TermsV1,
+    pub undo: UndoV1,
+    pub notes: NotesV1,
+    pub since_wall_ms: u64,
+    pub claim: Option<ClaimV1>,
+    pub trail: Option<TrailV1>,
+}
+
+stored_enum! {
+    /// How a job stands.
+    StateV1 of State { Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, Indeterminate }
+}
+
+/// What a job waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DueV1 {
+    Now,
+    Store(u64),
+    Wall(u64),
+}
+
+/// On which terms a job is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TermsV1 {
+    pub priority: i16,
+    pub max_attempts: u16,
+    pub max_crashes: u16,
+    pub attempt_ms: Option<NonZeroU32>,
+    pub retry: RetryV1,
+}
+
+/// When a job is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryV1 {
+    pub backoff: BackoffV1,
+    pub base_ms: u32,
+    pub cap_ms: u32,
+    pub jitter_percent: u8,
+}
+
+stored_enum! {
+    /// How the delay between two tries grows.
+    BackoffV1 of Backoff { Fixed, Linear, Exponential }
+}
+
+stored_enum! {
+    /// How far the effects of a job have been undone.
+    UndoV1 of Undo { Nothing, UnderWay, Done, Stopped }
+}
+
+/// What is kept of a job elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotesV1 {
+    pub checkpoint: bool,
+    pub progress: bool,
+    pub result: bool,
+    pub effects: u16,
+}
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimV1 {
+    pub hash: HoldHash,
+    pub owner: Owner,
+    pub ttl_ms: u64,
+    pub since: Stamp,
+    pub cancel: Option<CancelV1>,
+    pub notice: Option<NoticeV1>,
+}
+
+/// A request to call a running job off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelV1 {
+    pub by: Owner,
+    pub reason: Option<Reason>,
+}
+
+/// The attempts of a job that ended, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrailV1 {
+    pub attempts: Vec<AttemptV1>,
+    pub forgotten: u32,
+}
+
+/// An attempt that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptV1 {
+    pub token: Token,
+    pub hash: HoldHash,
+    pub owner: Owner,
+    pub since: Stamp,
+    pub ended: Stamp,
+    pub how: EndedV1,
+    pub error: Option<Box<str>>,
+}
+
+stored_enum! {
+    /// The ways in which an attempt can end.
+    EndedV1 of Ended {
+        Completed, CompletedLate, Failed, FailedLate, TimedOut, Crashed, Snoozed, HandedBack, Yielded, Abandoned,
+        Indeterminate, Revoked, Advanced,
+    }
+}
+
+/// An effect of a job. Borrowed while it is written: its value may be large.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectV1<'a> {
+    pub name: EffectName,
+    pub nth: u16,
+    pub token: Token,
+    pub at_wall_ms: u64,
+    pub state: EffectStateV1,
+    pub value: Option<Cow<'a, str>>,
+    pub undo: Option<UndoWithV1<'a>>,
+    pub undo_job: Option<JobId>,
+}
+
+/// How an effect stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectStateV1 {
+    Intended(OnDoubtV1),
+    Done,
+    Undoing,
+    Undone,
+    UndoFailed,
+}
+
+stored_enum! {
+    /// What an attempt does that finds an intent without an outcome.
+    OnDoubtV1 of OnDoubt { RunAgain, Ask }
+}
+
+/// The job that undoes an effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoWithV1<'a> {
+    pub kind: Kind,
+    pub queue: Option<Queue>,
+    pub payload: Cow<'a, str>,
+}
+
+impl From<&Record> for JobV1 {
+    fn from(record: &Record) -> Self {
+        let Record {
+            state,
+            due,
+            token,
+            failures,
+            crashes,
+            terms,
+            undo,
+            notes: Notes { checkpoint, progress, result, effects },
+            since_wall_ms,
+            claim,
+            trail,
+        } = record;
+        JobV1 {
+            state: (*state).into(),
+            due: match *due {
+                Due::Now => DueV1::Now,
+                Due::Store(ms) => DueV1::Store(ms),
+                Due::Wall(ms) => DueV1::Wall(ms),
+            },
+            token: *token,
+            failures: *failures,
+            crashes: *crashes,
+            terms: (*terms).into(),
+            undo: (*undo).into(),
+            notes: NotesV1 {
+                checkpoint: *checkpoint,
+                progress: *progress,
+                result: *result,
+                effects: *effects,
+            },
+            since_wall_ms: *since_wall_ms,
+            claim: claim.as_deref().map(|claim| claim.clone().into()),
+            trail: trail.as_deref().map(|trail| trail.clone().into()),
+        }
+    }
+}
+
+impl From<JobV1> for Record {
+    fn from(stored: JobV1) -> Self {
+        let JobV1 { state, due, token, failures, crashes, terms, undo, notes, since_wall_ms, claim, trail } =
+            stored;
+        let NotesV1 { checkpoint, progress, result, effects } = notes;
+        Record {
+            state: state.into(),
+            due: match due {
+                DueV1::Now => Due::Now,
+                DueV1::Store(ms) => Due::Store(ms),
+                DueV1::Wall(ms) => Due::Wall(ms),
+            },
+            token,
+            failures,
+            crashes,
+            terms: terms.into(),
+            undo: undo.into(),
+            notes: Notes { checkpoint, progress, result, effects },
+            since_wall_ms,
+            claim: claim.map(|claim| Box::new(claim.into())),
+            trail: trail.map(|trail| Box::new(trail.into())),
+        }
+    }
+}
+
+impl From<Terms> for TermsV1 {
+    fn from(Terms { priority, max_attempts, max_crashes, attempt_ms, retry }: Terms) -> Self {
+        let Retry { backoff, base_ms, cap_ms, jitter_percent } = retry;
+        let retry = RetryV1 { backoff: backoff.into(), base_ms, cap_ms, jitter_percent };
+        TermsV1 { priority, max_attempts, max_crashes, attempt_ms, retry }
+    }
+}
+
+impl From<TermsV1> for Terms {
+    fn from(TermsV1 { priority, max_attempts, max_crashes, attempt_ms, retry }: TermsV1) -> Self {
+        let RetryV1 { backoff, base_ms, cap_ms, jitter_percent } = retry;
+        let retry = Retry { backoff: backoff.into(), base_ms, cap_ms, jitter_percent };
+        Terms { priority, max_attempts, max_crashes, attempt_ms, retry }
+    }
+}
+
+impl From<Claim> for ClaimV1 {
+    fn from(Claim { hash, owner, ttl_ms, since, cancel, notice }: Claim) -> Self {
+        let cancel = cancel.map(|cancel| (*cancel).into());
+        ClaimV1 { hash, owner, ttl_ms, since, cancel, notice: notice.map(|notice| (*notice).into()) }
+    }
+}
+
+impl From<ClaimV1> for Claim {
+    fn from(ClaimV1 { hash, owner, ttl_ms, since, cancel, notice }: ClaimV1) -> Self {
+        let cancel = cancel.map(|cancel| Box::new(cancel.into()));
+        Claim { hash, owner, ttl_ms, since, cancel, notice: notice.map(|notice| Box::new(notice.into())) }
+    }
+}
+
+impl From<Cancel> for CancelV1 {
+    fn from(Cancel { by, reason }: Cancel) -> Self {
+        CancelV1 { by, reason }
+    }
+}
+
+impl From<CancelV1> for Cancel {
+    fn from(CancelV1 { by, reason }: CancelV1) -> Self {
+        Cancel { by, reason }
+    }
+}
+
+impl From<Trail> for TrailV1 {
+    fn from(Trail { attempts, forgotten }: Trail) -> Self {
+        TrailV1 { attempts: attempts.into_iter().map(AttemptV1::from).collect(), forgotten }
+    }
+}
+
+impl From<TrailV1> for Trail {
+    fn from(TrailV1 { attempts, forgotten }: TrailV1) -> Self {
+        Trail { attempts: attempts.into_iter().map(Attempt::from).collect(), forgotten }
+    }
+}
+
+impl From<Attempt> for AttemptV1 {
+    fn from(Attempt { token, hash, owner, since, ended, how, error }: Attempt) -> Self {
+        AttemptV1 { token, hash, owner, since, ended, how: how.into(), error }
+    }
+}
+
+impl From<AttemptV1> for Attempt {
+    fn from(AttemptV1 { token, hash, owner, since, ended, how, error }: AttemptV1) -> Self {
+        Attempt { token, hash, owner, since, ended, how: how.into(), error }
+    }
+}
+
+impl<'a> From<&'a Effect> for EffectV1<'a> {
+    fn from(effect: &'a Effect) -> Self {
+        let Effect { name, nth, token, at_wall_ms, state, value, undo, undo_job } = effect;
+        EffectV1 {
+            name: name.clone(),
+            nth: *nth,
+            token: *token,
+            at_wall_ms: *at_wall_ms,
+            state: (*state).into(),
+            value: value.as_deref().map(Cow::Borrowed),
+            undo: undo.as_deref().map(|UndoWith { kind, queue, payload }| UndoWithV1 {
+                kind: kind.clone(),
+                queue: queue.clone(),
+                payload: Cow::Borrowed(payload),
+            }),
+            undo_job: *undo_job,
+        }
+    }
+}
+
+impl From<EffectV1<'_>> for Effect {
+    fn from(stored: EffectV1<'_>) -> Self {
+        let EffectV1 { name, nth, token, at_wall_ms, state, value, undo, undo_job } = stored;
+        let undo = undo.map(|UndoWithV1 { kind, queue, payload }| {
+            Box::new(UndoWith { kind, queue, payload: payload.into() })
+        });
+        let (state, value) = (state.into(), value.map(Box::from));
+        Effect { name, nth, token, at_wall_ms, state, value, undo, undo_job }
+    }
+}
+
+impl From<EffectState> for EffectStateV1 {
+    fn from(state: EffectState) -> Self {
+        match state {
+            EffectState::Intended(policy) => EffectStateV1::Intended(policy.into()),
+            EffectState::Done => EffectStateV1::Done,
+            EffectState::Undoing => EffectStateV1::Undoing,
+            EffectState::Undone => EffectStateV1::Undone,
+            EffectState::UndoFailed => EffectStateV1::UndoFailed,
+        }
+    }
+}
+
+impl From<EffectStateV1> for EffectState {
+    fn from(stored: EffectStateV1) -> Self {
+        match stored {
+            EffectStateV1::Intended(policy) => EffectState::Intended(policy.into()),
+            EffectStateV1::Done => EffectState::Done,
+            EffectStateV1::Undoing => EffectState::Undoing,
+            EffectStateV1::Undone => EffectState::Undone,
+            EffectStateV1::UndoFailed => EffectState::UndoFailed,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The stored record of a lease key.
+#![allow(missing_docs, reason = "the types that these stand for say what their fields mean")]
+
+use std::num::NonZeroU64;
+
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::lease::{Ending, History, Hold, How, Notice, Record};
+use crate::{HoldHash, Owner, Reason, Stamp, Task, Token};
+
+/// What is stored of one key, but for its counter: a store keeps that where damage to the rest does not reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseV1 {
+    pub hold: Option<HoldV1>,
+    pub endings: Vec<EndingV1>,
+    pub forgotten_at_ms: Option<u64>,
+}
+
+/// A hold.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct HoldV1 {
+    pub hash: HoldHash,
+    pub owner: Owner,
+    pub task: Option<Task>,
+    pub ttl_ms: u64,
+    #[serde(default, deserialize_with = "none_if_zero")]
+    pub max_age_ms: Option<NonZeroU64>,
+    pub since: Stamp,
+    pub priority: i16,
+    #[serde(default)]
+    pub notice: Option<NoticeV1>,
+}
+
+/// A request that the holder yield.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeV1 {
+    pub contender: Owner,
+    pub task: Option<Task>,
+    pub priority: i16,
+    pub yield_at_ms: u64,
+}
+
+/// How a hold ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndingV1 {
+    pub token: Token,
+    pub hash: HoldHash,
+    pub owner: Owner,
+    pub task: Option<Task>,
+    pub how: HowV1,
+    pub at: Stamp,
+    pub by: Option<Owner>,
+    pub reason: Option<Reason>,
+}
+
+stored_enum! {
+    /// The ways in which a hold can end.
+    HowV1 of How { Released, Expired, Revoked, AgedOut, Yielded, Abandoned, Advanced }
+}
+
+impl Serialize for HoldV1 {
+    /// Bytes go by order: a hold without a maximum age has 0 there, and whether it was asked to yield is always said. In text the
+    /// latter is left out where it was not.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_text = serializer.is_human_readable();
+        let mut fields = serializer.serialize_struct("HoldV1", 8)?;
+        fields.serialize_field("hash", &self.hash)?;
+        fields.serialize_field("owner", &self.owner)?;
+        fields.serialize_field("task", &self.task)?;
+        fields.serialize_field("ttl_ms", &self.ttl_ms)?;
+        if is_text {
+            fields.serialize_field("max_age_ms", &self.max_age_ms)?;
+        } else {
+            fields.serialize_field("max_age_ms", &self.max_age_ms.map_or(0, NonZeroU64::get))?;
+        }
+        fields.serialize_field("since", &self.since)?;
+        fields.serialize_field("priority", &self.priority)?;
+        if !is_text || self.notice.is_some() {
+            fields.serialize_field("notice", &self.notice)?;
+        }
+        fields.end()
+    }
+}
+
+fn none_if_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU64>, D::Error> {
+    if deserializer.is_human_readable() {
+        Deserialize::deserialize(deserializer)
+    } else {
+        u64::deserialize(deserializer).map(NonZeroU64::new)
+    }
+}
+
+impl From<&Record> for LeaseV1 {
+    fn from(record: &Record) -> Self {
+        let Record { counter: _, hold, history } = record;
+        let forgotten_at_ms = history.as_ref().and_then(|history| history.forgotten_at_ms);
+        let endings = record.endings().iter().cloned().map(EndingV1::from).collect();
+        LeaseV1 { hold: hold.clone().map(HoldV1::from), endings, forgotten_at_ms }
+    }
+}
+
+impl LeaseV1 {
+    /// The record of the key with this counter.
+    pub fn into_record(self, counter: Token) -> Record {
+        let LeaseV1 { hold, endings, forgotten_at_ms } = self;
+        let endings: Vec<Ending> = endings.into_iter().map(Ending::from).collect();
+        let history = (!endings.is_empty() || forgotten_at_ms.is_some())
+            .then(|| Box::new(History { endings, forgotten_at_ms }));
+        Record { counter, hold: hold.map(Hold::from), history }
+    }
+}
+
+impl From<Hold> for HoldV1 {
+    fn from(hold: Hold) -> Self {
+        let Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice } = hold;
+        let notice = notice.map(|notice| NoticeV1::from(*notice));
+        HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice }
+    }
+}
+
+impl From<HoldV1> for Hold {
+    fn from(stored: HoldV1) -> Self {
+        let HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice } = stored;
+        let notice = notice.map(|notice| Box::new(notice.into()));
+        Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice }
+    }
+}
+
+impl From<Notice> for NoticeV1 {
+    fn from(Notice { contender, task, priority, yield_at_ms }: Notice) -> Self {
+        NoticeV1 { contender, task, priority, yield_at_ms }
+    }
+}
+
+impl From<NoticeV1> for Notice {
+    fn from(NoticeV1 { contender, task, priority, yield_at_ms }: NoticeV1) -> Self {
+        Notice { contender, task, priority, yield_at_ms }
+    }
+}
+
+impl From<Ending> for EndingV1 {
+    fn from(Ending { token, hash, owner, task, how, at, by, reason }: Ending) -> Self {
+        EndingV1 { token, hash, owner, task, how: how.into(), at, by, reason }
+    }
+}
+
+impl From<EndingV1> for Ending {
+    fn from(EndingV1 { token, hash, owner, task, how, at, by, reason }: EndingV1) -> Self {
+        Ending { token, hash, owner, task, how: how.into(), at, by, reason }
+    }
+}

@@ -1,8 +1,10 @@
 //! Tokens and the audit: those of an access file on this machine, or, where the store is a server, those of the server.
 
-use fencehold_api::access::{AuditLine, AuditRequest, CreateTokenRequest, RevokeTokenRequest, TokenView};
-use fencehold_api::{Nothing, Scope, op};
 use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::http::access::{
+    AuditLine, AuditRequest, CreateTokenRequest, RevokeTokenRequest, TokenView,
+};
+use fencehold_contract::http::{Nothing, Scope, op};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::Namespace;
 use fencehold_server::access::{ApiToken, Bearer, Book, BookError, NewToken, Scopes, TokenId};

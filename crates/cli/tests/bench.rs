@@ -1,11 +1,9 @@
 //! `fencehold bench`: it measures, on any store and in several processes, and leaves nothing behind.
 #![cfg(feature = "file")]
-#![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
-
-mod support;
 
 use rustix::process::Signal;
-use support::{Room, Said, eventually, until};
+
+use crate::support::{Room, Said, eventually, until};
 
 const THERE: [&str; 4] = ["--namespace", "fencehold.bench", "-o", "json"];
 
@@ -88,7 +86,7 @@ fn a_run_waits_until_another_has_ended() {
     release
         .env("FENCEHOLD_HOLD", other["hold"].as_str().unwrap())
         .env("FENCEHOLD_TOKEN", other["token"].to_string());
-    assert_eq!(support::said(&mut release).code, 0);
+    assert_eq!(crate::support::said(&mut release).code, 0);
     measured(&run.finish(), ["acquire", "release", "renew"]);
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod at_once;
+mod bench;
 mod disk;
 mod earlier_data;
 mod far_stores;

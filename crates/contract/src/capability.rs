@@ -1,4 +1,4 @@
-//! What a store can do, spoken aloud.
+//! What a store supports.
 
 /// What a store can do. A caller that asks for more gets `Unsupported`, naming the store and the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,12 @@
 
 use async_trait::async_trait;
 use fencehold_core::lease::{Ending, Grant, How, Notice, Renewal, Revoked};
+use fencehold_core::wire::AsMoment;
 use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
-use serde::{Deserialize, Serialize};
 
+use crate::event::AsEvents;
 use crate::job::JobStore;
+use crate::json::{AsResults, is_false, is_zero, page};
 use crate::measure::Measures;
 use crate::{Capabilities, HoldListener, LimitsRequest, LimitsView, StoreError, Subscription};
 
@@ -136,33 +138,48 @@ impl Call {
     }
 }
 
-/// The terms on which keys are asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AcquireRequest {
-    /// Any one of these; the first that is free.
-    pub keys: Vec<Key>,
-    /// The hold id of this acquisition.
-    pub hold: HoldId,
-    /// How long ago it was made. 0: just now, and it was never sent before; a repeat carries at least 1.
-    pub hold_age_ms: u64,
-    /// Who asks.
-    pub owner: Owner,
-    /// What for.
-    pub task: Option<Task>,
-    /// How long a grant or a renewal lasts.
-    pub ttl_ms: u64,
-    /// How long it may be held in all.
-    pub max_age_ms: Option<u64>,
-    /// How long to stand in line; 0: not at all.
-    pub wait_ms: u64,
-    /// How long this request has stood in line already, at a store that has since gone.
-    pub waited_before_ms: u64,
-    /// Its rank: higher stands further ahead.
-    pub priority: i16,
-    /// Ask holders of lower priority to yield within this time.
-    pub yield_within_ms: Option<u64>,
-    /// The largest token that the asker has ever seen for the first key.
-    pub seen_token: Option<Token>,
+wire! {
+    /// The terms on which keys are asked for.
+    #[serde(deny_unknown_fields)]
+    pub struct AcquireRequest {
+        /// Any one of these; the first that is free.
+        #[schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX))]
+        pub keys: Vec<Key>,
+        /// The hold id: 128 random bits, made for this acquisition alone. A secret.
+        pub hold: HoldId,
+        /// How long ago the hold id was made. 0: just now, and it was never sent before; a repeat carries at least 1.
+        #[serde(default)]
+        #[schemars(range(max = fencehold_core::limits::HOLD_AGE_MS_MAX))]
+        pub hold_age_ms: u64,
+        /// Who asks.
+        pub owner: Owner,
+        /// What for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task: Option<Task>,
+        /// How long a grant or a renewal lasts.
+        #[schemars(range(min = fencehold_core::limits::TTL_MS_MIN, max = fencehold_core::limits::TTL_MS_MAX))]
+        pub ttl_ms: u64,
+        /// How long it may be held in all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::MAX_AGE_MS_MAX))]
+        pub max_age_ms: Option<u64>,
+        /// How long to stand in line; 0: not at all.
+        #[serde(default)]
+        #[schemars(range(max = fencehold_core::limits::WAIT_MS_MAX))]
+        pub wait_ms: u64,
+        /// How long this request has stood in line already, at a server that has since gone.
+        #[serde(default)]
+        pub waited_before_ms: u64,
+        /// Its rank: higher stands further ahead.
+        #[serde(default)]
+        pub priority: i16,
+        /// Ask holders of lower priority to yield within this time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_within_ms: Option<u64>,
+        /// The largest token that the asker has ever seen for the first key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub seen_token: Option<Token>,
+    }
 }
 
 impl AcquireRequest {
@@ -185,134 +202,146 @@ impl AcquireRequest {
     }
 }
 
-/// A granted lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Acquired {
-    /// Which of the keys.
-    pub key: Key,
-    /// The grant.
-    pub grant: Grant,
-    /// How long the request stood in line before the moment that decided.
-    pub waited_ms: u64,
-}
+wire! {
+    /// A granted lease.
+    pub struct Acquired {
+        /// Which of the keys.
+        pub key: Key,
+        /// The grant: its fields stand beside the others.
+        #[serde(flatten)]
+        pub grant: Grant,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
 
-/// A hold, as its holder names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldRef {
-    /// The key.
-    pub key: Key,
-    /// The proof.
-    pub hold: HoldId,
-    /// The token that was granted.
-    pub token: Token,
-}
-
-/// The answers to many renewals, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Renewed {
-    /// One for each.
-    pub answers: Vec<Result<Renewal, Refusal>>,
-    /// How long the request stood in line before the moment that decided.
-    pub waited_ms: u64,
-}
-
-/// Whose holds to end by force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevokeRequest {
-    /// Which ones.
-    pub which: Which,
-    /// Who uses force.
-    pub by: Owner,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// A choice of holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Which {
-    /// The hold on one key, if a token is given only that one.
-    Key {
+    /// A hold, as its holder names it.
+    #[serde(deny_unknown_fields)]
+    pub struct HoldRef {
         /// The key.
-        key: Key,
-        /// Only if this is its token.
-        only_token: Option<Token>,
-    },
-    /// All that serve a task.
-    Task(Task),
-    /// All of an owner.
-    Owner(Owner),
-    /// All whose key starts with this text.
-    Prefix(String),
-}
+        pub key: Key,
+        /// The proof.
+        pub hold: HoldId,
+        /// The token that was granted.
+        pub token: Token,
+    }
 
-/// A hold that was ended by force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevokedLease {
-    /// The key.
-    pub key: Key,
-    /// The hold.
-    pub revoked: Revoked,
-}
+    /// The answers to many renewals, in order.
+    pub struct Renewed {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::Outcome<Renewal>>")]
+        pub answers: Vec<Result<Renewal, Refusal>>,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
 
-/// How a key stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseView {
-    /// The key.
-    pub key: Key,
-    /// Its newest token.
-    pub token: Token,
-    /// Who holds it.
-    pub holder: Option<HolderView>,
-    /// How many stand in line.
-    pub waiters: u64,
-    /// How the last holds ended, oldest first.
-    pub endings: Vec<EndingView>,
-}
+    /// Whose holds to end by force: exactly one of `key`, `task`, `owner` and `prefix`.
+    #[serde(deny_unknown_fields)]
+    pub struct RevokeRequest {
+        /// Which ones.
+        pub which: Which,
+        /// Who uses force.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
+    }
 
-/// A live hold, without its secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HolderView {
-    /// Who.
-    pub owner: Owner,
-    /// What for.
-    pub task: Option<Task>,
-    /// The ttl it chose.
-    pub ttl_ms: u64,
-    /// How long it may be held in all.
-    pub max_age_ms: Option<u64>,
-    /// Its rank.
-    pub priority: i16,
-    /// For how long it has been held.
-    pub age_ms: u64,
-    /// Since when, in wall time.
-    pub since_wall_ms: u64,
-    /// How long it has left unless it renews.
-    pub remaining_ms: u64,
-    /// How long ago it was granted or last renewed; `None` where the store cannot tell.
-    pub renewed_ms_ago: Option<u64>,
-    /// Who asks it to yield.
-    pub notice: Option<Notice>,
-    /// In how many milliseconds it should be gone, where somebody asks.
-    pub yield_in_ms: Option<u64>,
-}
+    /// A choice of holds.
+    #[serde(deny_unknown_fields)]
+    pub enum Which {
+        /// The hold on one key.
+        Key {
+            /// The key.
+            key: Key,
+            /// Only if this is its token.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            only_token: Option<Token>,
+        },
+        /// All that serve a task.
+        Task(Task),
+        /// All of an owner.
+        Owner(Owner),
+        /// All whose key starts with this text.
+        Prefix(String),
+    }
 
-/// How a hold ended, without its secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndingView {
-    /// Its token.
-    pub token: Token,
-    /// Who had it.
-    pub owner: Owner,
-    /// What for.
-    pub task: Option<Task>,
-    /// How it ended.
-    pub how: How,
-    /// When, in wall time.
-    pub at_wall_ms: u64,
-    /// Who ended it, where somebody did.
-    pub by: Option<Owner>,
-    /// Why, where somebody did.
-    pub reason: Option<Reason>,
+    /// A hold that was ended by force.
+    pub struct RevokedLease {
+        /// The key.
+        pub key: Key,
+        /// The hold: its fields stand beside the others.
+        #[serde(flatten)]
+        pub revoked: Revoked,
+    }
+
+    /// How a key stands.
+    pub struct LeaseView {
+        /// The key.
+        pub key: Key,
+        /// Its newest token.
+        pub token: Token,
+        /// Who holds it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub holder: Option<HolderView>,
+        /// How many stand in line.
+        pub waiters: u64,
+        /// How the last holds ended, oldest first.
+        pub endings: Vec<EndingView>,
+    }
+
+    /// A live hold, without its secret.
+    pub struct HolderView {
+        /// Who.
+        pub owner: Owner,
+        /// What for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task: Option<Task>,
+        /// The ttl it chose.
+        pub ttl_ms: u64,
+        /// How long it may be held in all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max_age_ms: Option<u64>,
+        /// Its rank.
+        pub priority: i16,
+        /// For how long it has been held.
+        pub age_ms: u64,
+        /// Since when.
+        #[serde(rename = "since", with = "AsMoment")]
+        pub since_wall_ms: u64,
+        /// How long it has left unless it renews.
+        pub remaining_ms: u64,
+        /// How long ago it was granted or last renewed; missing where the store cannot tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub renewed_ms_ago: Option<u64>,
+        /// Who asks it to yield.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub notice: Option<Notice>,
+        /// In how many milliseconds it should be gone, where somebody asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_in_ms: Option<u64>,
+    }
+
+    /// How a hold ended, without its secret.
+    pub struct EndingView {
+        /// Its token.
+        pub token: Token,
+        /// Who had it.
+        pub owner: Owner,
+        /// What for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task: Option<Task>,
+        /// How it ended.
+        pub how: How,
+        /// When.
+        #[serde(rename = "at", with = "AsMoment")]
+        pub at_wall_ms: u64,
+        /// Who ended it, where somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub by: Option<Owner>,
+        /// Why, where somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<Reason>,
+    }
 }
 
 impl EndingView {
@@ -330,102 +359,122 @@ impl EndingView {
     }
 }
 
-/// Which keys to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListRequest {
-    /// Only keys that start with this text.
-    pub prefix: Option<String>,
-    /// Only holds of this owner.
-    pub owner: Option<Owner>,
-    /// Only holds that serve this task.
-    pub task: Option<Task>,
-    /// Free keys too.
-    pub include_free: bool,
-    /// Where the page before ended.
-    pub cursor: Option<u64>,
-    /// At most this many.
-    pub limit: usize,
-}
+wire! {
+    /// Which keys to list.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct ListRequest {
+        /// Only keys that start with this text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub prefix: Option<String>,
+        /// Only holds of this owner.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub owner: Option<Owner>,
+        /// Only holds that serve this task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task: Option<Task>,
+        /// Free keys too.
+        #[serde(default)]
+        pub include_free: bool,
+        /// Where the page before ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<u64>,
+        /// At most this many.
+        #[serde(default = "page")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
+        pub limit: usize,
+    }
 
-/// One page of a list. It may be short, or even empty, and still not be the last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeasePage {
-    /// The keys.
-    pub leases: Vec<LeaseView>,
-    /// Where the next page starts; `None`: this was the last.
-    pub next: Option<u64>,
-}
+    /// One page of a list. It may be short, or even empty, and still not be the last.
+    pub struct LeasePage {
+        /// The keys.
+        pub leases: Vec<LeaseView>,
+        /// Where the next page starts; missing: this was the last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub next: Option<u64>,
+    }
 
-/// Which events to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventsRequest {
-    /// Those after this one; `None`: from the oldest that is kept.
-    pub after: Option<u64>,
-    /// Only of keys that start with this text.
-    pub prefix: Option<String>,
-    /// At most this many.
-    pub limit: usize,
-    /// How long to wait for the first one.
-    pub wait_ms: u64,
-}
+    /// Which events to read.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct EventsRequest {
+        /// Those after this one; missing: from the oldest that is kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub after: Option<u64>,
+        /// Only of keys that start with this text; a job's is `job/ID`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub prefix: Option<String>,
+        /// At most this many.
+        #[serde(default = "page")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
+        pub limit: usize,
+        /// How long to wait for the first one; more than an hour counts as that.
+        #[serde(default)]
+        pub wait_ms: u64,
+    }
 
-/// One page of events.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventPage {
-    /// The events, oldest first.
-    pub events: Vec<Event>,
-    /// The cursor to go on from.
-    pub next: u64,
-}
+    /// One page of events.
+    pub struct EventPage {
+        /// The events, oldest first.
+        #[serde(with = "AsEvents")]
+        pub events: Vec<Event>,
+        /// The cursor to go on from.
+        pub next: u64,
+    }
 
-/// What `advance` did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advanced {
-    /// How many keys were lifted.
-    pub keys: u64,
-    /// How many leases were ended.
-    pub ended: u64,
-    /// For how long nobody is granted anything: in a namespace that is not among those below.
-    pub closed_for_ms: u64,
-    /// Namespaces that open by themselves, each after the longest ttl that was ever granted in it; the longest first, and at most a
-    /// page of them. Empty where a store closes all of them together.
-    pub namespaces: Vec<NamespaceClosed>,
-}
+    /// What an advance did.
+    #[derive(Default)]
+    pub struct Advanced {
+        /// How many keys were lifted.
+        pub keys: u64,
+        /// How many leases were ended.
+        pub ended: u64,
+        /// For how long nobody is granted anything: in a namespace that is not among those below.
+        pub closed_for_ms: u64,
+        /// Namespaces that open by themselves, each after the longest ttl that was ever granted in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub namespaces: Vec<NamespaceClosed>,
+    }
 
-/// For how long a namespace is closed after an advance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamespaceClosed {
-    /// Which.
-    pub namespace: Namespace,
-    /// For how long nothing is granted in it.
-    pub closed_for_ms: u64,
-}
+    /// For how long a namespace is closed after an advance.
+    pub struct NamespaceClosed {
+        /// Which.
+        pub namespace: Namespace,
+        /// For how long nothing is granted in it.
+        pub closed_for_ms: u64,
+    }
 
-/// Who serves, and how much there is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreStatus {
-    /// The store's name.
-    pub store: String,
-    /// The process that owns the store, where one does.
-    pub owner_pid: Option<u32>,
-    /// The owner's epoch, where there is one.
-    pub epoch: Option<u64>,
-    /// How many keys are kept.
-    pub keys: u64,
-    /// How many of them are held.
-    pub held: u64,
-    /// How many requests stand in line.
-    pub waiters: u64,
-    /// How many jobs have not come to their end.
-    pub jobs: u64,
-    /// The newest event.
-    pub last_event: u64,
-    /// Rows that could not be read and were set aside.
-    pub set_aside: u64,
-    /// Parts of the maintenance that fail at present, and why.
-    pub maintenance: Vec<String>,
-    /// For how long nobody is granted anything, after an advance. Known where an engine serves the store.
-    pub closed_for_ms: u64,
-    /// The counts are of all namespaces together, and this caller may not see them.
-    pub counts_hidden: bool,
+    /// Who serves, and how much there is.
+    #[derive(Default)]
+    pub struct StoreStatus {
+        /// The store behind the server, as in its URL.
+        pub store: String,
+        /// The process that owns the store, where one does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub owner_pid: Option<u32>,
+        /// The owner's epoch, where there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub epoch: Option<u64>,
+        /// How many keys are kept.
+        pub keys: u64,
+        /// How many of them are held.
+        pub held: u64,
+        /// How many requests stand in line.
+        pub waiters: u64,
+        /// How many jobs have not come to their end.
+        pub jobs: u64,
+        /// The newest event.
+        pub last_event: u64,
+        /// Rows that could not be read and were set aside.
+        pub set_aside: u64,
+        /// Parts of the maintenance that fail at present, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub maintenance: Vec<String>,
+        /// For how long nobody is granted anything, after an advance.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub closed_for_ms: u64,
+        /// The counts are of all namespaces together, and were left out: this token is not `admin` for all of them.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub counts_hidden: bool,
+    }
 }

@@ -2,11 +2,12 @@
 //!
 //! [`LeaseStore`] and [`JobStore`] are the contracts that every store implements, with the requests that they take and the
 //! answers that they give. [`operation`] has each call as data, for stores that carry it elsewhere, and the checks of what
-//! a caller sends. [`StoreUrl`] says which store, and where. `wire` (a feature) turns all of it into what goes over HTTP.
+//! a caller sends. [`http`] lists the same operations as a server answers them, with their paths and scopes; [`problem`] is
+//! every error as it travels. [`StoreUrl`] says which store, and where.
 //!
 //! Deliberately absent: any store, and anything that a caller would build on top of one.
 
-#[macro_use(seeded)]
+#[macro_use(seeded, wire)]
 extern crate fencehold_core;
 
 mod alone;
@@ -14,23 +15,26 @@ mod capability;
 pub mod clock;
 pub mod closed;
 mod error;
+mod event;
 pub mod hold_changes;
+pub mod http;
 pub mod job;
+pub mod json;
 mod lease;
 mod locality;
 pub mod measure;
 pub mod operation;
 mod prefixes;
+pub mod problem;
 pub mod quota;
 mod retention;
 pub mod stored;
 pub mod url;
-#[cfg(feature = "wire")]
-pub mod wire;
 
 pub use alone::alone;
 pub use capability::Capabilities;
 pub use error::StoreError;
+pub use event::FlatEvent;
 pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{

@@ -7,26 +7,40 @@ use fencehold_core::limits::{
     SCHEDULES_PER_NAMESPACE, TTL_MS_MAX, TTL_MS_MIN,
 };
 use fencehold_core::{BadInput, Namespace, Owner};
-use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
+use crate::json::is_false;
 
-/// What one namespace may have at most. `None`: as the next wider setting has it; a namespace's own goes before that for every
-/// namespace, and that before the usual one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// How many queues.
-    pub queues: Option<u64>,
-    /// How many lease keys: held ones, and free ones until they are collected.
-    pub keys: Option<u64>,
-    /// How many jobs that have not come to their end.
-    pub jobs: Option<u64>,
-    /// How many bytes the payloads of those jobs have together.
-    pub bytes: Option<u64>,
-    /// How many schedules.
-    pub schedules: Option<u64>,
-    /// The longest ttl of a lease or a claim.
-    pub ttl_ms: Option<u64>,
+wire! {
+    /// What a namespace may have at most.
+    #[derive(Copy, Default)]
+    #[serde(deny_unknown_fields)]
+    pub struct Limits {
+        /// How many queues.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = u64::MAX))]
+        pub queues: Option<u64>,
+        /// How many lease keys.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = u64::MAX))]
+        pub keys: Option<u64>,
+        /// How many jobs that have not come to their end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = u64::MAX))]
+        pub jobs: Option<u64>,
+        /// How many bytes the payloads of those jobs have together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = u64::MAX))]
+        pub bytes: Option<u64>,
+        /// How many schedules.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = u64::MAX))]
+        pub schedules: Option<u64>,
+        /// The longest ttl of a lease or a claim.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 100, max = 86_400_000))]
+        pub ttl_ms: Option<u64>,
+    }
 }
 
 impl Limits {
@@ -97,19 +111,21 @@ impl Limits {
     }
 }
 
-/// What a namespace has of that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
-    /// How many queues.
-    pub queues: u64,
-    /// How many lease keys.
-    pub keys: u64,
-    /// How many jobs that have not come to their end.
-    pub jobs: u64,
-    /// How many bytes their payloads have.
-    pub bytes: u64,
-    /// How many schedules.
-    pub schedules: u64,
+wire! {
+    /// What a namespace has.
+    #[derive(Copy, Default)]
+    pub struct Used {
+        /// How many queues.
+        pub queues: u64,
+        /// How many lease keys.
+        pub keys: u64,
+        /// How many jobs that have not come to their end.
+        pub jobs: u64,
+        /// How many bytes their payloads have.
+        pub bytes: u64,
+        /// How many schedules.
+        pub schedules: u64,
+    }
 }
 
 /// What is limited, as errors call it.
@@ -159,24 +175,28 @@ impl fmt::Display for Limited {
     }
 }
 
-/// Looks at the limits of the caller's namespace, or sets them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitsRequest {
-    /// What to set; what is `None` in it stays as it is. `None`: only look.
-    pub set: Option<Limits>,
-    /// Set them for every namespace that has none of its own.
-    pub every_namespace: bool,
-    /// Who.
-    pub by: Owner,
-}
+wire! {
+    /// Looks at the limits of the caller's namespace, or sets them.
+    #[serde(deny_unknown_fields)]
+    pub struct LimitsRequest {
+        /// What to set. Missing: only look.
+        #[serde(default, deserialize_with = "crate::json::from_object_if_any", skip_serializing_if = "Option::is_none")]
+        pub set: Option<Limits>,
+        /// Set them for every namespace that has none of its own.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub every_namespace: bool,
+        /// Who.
+        pub by: Owner,
+    }
 
-/// The limits of a namespace that are in force, and what it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LimitsView {
-    /// Each is there.
-    pub limits: Limits,
-    /// What it has.
-    pub used: Used,
+    /// The limits of a namespace that are in force, and what it has.
+    #[derive(Copy)]
+    pub struct LimitsView {
+        /// Each is there.
+        pub limits: Limits,
+        /// What it has.
+        pub used: Used,
+    }
 }
 
 /// The same for lease keys, in a store that keeps each key for good.

@@ -13,6 +13,8 @@ compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock a
 
 #[macro_use]
 mod seeded;
+#[macro_use]
+pub mod wire;
 
 pub mod duration;
 mod error;

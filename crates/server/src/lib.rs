@@ -1,6 +1,6 @@
 //! Fencehold's server: a store of leases and jobs behind HTTP.
 //!
-//! Nouns: a [`Server`] is a store with a door; every request becomes an operation of `fencehold-api`, asked by a
+//! Nouns: a [`Server`] is a store with a door; every request becomes an operation of `fencehold_contract::http`, asked by a
 //! [`Caller`](access::Caller) in one namespace. Handlers parse nothing and decide nothing: they call the store and hand
 //! back what it says.
 //!

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use fencehold_api::{ALL, Method};
 use fencehold_contract::clock::ManualClock;
+use fencehold_contract::http::{ALL, Method};
 use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;

@@ -102,7 +102,10 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, to_lose: Arc<AtomicU
 
 /// What a server says whose store cannot be reached: nothing was done.
 async fn without_store(mut client: TcpStream) {
-    let problem = fencehold_api::Problem::new(fencehold_api::Kind::Unavailable, "the store is away");
+    let problem = fencehold_contract::problem::Problem::new(
+        fencehold_contract::problem::ProblemKind::Unavailable,
+        "the store is away",
+    );
     let body = serde_json::to_string(&problem).unwrap();
     let head =
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nconnection: close";

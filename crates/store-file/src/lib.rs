@@ -18,6 +18,8 @@ mod codec;
 mod foreign;
 mod frame;
 #[cfg(test)]
+mod frame_golden;
+#[cfg(test)]
 mod fuzz;
 mod gate;
 mod job;

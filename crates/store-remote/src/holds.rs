@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_api::{HoldChange, Kind};
+use fencehold_contract::http::ChangedHold;
+use fencehold_contract::problem::ProblemKind;
 use fencehold_core::Namespace;
 use fencehold_net::FeedEnd;
 
@@ -23,14 +24,14 @@ impl Inner {
     }
 
     async fn listen(&self, namespace: &Namespace) -> FeedEnd {
-        match self.wire.stream(fencehold_api::HOLD_CHANGES_PATH, namespace).await {
+        match self.wire.stream(fencehold_contract::http::HOLD_CHANGES_PATH, namespace).await {
             Ok(lines) => {
                 // What happened before it was listened for.
                 self.feeds.changes.tell_missed();
                 self.hear(lines, namespace).await
             }
             Err(Fault::Problem(problem))
-                if problem.kind == Kind::Stopping || problem.kind.status() == 429 =>
+                if problem.kind == ProblemKind::Stopping || problem.kind.status() == 429 =>
             {
                 FeedEnd::Broken
             }
@@ -54,9 +55,9 @@ impl Inner {
                 break;
             }
             let Some(data) = line.strip_prefix("data: ") else { continue };
-            match serde_json::from_str::<HoldChange>(data) {
-                Ok(HoldChange { key: Some(key) }) => changes.tell(std::iter::once((namespace, &key))),
-                Ok(HoldChange { key: None }) | Err(_) => changes.tell_missed(),
+            match serde_json::from_str::<ChangedHold>(data) {
+                Ok(ChangedHold { key: Some(key) }) => changes.tell(std::iter::once((namespace, &key))),
+                Ok(ChangedHold { key: None }) | Err(_) => changes.tell_missed(),
             }
         }
         if signs > 1 { FeedEnd::BrokenLater } else { FeedEnd::Broken }

@@ -16,9 +16,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use budget::{Fault, ServerBudget};
-use fencehold_api::{Nothing, Operation, op};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::http::{Nothing, Operation, op};
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
 use fencehold_contract::{Call, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;

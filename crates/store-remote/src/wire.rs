@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencehold_api::{Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
+use fencehold_contract::http::{Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE};
+use fencehold_contract::problem::{Problem, ProblemKind};
 use fencehold_contract::{Call, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -112,9 +113,10 @@ impl Wire {
         let outcome = self.send_to::<O>(server, call, request).await;
         turn.answered = match &outcome {
             Ok(_) => true,
-            Err(Fault::Problem(problem)) => {
-                !matches!(problem.kind, Kind::Stopping | Kind::Unavailable | Kind::Limited)
-            }
+            Err(Fault::Problem(problem)) => !matches!(
+                problem.kind,
+                ProblemKind::Stopping | ProblemKind::Unavailable | ProblemKind::Limited
+            ),
             Err(_) => false,
         };
         outcome

@@ -7,7 +7,7 @@ use fencehold_contract::job::{
     ActOn, ActRequest, Action, BeginRequest, ClaimRequest, JobsRequest, LedgerAct, NewJob, ResolveRequest,
     ScheduleSpec, When, Word,
 };
-use fencehold_core::job::{Queue, Refusal, State, Terms};
+use fencehold_core::job::{JobId, Queue, Refusal, State, Terms};
 use fencehold_core::ledger::{OnDoubt, UndoWith};
 use fencehold_core::limits::{
     CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX, JSON_DEPTH_MAX,
@@ -30,6 +30,7 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
     let month = NonZeroU32::new(31 * day_ms);
     let labels = |count: usize| (0..count).map(|nth| label(&format!("label-{nth}"), "x")).collect();
     let bad = [
+        ("id", NewJob { id: JobId::nil(), ..g.job_for("q") }),
         ("payload", NewJob { payload: "{not json".into(), ..g.job_for("q") }),
         ("payload", NewJob { payload: "".into(), ..g.job_for("q") }),
         ("payload", NewJob { payload: "1 2".into(), ..g.job_for("q") }),

@@ -18,9 +18,8 @@ use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
 
 use crate::{Call, StoreError};
 
-pub use desk::Contents;
 pub use desk::{
-    ActOn, ActRequest, Acted, ActedItem, Action, Began, BeginRequest, Begun, Finding, FindingKind,
+    ActOn, ActRequest, Acted, ActedItem, Action, Began, BeginRequest, Begun, Contents, Finding, FindingKind,
     FindingPage, FindingsRequest, QueueMode, QueueOrder, QueueView, ResolveRequest, ScheduleSpec,
     ScheduleView,
 };

@@ -3,142 +3,157 @@
 use fencehold_core::job::{Ended, JobId, Kind, Queue, State, Terms, Undo, UniqueKey};
 use fencehold_core::lease::Notice;
 use fencehold_core::ledger::Effect;
+use fencehold_core::wire::{AsJson, AsMoment, AsOptionalJson};
 use fencehold_core::{Owner, Token};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::UndoOf;
+use crate::json::{AsLabels, AsOptionalBase64, Labels, page};
 
-/// How a job stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobView {
-    /// Its id.
-    pub id: JobId,
-    /// Its queue.
-    pub queue: Queue,
-    /// What it is.
-    pub kind: Kind,
-    /// How it stands.
-    pub state: State,
-    /// Its newest token.
-    pub token: Token,
-    /// On which terms it is tried.
-    pub terms: Terms,
-    /// How many attempts there were, the one under way included.
-    pub attempts: u32,
-    /// Failures so far.
-    pub failures: u16,
-    /// Dead holders so far.
-    pub crashes: u16,
-    /// When it was enqueued, in wall time.
-    pub enqueued_wall_ms: u64,
-    /// Since when it stands as it does, in wall time.
-    pub since_wall_ms: u64,
-    /// In how many milliseconds it is ready, while it is scheduled.
-    pub due_in_ms: Option<u64>,
-    /// Who works on it.
-    pub runner: Option<RunnerView>,
-    /// Its labels.
-    pub labels: Vec<(Box<str>, Box<str>)>,
-    /// What makes it the same as another.
-    pub unique: Option<UniqueKey>,
-    /// How far its effects have been undone.
-    pub undo: Undo,
-    /// Whose effect it undoes, where it does.
-    pub undo_of: Option<UndoOf>,
-}
+wire! {
+    /// How a job stands.
+    pub struct JobView {
+        /// Its id.
+        pub id: JobId,
+        /// Its queue.
+        pub queue: Queue,
+        /// What it is.
+        pub kind: Kind,
+        /// How it stands.
+        pub state: State,
+        /// Its newest token.
+        pub token: Token,
+        /// On which terms it is tried.
+        pub terms: Terms,
+        /// How many attempts there were, the one under way included.
+        pub attempts: u32,
+        /// Failures so far.
+        pub failures: u16,
+        /// Dead holders so far.
+        pub crashes: u16,
+        /// When it was enqueued.
+        #[serde(rename = "enqueued", with = "AsMoment")]
+        pub enqueued_wall_ms: u64,
+        /// Since when it stands as it does.
+        #[serde(rename = "since", with = "AsMoment")]
+        pub since_wall_ms: u64,
+        /// In how many milliseconds it is ready, while it is scheduled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub due_in_ms: Option<u64>,
+        /// Who works on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub runner: Option<RunnerView>,
+        /// Its labels.
+        #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
+        pub labels: Labels,
+        /// What makes it the same as another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unique: Option<UniqueKey>,
+        /// How far its effects have been undone.
+        pub undo: Undo,
+        /// Whose effect it undoes, where it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub undo_of: Option<UndoOf>,
+    }
 
-/// Who works on a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunnerView {
-    /// Who.
-    pub owner: Owner,
-    /// The ttl that it chose.
-    pub ttl_ms: u64,
-    /// How long it has left unless it renews.
-    pub remaining_ms: u64,
-    /// Since when, in wall time.
-    pub since_wall_ms: u64,
-    /// For how long it has worked.
-    pub age_ms: u64,
-    /// Who called the job off.
-    pub cancel_by: Option<Owner>,
-    /// Who asks it to yield.
-    pub notice: Option<Notice>,
-}
+    /// Who works on a job.
+    pub struct RunnerView {
+        /// Who.
+        pub owner: Owner,
+        /// The ttl that it chose.
+        pub ttl_ms: u64,
+        /// How long it has left unless it renews.
+        pub remaining_ms: u64,
+        /// Since when.
+        #[serde(rename = "since", with = "AsMoment")]
+        pub since_wall_ms: u64,
+        /// For how long it has worked.
+        pub age_ms: u64,
+        /// Who called the job off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cancel_by: Option<Owner>,
+        /// Who asks it to yield.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub notice: Option<Notice>,
+    }
 
-/// Everything about a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobDetail {
-    /// How it stands.
-    pub job: JobView,
-    /// What it is about: JSON.
-    pub payload: Box<str>,
-    /// What it gave: JSON.
-    pub result: Option<Box<str>>,
-    /// How far it has come: JSON.
-    pub progress: Option<Box<str>>,
-    /// Where it would go on from.
-    pub checkpoint: Option<Vec<u8>>,
-    /// The trace context of whoever enqueued it.
-    pub trace: Option<Box<str>>,
-    /// The attempts that ended, oldest first; the oldest may be forgotten.
-    pub attempts: Vec<AttemptView>,
-    /// Its effects, in the order in which they were first heard of.
-    pub effects: Vec<Effect>,
-}
+    /// Everything about a job.
+    pub struct JobDetail {
+        /// How it stands.
+        pub job: JobView,
+        /// What it is about.
+        #[serde(with = "AsJson")]
+        pub payload: Box<str>,
+        /// What it gave.
+        #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
+        pub result: Option<Box<str>>,
+        /// How far it has come.
+        #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
+        pub progress: Option<Box<str>>,
+        /// Where it would go on from.
+        #[serde(default, with = "AsOptionalBase64", skip_serializing_if = "Option::is_none")]
+        pub checkpoint: Option<Vec<u8>>,
+        /// The trace context of whoever enqueued it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub trace: Option<Box<str>>,
+        /// The attempts that ended, oldest first; the oldest may be forgotten.
+        pub attempts: Vec<AttemptView>,
+        /// Its effects, in the order in which they were first heard of.
+        pub effects: Vec<Effect>,
+    }
 
-/// An attempt that ended, without its secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptView {
-    /// Its token.
-    pub token: Token,
-    /// Who made it.
-    pub owner: Owner,
-    /// When it began, in wall time.
-    pub since_wall_ms: u64,
-    /// When it ended, in wall time.
-    pub ended_wall_ms: u64,
-    /// How it ended.
-    pub how: Ended,
-    /// What went wrong.
-    pub error: Option<Box<str>>,
-}
+    /// An attempt that ended, without its secret.
+    pub struct AttemptView {
+        /// Its token.
+        pub token: Token,
+        /// Who made it.
+        pub owner: Owner,
+        /// When it began.
+        #[serde(rename = "since", with = "AsMoment")]
+        pub since_wall_ms: u64,
+        /// When it ended.
+        #[serde(rename = "ended", with = "AsMoment")]
+        pub ended_wall_ms: u64,
+        /// How it ended.
+        pub how: Ended,
+        /// What went wrong.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub error: Option<Box<str>>,
+    }
 
-/// Which jobs. What is not named does not matter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobFilter {
-    /// In this queue.
-    pub queue: Option<Queue>,
-    /// Of this kind.
-    pub kind: Option<Kind>,
-    /// In any of these states; none named: in every state.
-    pub states: Vec<State>,
-    /// With all of these labels.
-    pub labels: Vec<(Box<str>, Box<str>)>,
-    /// That this owner works on.
-    pub owner: Option<Owner>,
-    /// With this text in the payload.
-    pub payload_contains: Option<String>,
-}
+    /// Which jobs. What is not named does not matter.
+    #[derive(Default)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct JobFilter {
+        /// In this queue.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub queue: Option<Queue>,
+        /// Of this kind.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub kind: Option<Kind>,
+        /// In any of these states; none named: in every state.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub states: Vec<State>,
+        /// With all of these labels.
+        #[serde(with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
+        pub labels: Labels,
+        /// That this owner works on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub owner: Option<Owner>,
+        /// With this text in the payload.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub payload_contains: Option<String>,
+    }
 
-/// Which jobs to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobsRequest {
-    /// Which.
-    pub filter: JobFilter,
-    /// Where the page before ended.
-    pub cursor: Option<u64>,
-    /// At most this many.
-    pub limit: usize,
-}
-
-/// One page of jobs. It may be short, or even empty, and still not be the last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobPage {
-    /// The jobs.
-    pub jobs: Vec<JobView>,
-    /// Where the next page starts; `None`: this was the last.
-    pub next: Option<u64>,
+    /// One page of jobs. It may be short, or even empty, and still not be the last.
+    pub struct JobPage {
+        /// The jobs.
+        pub jobs: Vec<JobView>,
+        /// Where the next page starts; missing: this was the last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub next: Option<u64>,
+    }
 }
 
 /// Which job to wait for.
@@ -150,25 +165,27 @@ pub struct WaitRequest {
     pub wait_ms: u64,
 }
 
-/// How many jobs there are in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Ready.
-    pub queued: u64,
-    /// Waiting for their time.
-    pub scheduled: u64,
-    /// Being worked on.
-    pub running: u64,
-    /// Done, and not yet pruned.
-    pub completed: u64,
-    /// Failed for good, and not yet pruned.
-    pub failed: u64,
-    /// Called off, and not yet pruned.
-    pub cancelled: u64,
-    /// The end of too many holders.
-    pub quarantined: u64,
-    /// Waiting for a person to look.
-    pub indeterminate: u64,
+wire! {
+    /// How many jobs there are in which state.
+    #[derive(Copy, Default)]
+    pub struct Counts {
+        /// Ready.
+        pub queued: u64,
+        /// Waiting for their time.
+        pub scheduled: u64,
+        /// Being worked on.
+        pub running: u64,
+        /// Done, and not yet pruned.
+        pub completed: u64,
+        /// Failed for good, and not yet pruned.
+        pub failed: u64,
+        /// Called off, and not yet pruned.
+        pub cancelled: u64,
+        /// The end of too many holders.
+        pub quarantined: u64,
+        /// Waiting for a person to look.
+        pub indeterminate: u64,
+    }
 }
 
 impl Counts {
@@ -187,3 +204,86 @@ impl Counts {
         }
     }
 }
+
+/// Which jobs to list. Its JSON form is flat, so that it fits into a query: `state=failed&label=team=red`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobsRequest {
+    /// Which.
+    pub filter: JobFilter,
+    /// Where the page before ended.
+    pub cursor: Option<u64>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Which jobs to list. What is not named does not matter.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct JobsQuery {
+    /// In this queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Queue>,
+    /// Of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<Kind>,
+    /// In any of these states; none named: in every state.
+    #[serde(default)]
+    state: Vec<State>,
+    /// With all of these labels, as NAME=VALUE.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(inner(regex(pattern = "="))))]
+    label: Vec<String>,
+    /// That this owner works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<Owner>,
+    /// With this text in the payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload_contains: Option<String>,
+    /// Where the page before ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cursor: Option<u64>,
+    /// At most this many.
+    #[serde(default = "page")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+    limit: usize,
+}
+
+impl JobsRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let JobFilter { queue, kind, states, labels, owner, payload_contains } = self.filter.clone();
+        let label = labels.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let (cursor, limit) = (self.cursor, self.limit);
+        JobsQuery { queue, kind, state: states, label, owner, payload_contains, cursor, limit }
+            .serialize(serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let JobsQuery { queue, kind, state: states, label, owner, payload_contains, cursor, limit } =
+            JobsQuery::deserialize(deserializer)?;
+        let split = |text: String| match text.split_once('=') {
+            Some((name, value)) => Ok((name.into(), value.into())),
+            None => Err(D::Error::custom(format!("label {text:?} is not NAME=VALUE"))),
+        };
+        let labels = label.into_iter().map(split).collect::<Result<_, _>>()?;
+        let filter = JobFilter { queue, kind, states, labels, owner, payload_contains };
+        Ok(JobsRequest { filter, cursor, limit })
+    }
+}
+
+const _: () = {
+    type Whole = JobsRequest;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "Whole")]
+    struct Frame {
+        filter: JobFilter,
+        cursor: Option<u64>,
+        limit: usize,
+    }
+
+    fencehold_core::wire_forms!(JobsRequest);
+};
+
+#[cfg(feature = "schema")]
+fencehold_core::schema_as! { JobsRequest = JobsQuery }

@@ -2,34 +2,50 @@
 
 use fencehold_core::job::{EffectName, JobId, JobRenewal, Kind, Queue, Refusal, Terms, UniqueKey};
 use fencehold_core::ledger::{Effect, OnDoubt, UndoWith};
+use fencehold_core::wire::{AsJson, AsOptionalJson, Moment, null};
 use fencehold_core::{HoldId, Owner, Token};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Weighted;
+use crate::json::{
+    AsBase64, AsLabels, AsNewId, AsOptionalBase64, AsResults, AsWeighted, Labels, are_default, one_job,
+};
 
-/// A job to be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewJob {
-    /// Its id, made for this job alone.
-    pub id: JobId,
-    /// Where it stands in line.
-    pub queue: Queue,
-    /// What it is.
-    pub kind: Kind,
-    /// What it is about: JSON.
-    pub payload: Box<str>,
-    /// On which terms it is tried.
-    pub terms: Terms,
-    /// When it is ready.
-    pub when: When,
-    /// What makes it the same as another.
-    pub unique: Option<Unique>,
-    /// For finding it again: names and values.
-    pub labels: Vec<(Box<str>, Box<str>)>,
-    /// The W3C trace context (`traceparent`) of whoever enqueued it.
-    pub trace: Option<Box<str>>,
-    /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
-    pub yield_within_ms: Option<u64>,
+wire! {
+    /// A job to be.
+    #[serde(deny_unknown_fields)]
+    pub struct NewJob {
+        /// Its id, made for this job alone. Missing: made from the `Idempotency-Key` and the job's place in the request,
+        /// or, without one, by the server.
+        #[serde(default = "JobId::nil", with = "AsNewId", skip_serializing_if = "JobId::is_nil")]
+        pub id: JobId,
+        /// Where it stands in line.
+        #[serde(default)]
+        pub queue: Queue,
+        /// What it is.
+        pub kind: Kind,
+        /// What it is about.
+        #[serde(default = "null", with = "AsJson")]
+        pub payload: Box<str>,
+        /// On which terms it is tried.
+        #[serde(default, skip_serializing_if = "are_default")]
+        pub terms: Terms,
+        /// When it is ready.
+        #[serde(default, skip_serializing_if = "When::is_now")]
+        pub when: When,
+        /// What makes it the same as another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unique: Option<Unique>,
+        /// For finding it again: names and values.
+        #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
+        pub labels: Labels,
+        /// The W3C trace context (`traceparent`) of whoever enqueues it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub trace: Option<Box<str>>,
+        /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_within_ms: Option<u64>,
+    }
 }
 
 impl NewJob {
@@ -51,7 +67,7 @@ impl NewJob {
 }
 
 /// When a job is ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// At once.
     #[default]
@@ -68,209 +84,286 @@ pub enum When {
     },
 }
 
-/// What makes a job the same as another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unique {
-    /// Jobs of one namespace with the same key are the same.
-    pub key: UniqueKey,
-    /// For how long after the first was enqueued, in wall time; and in any case until it has come to its end.
-    pub window_ms: u64,
+/// When a job is ready.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename = "When", rename_all = "snake_case", deny_unknown_fields)]
+enum JsonWhen {
+    /// At once.
+    Now,
+    /// At this moment.
+    At(Moment),
+    /// After this time, by the store's wall clock.
+    AfterMs(u64),
 }
 
-/// A job that is in its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Enqueued {
-    /// Its id: that of the first one, where it is the same as another.
-    pub id: JobId,
-    /// Whether it was there already, by its id or its unique key.
-    pub existed: bool,
+impl When {
+    fn is_now(&self) -> bool {
+        matches!(self, When::Now)
+    }
+
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let json = match *self {
+            When::Now => JsonWhen::Now,
+            When::At { wall_ms } => JsonWhen::At(Moment { wall_ms }),
+            When::After { delay_ms } => JsonWhen::AfterMs(delay_ms),
+        };
+        json.serialize(serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match JsonWhen::deserialize(deserializer)? {
+            JsonWhen::Now => When::Now,
+            JsonWhen::At(Moment { wall_ms }) => When::At { wall_ms },
+            JsonWhen::AfterMs(delay_ms) => When::After { delay_ms },
+        })
+    }
 }
 
-/// The terms on which jobs are asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimRequest {
-    /// From which queues, each with its weight.
-    pub queues: Vec<Weighted>,
-    /// At most this many.
-    pub limit: usize,
-    /// The hold id of this claim: all jobs that it gets are held under it, each under a token of its own.
-    pub hold: HoldId,
-    /// Who asks.
-    pub owner: Owner,
-    /// How long the claim or a renewal lasts.
-    pub ttl_ms: u64,
-    /// How long to wait for the first job; 0: not at all.
-    pub wait_ms: u64,
-    /// How long this request has waited already, at a store that has since gone.
-    pub waited_before_ms: u64,
-}
+const _: () = {
+    type Whole = When;
 
-/// Jobs that were claimed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claimed {
-    /// The jobs, in the order in which they should be worked on.
-    pub jobs: Vec<ClaimedJob>,
-    /// How long the request stood in line before the moment that decided.
-    pub waited_ms: u64,
-    /// Whether an earlier sending of the same claim was given these jobs.
-    pub resumed: bool,
-}
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "Whole")]
+    enum Frame {
+        Now,
+        At { wall_ms: u64 },
+        After { delay_ms: u64 },
+    }
 
-/// One claimed job: all that its handler needs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimedJob {
-    /// Its id.
-    pub id: JobId,
-    /// Its queue.
-    pub queue: Queue,
-    /// What it is.
-    pub kind: Kind,
-    /// What it is about: JSON.
-    pub payload: Box<str>,
-    /// This attempt's token.
-    pub token: Token,
-    /// Which attempt it is, from 1.
-    pub attempt: u32,
-    /// How long the claim lasts from the deciding moment.
-    pub remaining_ms: u64,
-    /// On which terms it is tried.
-    pub terms: Terms,
-    /// Failures so far.
-    pub failures: u16,
-    /// Dead holders so far.
-    pub crashes: u16,
-    /// Its labels.
-    pub labels: Vec<(Box<str>, Box<str>)>,
-    /// The trace context of whoever enqueued it.
-    pub trace: Option<Box<str>>,
-    /// Where an earlier attempt left off.
-    pub checkpoint: Option<Vec<u8>>,
-    /// The effects that earlier attempts announced or recorded.
-    pub effects: Vec<Effect>,
-    /// Whose effect it undoes, where it does.
-    pub undo_of: Option<UndoOf>,
-}
+    fencehold_core::wire_forms!(When);
+};
 
-/// Whose effect a job undoes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UndoOf {
-    /// The job that had the effect.
-    pub job: JobId,
-    /// Which effect.
-    pub effect: EffectName,
-}
+#[cfg(feature = "schema")]
+fencehold_core::schema_as! { When = JsonWhen }
 
-/// An attempt, as it speaks for itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptRef {
-    /// The job.
-    pub job: JobId,
-    /// The proof.
-    pub hold: HoldId,
-    /// The token that it was given.
-    pub token: Token,
-}
+wire! {
+    /// What makes a job the same as another.
+    #[serde(deny_unknown_fields)]
+    pub struct Unique {
+        /// Jobs of one namespace with the same key are the same.
+        pub key: UniqueKey,
+        /// For how long after the first was enqueued; and in any case until it has come to its end.
+        pub window_ms: u64,
+    }
 
-/// The answers to many renewals, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RenewedJobs {
-    /// One for each.
-    pub answers: Vec<Result<JobRenewal, Refusal>>,
-    /// How long the request stood in line before the moment that decided.
-    pub waited_ms: u64,
-}
+    /// A job that is in its queue.
+    #[derive(Copy)]
+    pub struct Enqueued {
+        /// Its id: that of the first one, where it is the same as another.
+        pub id: JobId,
+        /// Whether it was there already, by its id or its unique key.
+        pub existed: bool,
+    }
 
-/// What an attempt has to say.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// Which attempt.
-    pub attempt: AttemptRef,
-    /// What.
-    pub word: Word,
-}
+    /// The terms on which jobs are asked for.
+    #[serde(deny_unknown_fields)]
+    pub struct ClaimRequest {
+        /// From which queues.
+        #[serde(with = "AsWeighted")]
+        #[schemars(length(min = 1, max = fencehold_core::limits::QUEUES_PER_CLAIM_MAX))]
+        pub queues: Vec<Weighted>,
+        /// At most this many.
+        #[serde(default = "one_job")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::JOBS_PER_CALL_MAX))]
+        pub limit: usize,
+        /// The hold id of this claim: 128 random bits, made for it alone. A secret. All jobs that it gets are held under it,
+        /// each under a token of its own.
+        pub hold: HoldId,
+        /// Who asks.
+        pub owner: Owner,
+        /// How long the claim or a renewal lasts.
+        #[schemars(range(min = fencehold_core::limits::TTL_MS_MIN, max = fencehold_core::limits::TTL_MS_MAX))]
+        pub ttl_ms: u64,
+        /// How long to wait for the first job; 0: not at all.
+        #[serde(default)]
+        #[schemars(range(max = fencehold_core::limits::WAIT_MS_MAX))]
+        pub wait_ms: u64,
+        /// How long this request has waited already, at a server that has since gone.
+        #[serde(default)]
+        pub waited_before_ms: u64,
+    }
 
-/// What an attempt can say of its job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
-    /// The work is done, and gave this (JSON).
-    Complete {
-        /// The result.
-        result: Option<Box<str>>,
-    },
-    /// The work went wrong.
-    Fail {
-        /// How.
-        error: String,
-        /// Try again after this time instead of what the policy says.
-        retry_in_ms: Option<u64>,
-        /// Do not try again.
-        for_good: bool,
-    },
-    /// Put the job off: counts as nothing.
-    Snooze {
-        /// For how long.
-        for_ms: u64,
-    },
-    /// Give the job back: counts as nothing.
-    HandBack,
-    /// Where to go on from, should this attempt not come to its end.
-    Checkpoint {
-        /// Whatever the handler understands.
-        bytes: Vec<u8>,
-    },
-    /// How far it has come, for people (JSON).
-    Progress {
-        /// The note.
-        note: Box<str>,
-    },
-}
+    /// Jobs that were claimed.
+    pub struct Claimed {
+        /// The jobs, in the order in which they should be worked on. None: there was nothing.
+        pub jobs: Vec<ClaimedJob>,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+        /// Whether an earlier sending of the same claim was given these jobs.
+        #[serde(default)]
+        pub resumed: bool,
+    }
 
-/// An entry in the ledger of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerEntry {
-    /// Which attempt writes it.
-    pub attempt: AttemptRef,
-    /// What.
-    pub act: LedgerAct,
-}
+    /// One claimed job: all that its handler needs.
+    pub struct ClaimedJob {
+        /// Its id.
+        pub id: JobId,
+        /// Its queue.
+        pub queue: Queue,
+        /// What it is.
+        pub kind: Kind,
+        /// What it is about.
+        #[serde(with = "AsJson")]
+        pub payload: Box<str>,
+        /// This attempt's token.
+        pub token: Token,
+        /// Which attempt it is, from 1.
+        pub attempt: u32,
+        /// How long the claim lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// On which terms it is tried; missing: the usual ones.
+        #[serde(default, skip_serializing_if = "are_default")]
+        pub terms: Terms,
+        /// Failures so far.
+        pub failures: u16,
+        /// Dead holders so far.
+        pub crashes: u16,
+        /// Its labels.
+        #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
+        pub labels: Labels,
+        /// The trace context of whoever enqueued it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub trace: Option<Box<str>>,
+        /// Where an earlier attempt left off.
+        #[serde(default, with = "AsOptionalBase64", skip_serializing_if = "Option::is_none")]
+        pub checkpoint: Option<Vec<u8>>,
+        /// The effects that earlier attempts announced or recorded.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub effects: Vec<Effect>,
+        /// Whose effect it undoes, where it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub undo_of: Option<UndoOf>,
+    }
 
-/// What can be written into a ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LedgerAct {
-    /// An effect is about to happen.
-    Begin {
-        /// Its name.
-        effect: EffectName,
-        /// What a later attempt does that finds it without an outcome.
-        policy: OnDoubt,
-    },
-    /// An effect has happened.
-    Record {
-        /// Its name.
-        effect: EffectName,
-        /// What it gave: JSON.
-        value: Box<str>,
-        /// The job that undoes it.
-        undo: Option<UndoWith>,
-    },
-    /// An effect that this attempt announced did not happen, and that is certain.
-    Withdraw {
-        /// Its name.
-        effect: EffectName,
-    },
-}
+    /// Whose effect a job undoes.
+    pub struct UndoOf {
+        /// The job that had the effect.
+        pub job: JobId,
+        /// Which effect.
+        pub effect: EffectName,
+    }
 
-/// What the ledger answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LedgerAnswer {
-    /// The effect is announced: go ahead.
-    Go,
-    /// The effect is recorded: as this attempt said, or as an earlier one did.
-    Recorded(Effect),
-    /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
-    InDoubt,
-    /// The announcement is gone, as if it had never been.
-    Withdrawn,
+    /// An attempt, as it speaks for itself.
+    #[serde(deny_unknown_fields)]
+    pub struct AttemptRef {
+        /// The job.
+        pub job: JobId,
+        /// The proof: the hold id of its claim.
+        pub hold: HoldId,
+        /// The token that it was given.
+        pub token: Token,
+    }
+
+    /// The answers to many renewals, in order.
+    pub struct RenewedJobs {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::Outcome<JobRenewal>>")]
+        pub answers: Vec<Result<JobRenewal, Refusal>>,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
+
+    /// What an attempt has to say.
+    #[serde(deny_unknown_fields)]
+    pub struct Report {
+        /// Which attempt.
+        pub attempt: AttemptRef,
+        /// What.
+        pub word: Word,
+    }
+
+    /// What an attempt can say of its job.
+    #[serde(deny_unknown_fields)]
+    pub enum Word {
+        /// The work is done.
+        Complete {
+            /// What it gave.
+            #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
+            result: Option<Box<str>>,
+        },
+        /// The work went wrong.
+        Fail {
+            /// How.
+            error: String,
+            /// Try again after this time instead of what the policy says.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            retry_in_ms: Option<u64>,
+            /// Do not try again.
+            #[serde(default)]
+            for_good: bool,
+        },
+        /// Put the job off: counts as nothing.
+        Snooze {
+            /// For how long.
+            for_ms: u64,
+        },
+        /// Give the job back: counts as nothing.
+        HandBack,
+        /// Where to go on from, should this attempt not come to its end.
+        Checkpoint {
+            /// Whatever the handler understands.
+            #[serde(with = "AsBase64")]
+            bytes: Vec<u8>,
+        },
+        /// How far it has come, for people.
+        Progress {
+            /// The note.
+            #[serde(with = "AsJson")]
+            note: Box<str>,
+        },
+    }
+
+    /// An entry in the ledger of a job.
+    #[serde(deny_unknown_fields)]
+    pub struct LedgerEntry {
+        /// Which attempt writes it.
+        pub attempt: AttemptRef,
+        /// What.
+        pub act: LedgerAct,
+    }
+
+    /// What can be written into a ledger.
+    #[serde(deny_unknown_fields)]
+    pub enum LedgerAct {
+        /// An effect is about to happen.
+        Begin {
+            /// Its name.
+            effect: EffectName,
+            /// What a later attempt does that finds it without an outcome.
+            #[serde(default)]
+            policy: OnDoubt,
+        },
+        /// An effect has happened.
+        Record {
+            /// Its name.
+            effect: EffectName,
+            /// What it gave.
+            #[serde(with = "AsJson")]
+            value: Box<str>,
+            /// The job that undoes it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            undo: Option<UndoWith>,
+        },
+        /// An effect that this attempt announced did not happen, and that is certain.
+        Withdraw {
+            /// Its name.
+            effect: EffectName,
+        },
+    }
+
+    /// What the ledger answers.
+    pub enum LedgerAnswer {
+        /// The effect is announced: go ahead.
+        Go,
+        /// The effect is recorded: as this attempt said, or as an earlier one did.
+        Recorded(Effect),
+        /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
+        InDoubt,
+        /// The announcement is gone, as if it had never been.
+        Withdrawn,
+    }
 }
 
 impl LedgerAct {

@@ -1,7 +1,7 @@
 //! Whether a question about jobs can be answered at all, told from the question alone. A whole call is checked before it
 //! travels, and again where it is decided; its items are checked where they are decided, each for itself.
 
-use fencehold_core::job::{Due, Queue};
+use fencehold_core::job::{Due, JobId, Queue};
 use fencehold_core::limits::{
     CALL_BYTES_MAX, CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX,
     JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX,
@@ -43,6 +43,14 @@ impl JobAsk {
             JobAsk::Get(_) | JobAsk::Queues | JobAsk::Schedules | JobAsk::RemoveSchedule { .. } => Ok(()),
         }
     }
+}
+
+/// Only a server makes an id for a job that came without one.
+fn check_id(id: JobId) -> Result<(), BadInput> {
+    if id.is_nil() {
+        return Err(BadInput::new("id", "is missing: make one for this job alone"));
+    }
+    Ok(())
 }
 
 /// Whether this many items, of this size, fit into one call. One that is too large by itself is refused by itself.
@@ -134,6 +142,7 @@ fn check_weight(queue: &Queue, weight: u32) -> Result<(), BadInput> {
 
 /// Whether a job can be enqueued at all; and when it is ready, where that is later than now.
 pub fn check_job(job: &NewJob, now: Stamp) -> Result<Due, BadInput> {
+    check_id(job.id)?;
     job.queue.check_open()?;
     job.terms.check()?;
     check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)?;
@@ -268,11 +277,12 @@ pub fn check_word(word: &Word) -> Result<(), BadInput> {
 pub mod unfit {
     use super::{
         BadInput, EFFECT_VALUE_BYTES_MAX, LedgerAct, LedgerEntry, NewJob, PAYLOAD_BYTES_MAX, Report, When,
-        check_json, check_run_at, check_word,
+        check_id, check_json, check_run_at, check_word,
     };
 
     /// Whether a job is unfit.
     pub fn job(job: &NewJob) -> Result<(), BadInput> {
+        check_id(job.id)?;
         if let When::At { wall_ms } = job.when {
             check_run_at(wall_ms)?;
         }
@@ -294,6 +304,7 @@ pub mod unfit {
 }
 
 fn check_begin(request: &BeginRequest) -> Result<(), BadInput> {
+    check_id(request.id)?;
     ttl::check(request.ttl_ms, fencehold_core::limits::TTL_MS_MIN)?;
     if request.window_ms == 0 || request.window_ms > UNIQUE_WINDOW_MS_MAX {
         let problem =

@@ -12,7 +12,7 @@ pub use check::{check_acquire, check_batch, check_limit, check_prefix};
 pub use check_job::{check_job, check_json, check_word, is_too_deep, unfit};
 pub use claim::{Claim, Unclaimed};
 pub use job::{JobAnswer, JobAsk};
-pub use route::{Route, misfit};
+pub use route::{Route, jobs_of, keeps_finished_elsewhere, misfit, perform};
 
 use fencehold_core::{Key, Owner, Refusal, Token};
 use serde::{Deserialize, Serialize};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fencehold_core::{Key, Owner, Refusal, Token};
 
+use super::route_job::perform_job;
 use super::{Answer, Ask};
 use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
 use crate::measure::Measures;
@@ -156,4 +157,42 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
     fn measures(&self) -> Option<&Measures> {
         self.measured()
     }
+}
+
+/// Has a store carry out a call: the other way round.
+pub async fn perform(store: &dyn LeaseStore, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+    Ok(match ask {
+        Ask::Acquire(request) => Answer::Acquired(store.acquire(call, request).await?),
+        Ask::Renew(holds) => Answer::Renewed(store.renew(call, holds).await?),
+        Ask::Release(holds) => Answer::Released(store.release(call, holds).await?),
+        Ask::Revoke { request, .. } => {
+            Answer::Revoked { ended: store.revoke(call, request).await?, next: None }
+        }
+        Ask::Get(key) => Answer::Lease(store.get(call, key).await?),
+        Ask::List(request) => Answer::Leases(store.list(call, request).await?),
+        Ask::Events(request) => Answer::Events(store.events(call, request).await?),
+        Ask::Advance { by, lift } => Answer::Advanced(store.advance(call, by, lift).await?),
+        Ask::Limits(request) => Answer::Limits(store.limits(call, request).await?),
+        Ask::OpenNow { by } => {
+            store.open_now(call, by).await?;
+            Answer::Opened
+        }
+        Ask::Status => Answer::Status(store.status(call).await?),
+        Ask::Job(ask) => Answer::Job(perform_job(jobs_of(store)?, call, ask).await?),
+        Ask::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
+    })
+}
+
+/// The jobs of a store, where it has any.
+pub fn jobs_of(store: &dyn LeaseStore) -> Result<&dyn JobStore, StoreError> {
+    store.jobs().ok_or_else(|| StoreError::Unsupported {
+        store: store.capabilities().store.to_owned(),
+        what: "keep jobs".to_owned(),
+    })
+}
+
+/// How long finished jobs are kept is no call of the contract.
+pub fn keeps_finished_elsewhere() -> StoreError {
+    let why = "how long finished jobs are kept is said in the URL of the server's own store";
+    StoreError::Unknown { why: why.to_owned() }
 }

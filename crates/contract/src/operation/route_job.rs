@@ -112,3 +112,33 @@ impl<R: Route + std::fmt::Debug> JobStore for R {
         made.map(|made| *made)
     }
 }
+
+/// Has a store carry out a call about jobs.
+pub(super) async fn perform_job(
+    jobs: &dyn JobStore,
+    call: &Call,
+    ask: JobAsk,
+) -> Result<JobAnswer, StoreError> {
+    Ok(match ask {
+        JobAsk::Enqueue(new) => JobAnswer::Enqueued(jobs.enqueue(call, new).await?),
+        JobAsk::Claim(request) => JobAnswer::Claimed(jobs.claim(call, request).await?),
+        JobAsk::Renew(attempts) => JobAnswer::Renewed(jobs.renew_claims(call, attempts).await?),
+        JobAsk::Report(reports) => JobAnswer::Reported(jobs.report(call, reports).await?),
+        JobAsk::Ledger(entries) => JobAnswer::Ledger(jobs.ledger(call, entries).await?),
+        JobAsk::Get(id) => JobAnswer::Job(jobs.job(call, id).await?.map(Box::new)),
+        JobAsk::WaitFor(request) => JobAnswer::Job(jobs.wait_for(call, request).await?.map(Box::new)),
+        JobAsk::List(request) => JobAnswer::Jobs(jobs.jobs(call, request).await?),
+        JobAsk::Act(request) => JobAnswer::Acted(jobs.act(call, request).await?),
+        JobAsk::Queues => JobAnswer::Queues(jobs.queues(call).await?),
+        JobAsk::SetQueue(order) => JobAnswer::Queue(jobs.set_queue(call, order).await?),
+        JobAsk::RemoveQueue { queue, by } => JobAnswer::Removed(jobs.remove_queue(call, queue, by).await?),
+        JobAsk::Schedules => JobAnswer::Schedules(jobs.schedules(call).await?),
+        JobAsk::SetSchedule(spec) => JobAnswer::Schedule(Box::new(jobs.set_schedule(call, *spec).await?)),
+        JobAsk::RemoveSchedule { name, by } => {
+            JobAnswer::Removed(jobs.remove_schedule(call, name, by).await?)
+        }
+        JobAsk::Begin(request) => JobAnswer::Began(jobs.begin(call, request).await?),
+        JobAsk::Findings(request) => JobAnswer::Findings(jobs.findings(call, request).await?),
+        JobAsk::Resolve(request) => JobAnswer::Resolved(jobs.resolve(call, request).await?),
+    })
+}

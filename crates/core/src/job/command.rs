@@ -159,30 +159,34 @@ pub enum Outcome {
     Nothing,
 }
 
-/// A renewed claim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobRenewal {
-    /// The same token as before.
-    pub token: Token,
-    /// How long it lasts from the deciding moment.
-    pub remaining_ms: u64,
-    /// Somebody called the job off: stop at a good place, and say so.
-    pub cancel_requested: bool,
-    /// A job of higher priority asks the holder to yield: checkpoint, hand back.
-    pub notice: Option<Notice>,
-    /// In how many milliseconds it should be gone, where somebody asks.
-    pub yield_in_ms: Option<u64>,
-}
+wire! {
+    /// A renewed claim.
+    pub struct JobRenewal {
+        /// The same token as before.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// Somebody called the job off: stop at a good place, and say so.
+        pub cancel_requested: bool,
+        /// A job of higher priority asks the holder to yield: checkpoint, hand back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub notice: Option<Notice>,
+        /// In how many milliseconds it should be gone, where somebody asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_in_ms: Option<u64>,
+    }
 
-/// What became of a job when its attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reported {
-    /// How the job stands now.
-    pub state: State,
-    /// In how many milliseconds it is tried again, where it is.
-    pub again_in_ms: Option<u64>,
-    /// Whether the report came after the claim had run out.
-    pub late: bool,
+    /// What became of a job when its attempt ended.
+    #[derive(Copy)]
+    pub struct Reported {
+        /// How the job stands now.
+        pub state: State,
+        /// In how many milliseconds it is tried again, where it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub again_in_ms: Option<u64>,
+        /// Whether the report came after the claim had run out.
+        pub late: bool,
+    }
 }
 
 /// Why a well-formed command on a job was not carried out.

@@ -21,6 +21,16 @@ impl JobId {
         JobId(id).marked(7)
     }
 
+    /// No id: the server that enqueues the job is to make one. No store takes it.
+    pub const fn nil() -> Self {
+        JobId([0; 16])
+    }
+
+    /// Whether it is none.
+    pub fn is_nil(&self) -> bool {
+        *self == JobId::nil()
+    }
+
     /// The id of a job that follows from another one, always the same: so that it is enqueued once, however often that
     /// is tried.
     pub fn following(self, name: &str) -> Self {

@@ -16,19 +16,23 @@ use crate::retry::Retry;
 use crate::time::Stamp;
 use crate::token::Token;
 
-/// On which terms a job is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Terms {
-    /// Its rank: higher is claimed first.
-    pub priority: i16,
-    /// After so many reported failures it has failed for good.
-    pub max_attempts: u16,
-    /// After so many dead holders it is quarantined.
-    pub max_crashes: u16,
-    /// The time limit of one attempt, in milliseconds.
-    pub attempt_ms: Option<NonZeroU32>,
-    /// How long it waits after a failure.
-    pub retry: Retry,
+wire! {
+    /// On which terms a job is tried.
+    #[derive(Copy, Hash)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Terms {
+        /// Its rank: higher is claimed first.
+        pub priority: i16,
+        /// After so many reported failures it has failed for good.
+        pub max_attempts: u16,
+        /// After so many dead holders it is quarantined.
+        pub max_crashes: u16,
+        /// The time limit of one attempt, in milliseconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub attempt_ms: Option<NonZeroU32>,
+        /// How long it waits after a failure.
+        pub retry: Retry,
+    }
 }
 
 impl Default for Terms {

@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU64;
 
-use serde::{Deserialize, Serialize};
-
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason, Task};
 use crate::lease::record::{How, Notice};
@@ -123,39 +121,42 @@ pub enum Outcome {
     Nothing,
 }
 
-/// A granted lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
-    /// The fencing token.
-    pub token: Token,
-    /// How long it lasts from the deciding moment.
-    pub remaining_ms: u64,
-    /// Whether this hold id had the lease already, from an earlier sending of the same request.
-    pub resumed: bool,
-}
+wire! {
+    /// A granted lease.
+    #[derive(Copy)]
+    pub struct Grant {
+        /// The fencing token.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// Whether this hold id had the lease already, from an earlier sending of the same request.
+        pub resumed: bool,
+    }
 
-/// A renewed lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Renewal {
-    /// The same token as before.
-    pub token: Token,
-    /// How long it lasts from the deciding moment.
-    pub remaining_ms: u64,
-    /// Somebody asks the holder to yield.
-    pub notice: Option<Notice>,
-    /// In how many milliseconds it should be gone, where somebody asks.
-    pub yield_in_ms: Option<u64>,
-}
+    /// A renewed lease.
+    pub struct Renewal {
+        /// The same token as before.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// Somebody asks the holder to yield.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub notice: Option<Notice>,
+        /// In how many milliseconds it should be gone, where somebody asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_in_ms: Option<u64>,
+    }
 
-/// A lease that was ended by force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Revoked {
-    /// The token that it had.
-    pub token: Token,
-    /// The token that was consumed: nobody gets it, and fences that know it refuse the old holder.
-    pub consumed: Token,
-    /// Who had it.
-    pub owner: Owner,
-    /// What for.
-    pub task: Option<Task>,
+    /// A lease that was ended by force.
+    pub struct Revoked {
+        /// The token that it had.
+        pub token: Token,
+        /// The token that was consumed: nobody gets it, and fences that know it refuse the old holder.
+        pub consumed: Token,
+        /// Who had it.
+        pub owner: Owner,
+        /// What for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task: Option<Task>,
+    }
 }

@@ -6,26 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{EffectName, JobId, Kind, Queue};
 use crate::token::Token;
+use crate::wire::{AsJson, AsMoment, AsOptionalJson, null};
 
-/// One named side effect of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Effect {
-    /// Its name within the job.
-    pub name: EffectName,
-    /// Its place among the job's effects, in the order in which they were first heard of.
-    pub nth: u16,
-    /// The attempt that announced or recorded it.
-    pub token: Token,
-    /// When, in wall time.
-    pub at_wall_ms: u64,
-    /// How it stands.
-    pub state: EffectState,
-    /// What it gave, as JSON.
-    pub value: Option<Box<str>>,
-    /// The job that undoes it.
-    pub undo: Option<Box<UndoWith>>,
-    /// The undo job, once it was enqueued.
-    pub undo_job: Option<JobId>,
+wire! {
+    /// One named side effect of a job.
+    #[derive(Hash)]
+    pub struct Effect {
+        /// Its name within the job.
+        pub name: EffectName,
+        /// Its place among the job's effects, in the order in which they were first heard of.
+        pub nth: u16,
+        /// The attempt that announced or recorded it.
+        pub token: Token,
+        /// When, in wall time.
+        #[serde(rename = "at", with = "AsMoment")]
+        pub at_wall_ms: u64,
+        /// How it stands.
+        pub state: EffectState,
+        /// What it gave, as JSON.
+        #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
+        pub value: Option<Box<str>>,
+        /// The job that undoes it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub undo: Option<Box<UndoWith>>,
+        /// The undo job, once it was enqueued.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub undo_job: Option<JobId>,
+    }
 }
 
 /// How an effect stands.
@@ -75,15 +82,20 @@ impl OnDoubt {
     pub const ALL: [OnDoubt; 2] = [OnDoubt::RunAgain, OnDoubt::Ask];
 }
 
-/// The job that undoes an effect.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct UndoWith {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its queue; `None`: the queue of the job whose effect it undoes.
-    pub queue: Option<Queue>,
-    /// Its payload, as JSON.
-    pub payload: Box<str>,
+wire! {
+    /// The job that undoes an effect.
+    #[derive(Hash)]
+    #[serde(deny_unknown_fields)]
+    pub struct UndoWith {
+        /// Its kind.
+        pub kind: Kind,
+        /// Its queue; `None`: the queue of the job whose effect it undoes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub queue: Option<Queue>,
+        /// Its payload, as JSON.
+        #[serde(default = "null", with = "AsJson")]
+        pub payload: Box<str>,
+    }
 }
 
 /// What becomes of an attempt that is about to have an effect.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use fencehold_api::Scope;
+use fencehold_contract::http::Scope;
 use fencehold_core::Namespace;
 
 use super::scope::Scopes;

@@ -21,7 +21,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
-use fencehold_api::{Kind, NAMESPACE_HEADER, Operation as _, Problem, Spec, op};
+use fencehold_contract::http::{NAMESPACE_HEADER, Operation as _, Spec, op};
+use fencehold_contract::problem::{Problem, ProblemKind};
 use fencehold_core::Namespace;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -32,7 +33,7 @@ use crate::listen::Connection;
 pub use book::{ApiToken, Book, BookError, NewToken};
 pub use caller::{Caller, Who};
 pub(crate) use desk::{Desk, HeldChanges};
-pub use fencehold_api::Scope;
+pub use fencehold_contract::http::Scope;
 pub use keeper::{Keeper, Stranger};
 pub use mark::has_had_tokens;
 pub(crate) use refusals::Refusals;
@@ -134,7 +135,7 @@ impl Inner {
             over.add_one();
             let detail =
                 "this token sends more requests a second than the server takes from one; nothing was done";
-            let mut problem = Problem::new(Kind::Limited, detail);
+            let mut problem = Problem::new(ProblemKind::Limited, detail);
             problem.retry_after_ms = Some(retry_after_ms);
             return Err(problem);
         }
@@ -179,7 +180,11 @@ impl Inner {
 
     fn turn_away(&self, stranger: &Stranger) -> Problem {
         self.metrics.strangers.add_one();
-        let kind = if matches!(stranger, Stranger::Closed) { Kind::Unavailable } else { Kind::Unauthorized };
+        let kind = if matches!(stranger, Stranger::Closed) {
+            ProblemKind::Unavailable
+        } else {
+            ProblemKind::Unauthorized
+        };
         Problem::new(kind, stranger.to_string())
     }
 
@@ -194,7 +199,7 @@ impl Inner {
                     "this server asks for no token, so it answers to programs of this machine only, and {foreign}; name \
                      more hosts with the setting `hosts`, or make a token"
                 );
-                Problem::new(Kind::ForeignHost, detail)
+                Problem::new(ProblemKind::ForeignHost, detail)
             })?;
         }
         self.access.caller(parts, from).map_err(|stranger| {
@@ -210,7 +215,7 @@ impl Inner {
 fn namespace_of(parts: &Parts) -> Result<Option<Namespace>, Problem> {
     let Some(value) = parts.headers.get(NAMESPACE_HEADER) else { return Ok(None) };
     let bad = |why: String| {
-        let mut problem = Problem::new(Kind::BadInput, format!("namespace {why}"));
+        let mut problem = Problem::new(ProblemKind::BadInput, format!("namespace {why}"));
         (problem.what, problem.why) = (Some("namespace".to_owned()), Some(why));
         problem
     };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fencehold_api::Scope;
+use fencehold_contract::http::Scope;
 
 /// A set of scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

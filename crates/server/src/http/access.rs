@@ -1,7 +1,7 @@
 //! Tokens of access, and the audit.
 
-use fencehold_api::Nothing;
-use fencehold_api::access::{
+use fencehold_contract::http::Nothing;
+use fencehold_contract::http::access::{
     AuditPage, AuditRequest, CreateTokenRequest, RevokeTokenRequest, RevokedToken, TokenView, Tokens,
 };
 

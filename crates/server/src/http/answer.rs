@@ -7,8 +7,11 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use fencehold_api::{IDEMPOTENCY_HEADER, Kind, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem};
-use fencehold_contract::wire::Across;
+use fencehold_contract::http::{
+    IDEMPOTENCY_HEADER, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, StoreOperation,
+};
+use fencehold_contract::operation::{Ask, JobAsk, misfit, perform};
+use fencehold_contract::problem::{Problem, ProblemKind};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::{BadInput, Namespace};
 use http::request::Parts;
@@ -67,7 +70,7 @@ impl Asked {
         &self,
         waiting: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Problem> {
-        self.server.stopping.unless(waiting).await?.map_err(Across::across)
+        Ok(self.server.stopping.unless(waiting).await??)
     }
 }
 
@@ -124,6 +127,11 @@ impl Routes {
         self.count += 1;
     }
 
+    /// Has an operation answered by the call of the contract that it is.
+    pub(super) fn add_call<O: StoreOperation>(&mut self) {
+        self.add::<O, _>(call::<O>);
+    }
+
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -131,6 +139,16 @@ impl Routes {
     pub(super) fn into_router(self) -> Router<Arc<Inner>> {
         self.router
     }
+}
+
+/// An operation that is a call of the contract.
+async fn call<O: StoreOperation>(asked: Asked, request: O::Request) -> Answer<O::Answer> {
+    let ask = O::ask(request);
+    // Only these wait in line, and are given up when the server stops.
+    let waits = matches!(ask, Ask::Acquire(_) | Ask::Events(_) | Ask::Job(JobAsk::Claim(_)));
+    let performing = perform(&asked.store, &asked.call, ask);
+    let answer = if waits { asked.in_line(performing).await? } else { performing.await? };
+    O::answer(answer).ok_or_else(|| misfit().into())
 }
 
 async fn answer<O: Operation, H: Handler<O>>(
@@ -176,7 +194,7 @@ async fn from_body<T: DeserializeOwned>(
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
-        return Err(Problem::new(Kind::NotJson, "send the body as content-type: application/json"));
+        return Err(Problem::new(ProblemKind::NotJson, "send the body as content-type: application/json"));
     }
     let taken = server
         .gate
@@ -187,13 +205,13 @@ async fn from_body<T: DeserializeOwned>(
             BadBody::TooLarge { limit } => {
                 server.metrics.bodies_too_large.add_one();
                 let detail = format!("the body has more than {limit} bytes; send less at a time");
-                let mut problem = Problem::new(Kind::TooLarge, detail);
+                let mut problem = Problem::new(ProblemKind::TooLarge, detail);
                 problem.limit = u64::try_from(limit).ok();
                 problem
             }
             BadBody::TooSlow => {
                 server.metrics.bodies_too_slow.add_one();
-                Problem::new(Kind::Unavailable, "the body did not come in time; nothing was done")
+                Problem::new(ProblemKind::Unavailable, "the body did not come in time; nothing was done")
             }
             BadBody::Broken => bad(BadInput::new("body", "broke off")),
         })?;
@@ -208,7 +226,7 @@ fn unread(error: &dyn std::error::Error) -> Problem {
 }
 
 fn bad(input: BadInput) -> Problem {
-    StoreError::BadInput(input).across()
+    StoreError::BadInput(input).into()
 }
 
 fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Response {
@@ -224,10 +242,10 @@ fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Respo
 /// A problem without the paths of this machine that a store named in it: they stand in the log instead. `None`: it names
 /// none.
 pub(super) fn without_paths(problem: &Problem) -> Option<Problem> {
-    if !matches!(problem.kind, Kind::Unavailable | Kind::Unknown | Kind::Unusable) {
+    if !matches!(problem.kind, ProblemKind::Unavailable | ProblemKind::Unknown | ProblemKind::Unusable) {
         return None;
     }
-    let place = problem.what.as_deref().filter(|_| problem.kind == Kind::Unusable);
+    let place = problem.what.as_deref().filter(|_| problem.kind == ProblemKind::Unusable);
     let clean = |text: &str| {
         let text = place.map_or_else(|| text.to_owned(), |place| text.replace(place, "the server's store"));
         hide_paths(&text)
@@ -301,10 +319,10 @@ mod tests {
             "(a path of the server): no space; see file:(a path of the server), `(a path of the server) b` at \
              http://h:1/p and 3/4"
         );
-        let mut problem = Problem::new(Kind::Unusable, "data/x cannot be used as a store: damaged");
+        let mut problem = Problem::new(ProblemKind::Unusable, "data/x cannot be used as a store: damaged");
         problem.what = Some("data/x".to_owned());
         let shown = without_paths(&problem).unwrap();
         assert_eq!(shown.detail, "the server's store cannot be used as a store: damaged");
-        assert!(without_paths(&Problem::new(Kind::NoSuchPath, "there is nothing at /x")).is_none());
+        assert!(without_paths(&Problem::new(ProblemKind::NoSuchPath, "there is nothing at /x")).is_none());
     }
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use fencehold_api::{Kind, Problem};
-use fencehold_contract::wire::Across;
+use fencehold_contract::problem::{Problem, ProblemKind};
 use fencehold_contract::{Call, LeaseStore, StoreError};
 use fencehold_core::Namespace;
 use http::{Method, Request, Uri, header};
@@ -35,7 +34,7 @@ pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
     match server.readiness.look(&*server.store).await {
         Ok(()) => "ready\n".into_response(),
         Err(retry_after_ms) => {
-            let mut problem = Problem::new(Kind::Unavailable, NOT_READY);
+            let mut problem = Problem::new(ProblemKind::Unavailable, NOT_READY);
             problem.retry_after_ms = retry_after_ms;
             problem_response(&problem)
         }
@@ -68,7 +67,7 @@ impl Readiness {
         let found = closed_for_ms(store).await;
         let found = found.map_err(|error| {
             tracing::warn!(%error, "not ready: the store does not answer");
-            Across::<Problem>::across(error).retry_after_ms
+            Problem::from(error).retry_after_ms
         });
         let found = match found {
             Ok(0) => Ok(()),
@@ -96,23 +95,23 @@ pub(super) async fn metrics(State(server): State<Arc<Inner>>, request: Request<B
         }
         Ok(_) => {
             let detail = "metrics are of all namespaces, and need a token with the scope metrics:read or admin for all of them";
-            problem_response(&Problem::new(Kind::Forbidden, detail))
+            problem_response(&Problem::new(ProblemKind::Forbidden, detail))
         }
         Err(problem) => problem_response(&problem),
     }
 }
 
 pub(super) async fn document() -> Response {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| fencehold_api::document().to_string());
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| fencehold_contract::http::document().to_string());
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> Response {
     let detail = format!("there is nothing at {}; /v1/openapi.json lists what there is", uri.path());
-    problem_response(&Problem::new(Kind::NoSuchPath, detail))
+    problem_response(&Problem::new(ProblemKind::NoSuchPath, detail))
 }
 
 pub(super) async fn bad_method(method: Method, uri: Uri) -> Response {
     let detail = format!("{} does not take {method}; /v1/openapi.json lists what it takes", uri.path());
-    problem_response(&Problem::new(Kind::BadMethod, detail))
+    problem_response(&Problem::new(ProblemKind::BadMethod, detail))
 }

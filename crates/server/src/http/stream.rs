@@ -11,8 +11,9 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use fencehold_api::{EventPage, Operation, Problem, op};
-use fencehold_contract::wire::Across;
+use fencehold_contract::EventPage;
+use fencehold_contract::http::{Operation, op};
+use fencehold_contract::problem::Problem;
 use fencehold_contract::{EventsRequest, LeaseStore as _, StoreError};
 use fencehold_core::BadInput;
 use fencehold_core::limits::PAGE_MAX;
@@ -103,7 +104,7 @@ async fn begin(
         Some(cursor) => {
             let cursor = cursor.to_str().ok().and_then(|cursor| cursor.parse().ok());
             let bad = || StoreError::BadInput(BadInput::new("Last-Event-ID", "is not a cursor: a number"));
-            Some(cursor.ok_or_else(|| -> Problem { bad().across() })?)
+            Some(cursor.ok_or_else(|| -> Problem { bad().into() })?)
         }
     };
     let Caller { who, .. } = caller.clone();
@@ -111,7 +112,7 @@ async fn begin(
         .gate
         .seat(&who)
         .inspect_err(|_| server.metrics.waiting_refused.add_one())
-        .map_err(Across::across)?;
+        .map_err(Problem::from)?;
     let asked = Asked::new(server, (caller, namespace), &parts, None)?;
     let first = page(&asked, after, prefix.clone()).await?;
     let after = after.unwrap_or(0);
@@ -121,7 +122,7 @@ async fn begin(
 async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>) -> Answer<EventPage> {
     let request = EventsRequest { after, prefix, limit: PAGE_MAX, wait_ms: 0 };
     let page = asked.in_line(asked.store.events(&asked.call, request)).await?;
-    Ok(page.across())
+    Ok(page)
 }
 
 impl Stream {

@@ -10,7 +10,7 @@ mod lane;
 mod pace;
 mod seats;
 
-use fencehold_api::BODY_BYTES_MAX;
+use fencehold_contract::http::BODY_BYTES_MAX;
 
 pub(crate) use body::{BadBody, Bodies, NoMemory, Share};
 pub(crate) use connections::{Admitted, Connections};

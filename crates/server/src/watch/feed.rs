@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_api::Problem;
-use fencehold_contract::wire::Across;
-use fencehold_contract::{Call, EventPage, EventsRequest, Prefixes};
+use fencehold_contract::problem::Problem;
+use fencehold_contract::{Call, EventPage, EventsRequest, FlatEvent, Prefixes};
 use fencehold_core::Namespace;
 use fencehold_core::limits::PAGE_MAX;
 use tokio::task::AbortHandle;
@@ -73,7 +72,6 @@ impl Feed {
 
     /// Hands out what was read. Returns how many were told something.
     fn hand_out(&mut self, page: EventPage) -> usize {
-        let page: fencehold_api::EventPage = page.across();
         self.told = page.next;
         let mut found: BTreeMap<&str, Batch> = BTreeMap::new();
         for event in &page.events {
@@ -81,7 +79,7 @@ impl Feed {
             for prefix in self.prefixes.of(event.key.as_str()) {
                 let words = words.get_or_insert_with(|| {
                     // An event is made of what can be written: see the API's own tests.
-                    serde_json::to_string(event).unwrap_or_default().into()
+                    serde_json::to_string(&FlatEvent(event)).unwrap_or_default().into()
                 });
                 let batch = found.entry(prefix).or_insert_with(|| Batch {
                     events: Vec::new(),
@@ -124,7 +122,7 @@ async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: 
         let request = EventsRequest { after: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
         let page = match server.stopping.unless(server.store.events(&call, request)).await {
             Ok(Ok(page)) => page,
-            Ok(Err(error)) => break error.across(),
+            Ok(Err(error)) => break error.into(),
             Err(stopping) => break stopping,
         };
         after = page.next;

@@ -1,7 +1,7 @@
 //! Who may ask what over HTTP, seen by tokens of every scope: every operation of the API is asked by each. What was seen
 //! stands in `docs/security.md`.
 
-use fencehold_api::{ALL, Method};
+use fencehold_contract::http::{ALL, Method};
 use fencehold_server::access::Scope;
 use fencehold_test_servers::page;
 

@@ -2,7 +2,7 @@
 
 use std::io::BufRead as _;
 
-use fencehold_api::{ALL, Method};
+use fencehold_contract::http::{ALL, Method};
 use fencehold_server::access::{Bearer, Scope};
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `fencehold token create`: somebody more may use the server.
 
-use fencehold_api::Role;
-use fencehold_api::access::TOKEN_NAME_BYTES_MAX;
+use fencehold_contract::http::Role;
+use fencehold_contract::http::access::TOKEN_NAME_BYTES_MAX;
 use fencehold_server::access::{Bearer, Scope, Scopes};
 use serde::Serialize;
 

@@ -184,7 +184,7 @@ fn from_sql(number: i64) -> u64 {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use fencehold_api::Scope;
+    use fencehold_contract::http::Scope;
 
     use super::super::secret::Bearer;
     use super::*;

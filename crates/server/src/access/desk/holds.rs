@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_api::{HoldChange, Operation as _, Scope, op};
+use fencehold_contract::http::{ChangedHold, Operation as _, Scope, op};
 use fencehold_contract::{Call, StoreError};
 
 use super::{Act, Desk};
@@ -50,13 +50,13 @@ impl Desk {
 
 impl HeldChanges {
     /// The next one that concerns what this caller may hold. Cancel safe.
-    pub(crate) async fn next(&mut self) -> HoldChange {
+    pub(crate) async fn next(&mut self) -> ChangedHold {
         loop {
             let key = self.watcher.changed().await;
             let is_job = |key: &fencehold_core::Key| key.as_str().starts_with(JOB);
             let told = key.as_ref().is_none_or(|key| self.leases || self.jobs && is_job(key));
             if told {
-                return HoldChange { key };
+                return ChangedHold { key };
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencehold_api::{Operation as _, Scope, op};
+use fencehold_contract::http::{Operation as _, Scope, op};
 use fencehold_contract::job::{
     ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued,
     FindingPage, FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAct, LedgerAnswer, LedgerEntry,

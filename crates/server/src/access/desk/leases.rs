@@ -1,7 +1,7 @@
 //! Leases at the desk.
 
 use async_trait::async_trait;
-use fencehold_api::{Operation as _, op};
+use fencehold_contract::http::{Operation as _, op};
 use fencehold_contract::measure::Measures;
 use fencehold_contract::{
     AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,

@@ -12,7 +12,7 @@ mod tokens;
 use std::fmt;
 use std::sync::Arc;
 
-use fencehold_api::{Scope, Spec};
+use fencehold_contract::http::{Scope, Spec};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::Namespace;
 

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use fencehold_api::access::{
+use fencehold_contract::http::access::{
     AUDIT_LINES_MAX, AuditLine, AuditPage, AuditRequest, CreateTokenRequest, RevokeTokenRequest,
     RevokedToken, TOKEN_NAME_BYTES_MAX, TokenView, Tokens,
 };
-use fencehold_api::{Kind as ProblemKind, Moment, Operation as _, Problem, op};
-use fencehold_contract::wire::Across;
+use fencehold_contract::http::{Operation as _, op};
+use fencehold_contract::problem::{Problem, ProblemKind};
 use fencehold_contract::{Call, StoreError};
 use fencehold_core::BadInput;
+use fencehold_core::wire::Moment;
 
 use super::{Act, Desk};
 use crate::access::{ApiToken, Book, BookError, Keeper, NewToken, SecretHash, TokenId};
@@ -30,7 +31,7 @@ impl Desk {
         call: &Call,
         request: CreateTokenRequest,
     ) -> Result<TokenView, Problem> {
-        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).across() };
+        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).into() };
         let (id, hash) = (
             TokenId::parse(&request.id).map_err(bad)?,
             SecretHash::parse(&request.secret_sha256).map_err(bad)?,
@@ -77,7 +78,7 @@ impl Desk {
         call: &Call,
         request: RevokeTokenRequest,
     ) -> Result<RevokedToken, Problem> {
-        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).across() };
+        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).into() };
         let id = TokenId::parse(&request.id).map_err(bad)?;
         let by = self.by(request.by.as_deref()).map_err(bad)?;
         check_text("reason", request.reason.as_deref().unwrap_or_default(), TEXT_BYTES_MAX).map_err(bad)?;
@@ -141,10 +142,10 @@ impl Desk {
                 done => Ok(done),
             }
         };
-        let done = self.pass(act, call, asked).await.map_err(Across::<Problem>::across)?;
+        let done = self.pass(act, call, asked).await.map_err(Problem::from)?;
         done.map_err(|error| match error {
             BookError::NoSuchToken(_) => Problem::new(ProblemKind::NoSuchToken, error.to_string()),
-            error => StoreError::BadInput(BadInput::new("id", error.to_string())).across(),
+            error => StoreError::BadInput(BadInput::new("id", error.to_string())).into(),
         })
     }
 }

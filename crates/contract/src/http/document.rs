@@ -4,11 +4,11 @@ use schemars::JsonSchema as _;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::operation::{Visitor, every};
-use crate::{
-    IDEMPOTENCY_HEADER, Kind, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Problem,
-    Scope, Spec,
+use super::{
+    IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Scope, Spec,
+    Visitor, every, op,
 };
+use crate::problem::{Problem, ProblemKind};
 
 /// The statuses that every operation can answer with, apart from success.
 const STATUSES: [u16; 8] = [400, 401, 403, 429, 500, 501, 503, 504];
@@ -69,7 +69,7 @@ impl Visitor for Pages {
                     json!({ "required": true, "content": { "application/json": { "schema": schema } } });
             }
         }
-        if name == <crate::op::Enqueue as Operation>::SPEC.name {
+        if name == <op::Enqueue as Operation>::SPEC.name {
             parameters.push(header(
                 IDEMPOTENCY_HEADER,
                 "Jobs without an id get one made from this and their place in the request: the same request makes the \
@@ -125,6 +125,10 @@ impl Pages {
             if let Some(any) = schema.get_mut("anyOf").and_then(Value::as_array_mut) {
                 any.retain(|kind| kind["type"] != "null");
             }
+            // What is larger than that is refused, so the document has to say so.
+            if schema["format"] == "uint64" && schema.get("maximum").is_none() {
+                schema["maximum"] = u64::MAX.into();
+            }
             json!({
                 "name": name,
                 "in": if in_path { "path" } else { "query" },
@@ -140,7 +144,7 @@ impl Pages {
         let problem = self.generator.subschema_for::<Problem>();
         let mut responses = Map::from_iter([("200".to_owned(), success)]);
         for status in statuses {
-            let kinds: Vec<&str> = Kind::ALL
+            let kinds: Vec<&str> = ProblemKind::ALL
                 .iter()
                 .filter(|kind| kind.status() == *status)
                 .map(|kind| kind.name())
@@ -168,7 +172,7 @@ impl Pages {
             json!({ "type": "integer", "minimum": 0 }),
         ));
         let of_the_stream = |parameter: &Value| parameter["name"] == "after" || parameter["name"] == "prefix";
-        let fields = self.query::<crate::op::Events>("").into_iter().filter(of_the_stream);
+        let fields = self.query::<op::Events>("").into_iter().filter(of_the_stream);
         parameters.extend(fields);
         let schema = json!({ "type": "string" });
         let success = json!({
@@ -178,7 +182,7 @@ impl Pages {
         let page = json!({
             "operationId": "watch_events",
             "summary": "Events as they happen, as server-sent events",
-            "description": needs(<crate::op::Events as Operation>::SPEC.scopes),
+            "description": needs(<op::Events as Operation>::SPEC.scopes),
             "parameters": parameters,
             "responses": self.responses(success, &[&STATUSES[..], &[410]].concat()),
         });
@@ -195,7 +199,7 @@ impl Pages {
             "parameters": self.headers(),
             "responses": self.responses(success, &STATUSES),
         });
-        self.add(crate::HOLD_CHANGES_PATH, Method::Get, page);
+        self.add(super::HOLD_CHANGES_PATH, Method::Get, page);
     }
 
     fn probes(&mut self) {

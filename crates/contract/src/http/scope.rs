@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a token of access allows. Each operation asks for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub enum Scope {
     /// To see leases and events.

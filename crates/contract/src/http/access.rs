@@ -2,27 +2,28 @@
 
 use fencehold_core::Namespace;
 
-use crate::{Moment, Scope, wire};
+use super::{Scope, http_types};
+use fencehold_core::wire::Moment;
 
-wire! {
+http_types! {
     /// A token that is to be made. Its caller makes the secret and keeps it: only its hash is sent, and the same request
     /// sent again makes no second token.
     #[serde(deny_unknown_fields)]
     pub struct CreateTokenRequest {
         /// Its public id: 12 hexadecimal digits of random bits, made by the caller.
-        #[cfg_attr(feature = "document", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
         pub id: String,
         /// The SHA-256 of the 32 random bytes of its secret, as 64 hexadecimal digits.
-        #[cfg_attr(feature = "document", schemars(regex(pattern = "^[0-9a-f]{64}$")))]
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{64}$")))]
         pub secret_sha256: String,
         /// What people call it.
-        #[cfg_attr(feature = "document", schemars(length(min = 1, max = TOKEN_NAME_BYTES_MAX)))]
+        #[cfg_attr(feature = "schema", schemars(length(min = 1, max = TOKEN_NAME_BYTES_MAX)))]
         pub name: String,
         /// The namespace that it is for; missing: every one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub namespace: Option<Namespace>,
         /// What it allows.
-        #[cfg_attr(feature = "document", schemars(length(min = 1)))]
+        #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
         pub scopes: Vec<Scope>,
         /// When it ends, from now; missing: never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +69,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct RevokeTokenRequest {
         /// Its public id.
-        #[cfg_attr(feature = "document", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
+        #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
         pub id: String,
         /// Who revokes it, for the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +99,7 @@ wire! {
         pub only_namespace: bool,
         /// The latest so many.
         #[serde(default = "audit_lines")]
-        #[cfg_attr(feature = "document", schemars(range(min = 1, max = AUDIT_LINES_MAX)))]
+        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = AUDIT_LINES_MAX)))]
         pub limit: u64,
     }
 

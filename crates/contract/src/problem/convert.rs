@@ -1,11 +1,10 @@
-//! Errors, across the wire: each kind of refusal is one kind of problem, and reads back as what it was.
+//! Errors and problems: each kind of refusal is one kind of problem, and reads back as what it was.
 
-use fencehold_api::{Kind, Problem};
 use fencehold_core::{BadInput, Key, Refusal, job};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Across;
+use super::{Problem, ProblemKind};
 use crate::{StoreError, closed};
 
 /// How soon trying again makes sense where a bound of the store is reached, or the store is away.
@@ -21,7 +20,7 @@ fn of_word<T: DeserializeOwned>(how: Option<String>) -> Option<T> {
 }
 
 fn bad_input(bad: BadInput) -> Problem {
-    let mut problem = Problem::new(Kind::BadInput, bad.to_string());
+    let mut problem = Problem::new(ProblemKind::BadInput, bad.to_string());
     (problem.what, problem.why) = (Some(bad.field.into_owned()), Some(bad.problem));
     problem
 }
@@ -31,22 +30,22 @@ fn as_bad_input(problem: Problem) -> BadInput {
     BadInput { field, problem: problem.why.unwrap_or(problem.detail) }
 }
 
-impl Across<Problem> for Refusal {
-    fn across(self) -> Problem {
-        let kind = match &self {
-            Refusal::Held { .. } => Kind::Held,
-            Refusal::Ended { .. } => Kind::Ended,
-            Refusal::Lost { .. } => Kind::Lost,
-            Refusal::WrongHold { .. } => Kind::WrongHold,
-            Refusal::NotHeld => Kind::NotHeld,
-            Refusal::StillLive { .. } => Kind::StillLive,
-            Refusal::NotHigher { .. } => Kind::NotHigher,
-            Refusal::StoreRewound { .. } => Kind::StoreRewound,
-            Refusal::TokensExhausted => Kind::TokensExhausted,
-            _ => Kind::Unusable,
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match &refusal {
+            Refusal::Held { .. } => ProblemKind::Held,
+            Refusal::Ended { .. } => ProblemKind::Ended,
+            Refusal::Lost { .. } => ProblemKind::Lost,
+            Refusal::WrongHold { .. } => ProblemKind::WrongHold,
+            Refusal::NotHeld => ProblemKind::NotHeld,
+            Refusal::StillLive { .. } => ProblemKind::StillLive,
+            Refusal::NotHigher { .. } => ProblemKind::NotHigher,
+            Refusal::StoreRewound { .. } => ProblemKind::StoreRewound,
+            Refusal::TokensExhausted => ProblemKind::TokensExhausted,
+            _ => ProblemKind::Unusable,
         };
-        let mut problem = Problem::new(kind, self.to_string());
-        match self {
+        let mut problem = Problem::new(kind, refusal.to_string());
+        match refusal {
             Refusal::Held { owner, task, expires_in_ms, token } => {
                 (problem.owner, problem.task) = (Some(owner), task);
                 (problem.expires_in_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
@@ -72,62 +71,62 @@ impl Across<Problem> for Refusal {
 fn lease_refusal(problem: &Problem) -> Option<Refusal> {
     let Problem { token, how, current_token, expires_in_ms, .. } = problem.clone();
     Some(match problem.kind {
-        Kind::Held => Refusal::Held {
+        ProblemKind::Held => Refusal::Held {
             owner: problem.owner.clone()?,
             task: problem.task.clone(),
             expires_in_ms: expires_in_ms?,
             token: current_token?,
         },
-        Kind::Ended => Refusal::Ended { token, how: of_word(how) },
-        Kind::Lost => Refusal::Lost {
+        ProblemKind::Ended => Refusal::Ended { token, how: of_word(how) },
+        ProblemKind::Lost => Refusal::Lost {
             token: token?,
             how: of_word(how),
             by: problem.by.clone(),
             reason: problem.reason.clone(),
             current: current_token?,
         },
-        Kind::WrongHold => Refusal::WrongHold { token: token? },
-        Kind::NotHeld => Refusal::NotHeld,
-        Kind::StillLive => Refusal::StillLive { remaining_ms: expires_in_ms? },
-        Kind::NotHigher => Refusal::NotHigher { held: problem.priority? },
-        Kind::StoreRewound => Refusal::StoreRewound { shown: token?, current: current_token? },
-        Kind::TokensExhausted => Refusal::TokensExhausted,
+        ProblemKind::WrongHold => Refusal::WrongHold { token: token? },
+        ProblemKind::NotHeld => Refusal::NotHeld,
+        ProblemKind::StillLive => Refusal::StillLive { remaining_ms: expires_in_ms? },
+        ProblemKind::NotHigher => Refusal::NotHigher { held: problem.priority? },
+        ProblemKind::StoreRewound => Refusal::StoreRewound { shown: token?, current: current_token? },
+        ProblemKind::TokensExhausted => Refusal::TokensExhausted,
         _ => return None,
     })
 }
 
-impl Across<Refusal> for Problem {
-    fn across(self) -> Refusal {
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
         // Only a peer of another make sends what is no refusal here; the hold must then count as over.
-        let (token, current) = (self.token.unwrap_or_default(), self.current_token.unwrap_or_default());
-        lease_refusal(&self).unwrap_or(Refusal::Lost { token, how: None, by: None, reason: None, current })
+        let (token, current) = (problem.token.unwrap_or_default(), problem.current_token.unwrap_or_default());
+        lease_refusal(&problem).unwrap_or(Refusal::Lost { token, how: None, by: None, reason: None, current })
     }
 }
 
-impl Across<Problem> for job::Refusal {
-    fn across(self) -> Problem {
+impl From<job::Refusal> for Problem {
+    fn from(refusal: job::Refusal) -> Self {
         use job::Refusal as R;
-        let kind = match &self {
-            R::BadInput(_) => Kind::BadInput,
-            R::Unknown => Kind::NoSuchJob,
-            R::Stale { .. } => Kind::Stale,
-            R::Over { .. } => Kind::Over,
-            R::OtherJob { .. } => Kind::OtherJob,
-            R::WrongHold { .. } => Kind::WrongHold,
-            R::StoreRewound { .. } => Kind::StoreRewound,
-            R::Finished { .. } => Kind::Finished,
-            R::NotNow { .. } => Kind::NotNow,
-            R::Running { .. } => Kind::Running,
-            R::StillLive { .. } => Kind::StillLive,
-            R::NotHigher { .. } => Kind::NotHigher,
-            R::Conflict { .. } => Kind::Conflict,
-            R::Draining { .. } => Kind::Draining,
-            R::Full { .. } => Kind::Full,
-            R::TokensExhausted => Kind::TokensExhausted,
-            _ => Kind::Unusable,
+        let kind = match &refusal {
+            R::BadInput(_) => ProblemKind::BadInput,
+            R::Unknown => ProblemKind::NoSuchJob,
+            R::Stale { .. } => ProblemKind::Stale,
+            R::Over { .. } => ProblemKind::Over,
+            R::OtherJob { .. } => ProblemKind::OtherJob,
+            R::WrongHold { .. } => ProblemKind::WrongHold,
+            R::StoreRewound { .. } => ProblemKind::StoreRewound,
+            R::Finished { .. } => ProblemKind::Finished,
+            R::NotNow { .. } => ProblemKind::NotNow,
+            R::Running { .. } => ProblemKind::Running,
+            R::StillLive { .. } => ProblemKind::StillLive,
+            R::NotHigher { .. } => ProblemKind::NotHigher,
+            R::Conflict { .. } => ProblemKind::Conflict,
+            R::Draining { .. } => ProblemKind::Draining,
+            R::Full { .. } => ProblemKind::Full,
+            R::TokensExhausted => ProblemKind::TokensExhausted,
+            _ => ProblemKind::Unusable,
         };
-        let mut problem = Problem::new(kind, self.to_string());
-        match self {
+        let mut problem = Problem::new(kind, refusal.to_string());
+        match refusal {
             R::BadInput(bad) => return bad_input(bad),
             R::Stale { token, how, current } => {
                 (problem.token, problem.how) = (Some(token), how.and_then(word));
@@ -169,94 +168,94 @@ fn job_refusal(problem: &Problem) -> Option<job::Refusal> {
     use job::Refusal as R;
     let Problem { token, how, current_token, expires_in_ms, state, what, why, .. } = problem.clone();
     Some(match problem.kind {
-        Kind::BadInput => R::BadInput(as_bad_input(problem.clone())),
-        Kind::NoSuchJob => R::Unknown,
-        Kind::Stale => R::Stale { token: token?, how: of_word(how), current: current_token? },
-        Kind::Over => R::Over { token: token?, how: of_word(how)? },
-        Kind::OtherJob => R::OtherJob { token: token?, job: problem.job },
-        Kind::WrongHold => R::WrongHold { token: token? },
-        Kind::StoreRewound => R::StoreRewound { shown: token?, current: current_token? },
-        Kind::Finished => R::Finished { state: state? },
-        Kind::NotNow => R::NotNow { state: state?, why: why? },
-        Kind::Running => {
+        ProblemKind::BadInput => R::BadInput(as_bad_input(problem.clone())),
+        ProblemKind::NoSuchJob => R::Unknown,
+        ProblemKind::Stale => R::Stale { token: token?, how: of_word(how), current: current_token? },
+        ProblemKind::Over => R::Over { token: token?, how: of_word(how)? },
+        ProblemKind::OtherJob => R::OtherJob { token: token?, job: problem.job },
+        ProblemKind::WrongHold => R::WrongHold { token: token? },
+        ProblemKind::StoreRewound => R::StoreRewound { shown: token?, current: current_token? },
+        ProblemKind::Finished => R::Finished { state: state? },
+        ProblemKind::NotNow => R::NotNow { state: state?, why: why? },
+        ProblemKind::Running => {
             R::Running { owner: problem.owner.clone()?, token: current_token?, expires_in_ms: expires_in_ms? }
         }
-        Kind::StillLive => R::StillLive { remaining_ms: expires_in_ms? },
-        Kind::NotHigher => R::NotHigher { held: problem.priority? },
-        Kind::Conflict => R::Conflict {
+        ProblemKind::StillLive => R::StillLive { remaining_ms: expires_in_ms? },
+        ProblemKind::NotHigher => R::NotHigher { held: problem.priority? },
+        ProblemKind::Conflict => R::Conflict {
             what: what?,
             first: problem.job?,
             differs: why.unwrap_or_else(|| "payload".to_owned()),
         },
-        Kind::Draining => R::Draining { queue: problem.queue.clone()? },
-        Kind::Full => R::Full { what: what?, limit: problem.limit? },
-        Kind::TokensExhausted => R::TokensExhausted,
+        ProblemKind::Draining => R::Draining { queue: problem.queue.clone()? },
+        ProblemKind::Full => R::Full { what: what?, limit: problem.limit? },
+        ProblemKind::TokensExhausted => R::TokensExhausted,
         _ => return None,
     })
 }
 
-impl Across<job::Refusal> for Problem {
-    fn across(self) -> job::Refusal {
+impl From<Problem> for job::Refusal {
+    fn from(problem: Problem) -> Self {
         // Only a peer of another make sends what is no refusal here; its words are all there is.
-        job_refusal(&self).unwrap_or_else(|| job::Refusal::BadInput(BadInput::new("item", self.detail)))
+        job_refusal(&problem).unwrap_or_else(|| job::Refusal::BadInput(BadInput::new("item", problem.detail)))
     }
 }
 
-impl Across<Problem> for StoreError {
-    fn across(self) -> Problem {
-        let said = self.to_string();
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let said = error.to_string();
         let of = |kind| Problem::new(kind, said.clone());
-        match self {
+        match error {
             StoreError::BadInput(bad) => bad_input(bad),
             StoreError::Refused { key, refusal } => {
-                let mut problem: Problem = refusal.across();
+                let mut problem: Problem = refusal.into();
                 (problem.detail, problem.key) = (said, Some(key));
                 problem
             }
             StoreError::Full { what, limit } => {
-                let mut problem = of(Kind::Full);
+                let mut problem = of(ProblemKind::Full);
                 full(&mut problem, what, limit);
                 problem
             }
             StoreError::NotEmpty { queue, holds } => {
-                let mut problem = of(Kind::NotEmpty);
+                let mut problem = of(ProblemKind::NotEmpty);
                 (problem.queue, problem.what) = (Some(queue), Some(holds));
                 problem
             }
             StoreError::Unsupported { store, what } => {
-                let mut problem = of(Kind::Unsupported);
+                let mut problem = of(ProblemKind::Unsupported);
                 (problem.what, problem.why) = (Some(what), Some(store));
                 problem
             }
             StoreError::CursorTooOld { cursor, oldest } => {
-                let mut problem = of(Kind::CursorTooOld);
+                let mut problem = of(ProblemKind::CursorTooOld);
                 (problem.cursor, problem.oldest) = (Some(cursor), Some(oldest));
                 problem
             }
             StoreError::Unavailable { why } => {
-                let mut problem = of(Kind::Unavailable);
+                let mut problem = of(ProblemKind::Unavailable);
                 let retry_after_ms = closed::left_ms(&why).unwrap_or(RETRY_AFTER_MS);
                 (problem.why, problem.retry_after_ms) = (Some(why), Some(retry_after_ms));
                 problem
             }
             StoreError::Unknown { why } => {
-                let mut problem = of(Kind::Unknown);
+                let mut problem = of(ProblemKind::Unknown);
                 problem.why = Some(why);
                 problem
             }
             StoreError::Denied { why } => {
                 let mut problem =
-                    Problem::new(Kind::Forbidden, format!("{why}; ask whoever makes the tokens"));
+                    Problem::new(ProblemKind::Forbidden, format!("{why}; ask whoever makes the tokens"));
                 problem.why = Some(why);
                 problem
             }
             StoreError::Unusable { place, why } => {
-                let mut problem = of(Kind::Unusable);
+                let mut problem = of(ProblemKind::Unusable);
                 (problem.what, problem.why) = (Some(place), Some(why));
                 problem
             }
             StoreError::NoStore { place } => {
-                let mut problem = of(Kind::Unusable);
+                let mut problem = of(ProblemKind::Unusable);
                 (problem.what, problem.why) = (Some(place), Some("there is no store in it".to_owned()));
                 problem
             }
@@ -275,22 +274,30 @@ pub fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
     let why = problem.why.clone().unwrap_or_else(|| problem.detail.clone());
     let what = problem.what.clone();
     match problem.kind {
-        Kind::BadInput | Kind::TooLarge | Kind::NotJson => StoreError::BadInput(as_bad_input(problem)),
-        Kind::Full => {
+        ProblemKind::BadInput | ProblemKind::TooLarge | ProblemKind::NotJson => {
+            StoreError::BadInput(as_bad_input(problem))
+        }
+        ProblemKind::Full => {
             StoreError::Full { what: what.unwrap_or(problem.detail), limit: problem.limit.unwrap_or(0) }
         }
-        Kind::NotEmpty => StoreError::NotEmpty {
+        ProblemKind::NotEmpty => StoreError::NotEmpty {
             queue: problem.queue.unwrap_or_default(),
             holds: what.unwrap_or(problem.detail),
         },
-        Kind::Unsupported => StoreError::Unsupported { store: why, what: what.unwrap_or(problem.detail) },
-        Kind::CursorTooOld => StoreError::CursorTooOld {
+        ProblemKind::Unsupported => {
+            StoreError::Unsupported { store: why, what: what.unwrap_or(problem.detail) }
+        }
+        ProblemKind::CursorTooOld => StoreError::CursorTooOld {
             cursor: problem.cursor.unwrap_or(0),
             oldest: problem.oldest.unwrap_or(0),
         },
-        Kind::Unavailable | Kind::Stopping | Kind::Limited => StoreError::Unavailable { why },
-        Kind::Unknown => StoreError::Unknown { why },
-        Kind::Unauthorized | Kind::Forbidden | Kind::ForeignHost => StoreError::Denied { why },
+        ProblemKind::Unavailable | ProblemKind::Stopping | ProblemKind::Limited => {
+            StoreError::Unavailable { why }
+        }
+        ProblemKind::Unknown => StoreError::Unknown { why },
+        ProblemKind::Unauthorized | ProblemKind::Forbidden | ProblemKind::ForeignHost => {
+            StoreError::Denied { why }
+        }
         _ => StoreError::Unusable { place: what.unwrap_or_else(|| "the server".to_owned()), why },
     }
 }
@@ -333,10 +340,10 @@ mod tests {
             refusals.push(Refusal::Lost { token: token(2), how: Some(how), by, reason, current: token(4) });
         }
         for refusal in refusals {
-            let back: Refusal = through_json(refusal.clone().across()).across();
+            let back: Refusal = through_json(refusal.clone().into()).into();
             assert_eq!(back, refusal);
             let error = StoreError::Refused { key: key.clone(), refusal };
-            assert_eq!(store_error(through_json(error.clone().across()), None), error);
+            assert_eq!(store_error(through_json(error.clone().into()), None), error);
         }
     }
 
@@ -365,7 +372,7 @@ mod tests {
             R::Full { what: "jobs".to_owned(), limit: 5 },
             R::TokensExhausted,
         ] {
-            let back: R = through_json(refusal.clone().across()).across();
+            let back: R = through_json(refusal.clone().into()).into();
             assert_eq!(back, refusal);
         }
     }
@@ -384,7 +391,7 @@ mod tests {
             StoreError::Denied { why: text() },
             StoreError::Unusable { place: "file:x".to_owned(), why: text() },
         ] {
-            assert_eq!(store_error(through_json(error.clone().across()), None), error);
+            assert_eq!(store_error(through_json(error.clone().into()), None), error);
         }
     }
 }

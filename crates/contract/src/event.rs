@@ -1,73 +1,31 @@
-//! What happened: one flat line an event.
+//! The JSON form of an event: one flat line.
 
-use fencehold_core::{Fact, Key};
+use std::borrow::Borrow;
+
+use fencehold_core::wire::Moment;
+use fencehold_core::{Event, Namespace};
 use serde::de::Error as _;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::lease::page;
-use crate::{Moment, wire};
-
-wire! {
-    /// Which events to read.
-    #[serde(deny_unknown_fields)]
-    pub struct EventsRequest {
-        /// Those after this one; missing: from the oldest that is kept.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub after: Option<u64>,
-        /// Only of keys that start with this text; a job's is `job/ID`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub prefix: Option<String>,
-        /// At most this many.
-        #[serde(default = "page")]
-        #[cfg_attr(feature = "document", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
-        pub limit: usize,
-        /// How long to wait for the first one; more than an hour counts as that.
-        #[serde(default)]
-        pub wait_ms: u64,
-    }
-
-    /// Another caller acted on a hold: its holder renews to learn what happened.
-    pub struct HoldChange {
-        /// Which key; a job's is `job/ID`. Missing: changes may have been missed, of any hold.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub key: Option<Key>,
-    }
-
-    /// One page of events.
-    pub struct EventPage {
-        /// The events, oldest first.
-        pub events: Vec<Event>,
-        /// The cursor to go on from.
-        pub next: u64,
-    }
-}
-
-/// One event: `{"seq":7,"at":"…","key":"gpu/3","event":"lease_acquired","token":33,…}`.
+/// One event: `{"seq":7,"at":"…","key":"gpu/3","event":"lease_acquired","token":33,…}`. Its namespace is that of the request
+/// and is not repeated: one that was read is in the default one until its reader says otherwise.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// Its number, and the cursor for watching.
-    pub seq: u64,
-    /// When.
-    pub at: Moment,
-    /// Which key.
-    pub key: Key,
-    /// What happened.
-    pub fact: Fact,
-}
+pub struct FlatEvent<E>(pub E);
 
-/// The name of the one field of a fact that is a moment: as the rules have it, and on the wire.
+/// The name of the one field of a fact that is a moment: as the rules have it, and in JSON.
 const DUE: (&str, &str) = ("due_wall_ms", "due");
 
-impl Serialize for Event {
+impl<E: Borrow<Event>> Serialize for FlatEvent<E> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A fact is written as its kind with its fields in it, which suits the stores' own records.
-        let fact = serde_json::to_value(&self.fact).map_err(serde::ser::Error::custom)?;
+        let event = self.0.borrow();
+        // A fact is written as its kind with its fields in it.
+        let fact = serde_json::to_value(&event.fact).map_err(serde::ser::Error::custom)?;
         let mut line = serializer.serialize_map(None)?;
-        line.serialize_entry("seq", &self.seq)?;
-        line.serialize_entry("at", &self.at)?;
-        line.serialize_entry("key", &self.key)?;
+        line.serialize_entry("seq", &event.seq)?;
+        line.serialize_entry("at", &Moment { wall_ms: event.at_wall_ms })?;
+        line.serialize_entry("key", &event.key)?;
         for (kind, fields) in fact.as_object().into_iter().flatten() {
             line.serialize_entry("event", kind)?;
             for (name, value) in fields.as_object().into_iter().flatten() {
@@ -81,7 +39,7 @@ impl Serialize for Event {
     }
 }
 
-impl<'de> Deserialize<'de> for Event {
+impl<'de> Deserialize<'de> for FlatEvent<Event> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         fn taken<T: serde::de::DeserializeOwned, E: serde::de::Error>(
             line: &mut Map<String, Value>,
@@ -92,7 +50,9 @@ impl<'de> Deserialize<'de> for Event {
         }
 
         let mut line = Map::deserialize(deserializer)?;
-        let (seq, at, key) = (taken(&mut line, "seq")?, taken(&mut line, "at")?, taken(&mut line, "key")?);
+        let seq = taken(&mut line, "seq")?;
+        let at: Moment = taken(&mut line, "at")?;
+        let key = taken(&mut line, "key")?;
         let kind: String = taken(&mut line, "event")?;
         if line.contains_key(DUE.1) {
             let due: Moment = taken(&mut line, DUE.1)?;
@@ -100,18 +60,32 @@ impl<'de> Deserialize<'de> for Event {
         }
         let fact = Value::Object(Map::from_iter([(kind, Value::Object(line))]));
         let fact = serde_json::from_value(fact).map_err(D::Error::custom)?;
-        Ok(Event { seq, at, key, fact })
+        Ok(FlatEvent(Event::new(seq, at.wall_ms, Namespace::default(), key, fact)))
     }
 }
 
-#[cfg(feature = "document")]
-impl schemars::JsonSchema for Event {
+/// The JSON form of a list of events.
+pub(crate) struct AsEvents;
+
+impl AsEvents {
+    pub(crate) fn serialize<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(events.iter().map(FlatEvent))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
+        let events = Vec::<FlatEvent<Event>>::deserialize(deserializer)?;
+        Ok(events.into_iter().map(|FlatEvent(event)| event).collect())
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for FlatEvent<Event> {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Event".into()
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let key = generator.subschema_for::<Key>();
+        let key = generator.subschema_for::<fencehold_core::Key>();
         let at = generator.subschema_for::<Moment>();
         schemars::json_schema!({
             "description": "One event; what else it has depends on its kind.",
@@ -128,10 +102,13 @@ impl schemars::JsonSchema for Event {
     }
 }
 
+#[cfg(feature = "schema")]
+fencehold_core::schema_as! { AsEvents = Vec<FlatEvent<Event>> }
+
 #[cfg(test)]
 mod tests {
     use fencehold_core::lease::How;
-    use fencehold_core::{Owner, Token};
+    use fencehold_core::{Fact, Key, Owner, Token};
 
     use super::*;
 
@@ -152,10 +129,10 @@ mod tests {
             },
         ];
         for fact in facts {
-            let event = Event { seq: 7, at: Moment { wall_ms: 5 }, key: Key::new("k").unwrap(), fact };
+            let event = FlatEvent(Event::new(7, 5, Namespace::default(), Key::new("k").unwrap(), fact));
             let line = serde_json::to_string(&event).unwrap();
             assert!(!line.contains("wall_ms"), "times are moments: {line}");
-            assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event, "{line}");
+            assert_eq!(serde_json::from_str::<FlatEvent<Event>>(&line).unwrap(), event, "{line}");
         }
     }
 }

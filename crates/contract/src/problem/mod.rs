@@ -1,4 +1,6 @@
-//! Every error: RFC 9457, with what a caller needs to go on.
+//! Every error as it travels: RFC 9457, with what a caller needs to go on.
+
+mod convert;
 
 use std::fmt;
 
@@ -6,34 +8,36 @@ use fencehold_core::job::{JobId, Queue, State};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 use serde::{Deserialize, Serialize};
 
+pub use convert::store_error;
+
 /// Makes the kinds of problems: name on the wire, status, title.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal $status:literal $title:literal;)*) => {
         /// What kind of problem it is. Stable: programs go by it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
-        pub enum Kind {
+        pub enum ProblemKind {
             $($(#[$doc])* #[serde(rename = $name)] $kind,)*
         }
 
-        impl Kind {
+        impl ProblemKind {
             /// Every kind.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)*];
+            pub const ALL: &[ProblemKind] = &[$(ProblemKind::$kind,)*];
 
             /// Its name on the wire.
             pub const fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name,)* }
+                match self { $(ProblemKind::$kind => $name,)* }
             }
 
             /// The status of an answer that is nothing but this problem.
             pub const fn status(self) -> u16 {
-                match self { $(Kind::$kind => $status,)* }
+                match self { $(ProblemKind::$kind => $status,)* }
             }
 
             /// What it is, for people, always in the same words.
             pub const fn title(self) -> &'static str {
-                match self { $(Kind::$kind => $title,)* }
+                match self { $(ProblemKind::$kind => $title,)* }
             }
         }
     };
@@ -116,7 +120,7 @@ kinds! {
     Unknown = "urn:fencehold:unknown" 504 "The outcome is unknown; sending the same request again is safe";
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProblemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -124,12 +128,12 @@ impl fmt::Display for Kind {
 
 /// An error, as it travels: whole (`application/problem+json`), or as the answer to one item of many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Problem {
     /// What kind of problem it is. Programs go by this.
     #[serde(rename = "type")]
-    pub kind: Kind,
+    pub kind: ProblemKind,
     /// What it is, for people, always in the same words.
     pub title: String,
     /// The status of an answer that is nothing but this.
@@ -197,7 +201,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem of this kind; what happened is said in `detail`.
-    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Problem {
             kind,
             title: kind.title().to_owned(),
@@ -230,15 +234,4 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)
     }
-}
-
-/// The answer to one item of many: it was carried out, or why not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "document", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome<T> {
-    /// It was carried out.
-    Ok(T),
-    /// Why it was not.
-    Problem(Box<Problem>),
 }

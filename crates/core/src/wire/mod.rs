@@ -1,0 +1,161 @@
+//! What travels has one definition and two forms, both derived from it.
+//!
+//! The *JSON form* is for HTTP and for people: fields have defaults, may be missing, and are refused where they are not
+//! known, as the attributes of the type say. The *frame form* is for the socket of a `file:` store: every field in order,
+//! nothing else. [`wire!`](crate::wire) makes both from one type; a format says by `is_human_readable` which one it takes.
+
+/// A form of a field is described as this type is.
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! schema_as {
+    ($($form:ident = $described:ty),*) => {
+        $(impl schemars::JsonSchema for $form {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                <$described>::schema_name()
+            }
+
+            fn inline_schema() -> bool {
+                <$described>::inline_schema()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <$described>::json_schema(generator)
+            }
+        })*
+    };
+}
+
+mod json;
+mod moment;
+
+pub use json::{AsJson, AsOptionalJson, null};
+pub use moment::{AsMoment, AsOptionalMoment, Moment};
+
+/// Makes types that travel: with a JSON form after their `serde` and `schemars` attributes, and a frame form of their fields
+/// in order. Of a field, attributes follow its documentation: `serde` first.
+#[macro_export]
+macro_rules! wire {
+    () => {};
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $(
+                $(#[doc = $doc:expr])*
+                $(#[serde $serde:tt])*
+                $(#[schemars $schemars:tt])*
+                pub $field:ident: $kind:ty
+            ),* $(,)?
+        }
+        $($rest:tt)*
+    ) => {
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(remote = "Self")]
+        $(#[$meta])*
+        pub struct $name {
+            $(
+                $(#[doc = $doc])*
+                $(#[serde $serde])*
+                $(#[cfg_attr(feature = "schema", schemars $schemars)])*
+                pub $field: $kind,
+            )*
+        }
+
+        const _: () = {
+            type Whole = $name;
+
+            #[derive(serde::Serialize, serde::Deserialize)]
+            #[serde(remote = "Whole")]
+            struct Frame {
+                $($field: $kind,)*
+            }
+
+            $crate::wire_forms!($name);
+        };
+
+        $crate::wire! { $($rest)* }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $(
+                $(#[doc = $doc:expr])*
+                $(#[default $($default:tt)?])?
+                $variant:ident
+                $(($inner:ty))?
+                $({
+                    $(
+                        $(#[doc = $field_doc:expr])*
+                        $(#[serde $serde:tt])*
+                        $(#[schemars $schemars:tt])*
+                        $field:ident: $kind:ty
+                    ),* $(,)?
+                })?
+            ),* $(,)?
+        }
+        $($rest:tt)*
+    ) => {
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(remote = "Self", rename_all = "snake_case")]
+        $(#[$meta])*
+        pub enum $name {
+            $(
+                $(#[doc = $doc])*
+                $(#[default $($default)?])?
+                $variant
+                $(($inner))?
+                $({
+                    $(
+                        $(#[doc = $field_doc])*
+                        $(#[serde $serde])*
+                        $(#[cfg_attr(feature = "schema", schemars $schemars)])*
+                        $field: $kind,
+                    )*
+                })?,
+            )*
+        }
+
+        const _: () = {
+            type Whole = $name;
+
+            #[derive(serde::Serialize, serde::Deserialize)]
+            #[serde(remote = "Whole")]
+            enum Frame {
+                $($variant $(($inner))? $({ $($field: $kind,)* })?,)*
+            }
+
+            $crate::wire_forms!($name);
+        };
+
+        $crate::wire! { $($rest)* }
+    };
+}
+
+/// The two forms of one type: the format chooses.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! wire_forms {
+    ($name:ident) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    $name::serialize(self, serializer)
+                } else {
+                    Frame::serialize(self, serializer)
+                }
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    $name::deserialize(deserializer)
+                } else {
+                    Frame::deserialize(deserializer)
+                }
+            }
+        }
+    };
+}

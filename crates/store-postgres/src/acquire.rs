@@ -11,6 +11,7 @@ use fencehold_net::{Caller, sleep};
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 
+use super::answer::acquired;
 use super::budget::StatementBudget;
 use super::fault::Fault;
 use super::{Core, Repeat, closed};
@@ -29,7 +30,7 @@ const OVER_TIME_MS: u64 = 2_000;
 /// What the database says to one who asks for a key.
 #[derive(Debug, Deserialize)]
 enum Said {
-    Ok(Acquired),
+    Ok(#[serde(deserialize_with = "acquired")] Acquired),
     Err(StoreError),
     Waiting { id: i64, due_in_ms: u64 },
 }

@@ -7,6 +7,7 @@ use fencehold_core::{Key, Namespace, Owner, Refusal};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
+use super::answer::{ClosedRow, RevokedRow, each};
 use super::budget::StatementBudget;
 use super::fenced::Wanted;
 use super::{Core, Repeat};
@@ -56,7 +57,7 @@ impl Core {
             });
             match page.await {
                 Ok((ended, next)) => {
-                    all.extend(self.read::<Vec<RevokedLease>>(&ended)?);
+                    all.extend(self.read::<Vec<RevokedRow>>(&ended)?.into_iter().map(RevokedLease::from));
                     match next {
                         Some(next) => after = next,
                         None => return Ok(all),
@@ -105,7 +106,7 @@ impl Core {
                 },
             )
             .await?;
-        self.read::<Result<Vec<RevokedLease>, StoreError>>(&answer)?
+        self.read::<Result<Vec<RevokedRow>, StoreError>>(&answer)?.map(each)
     }
 
     pub(super) async fn advance(
@@ -132,7 +133,7 @@ impl Core {
         }
         let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
         let (keys, ended, closed_for_ms) = (count("keys"), count("ended"), count("closed_for_ms"));
-        let namespaces = self.read(&row.get::<_, String>("namespaces"))?;
+        let namespaces = each(self.read::<Vec<ClosedRow>>(&row.get::<_, String>("namespaces"))?);
         Ok(Advanced { keys, ended, closed_for_ms, namespaces })
     }
 

@@ -8,6 +8,7 @@
 //! Deliberately absent: a coordinator of our own, and any clock but the database's.
 
 mod acquire;
+mod answer;
 mod budget;
 mod contract;
 mod events;

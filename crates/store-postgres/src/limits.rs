@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::stored::LimitsV1;
-use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
+use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::sleep;
 use serde::Deserialize;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::acquire::number;
+use super::answer::UsedRow;
 use super::budget::StatementBudget;
 use super::{Core, Repeat};
 
@@ -25,7 +26,7 @@ const PATIENCE_MS: u64 = 60_000;
 struct Told {
     /// `None`: no limit was set.
     limits: Option<LimitsV1>,
-    used: Used,
+    used: UsedRow,
 }
 
 impl Core {
@@ -57,7 +58,7 @@ impl Core {
             })
             .await?;
         let Told { limits, used } = self.read(&text)?;
-        Ok(LimitsView { limits: limits.map_or(Limits::USUAL, Limits::from), used })
+        Ok(LimitsView { limits: limits.map_or(Limits::USUAL, Limits::from), used: used.into() })
     }
 
     /// Counts what limited namespaces have, for as long as the handle is open.

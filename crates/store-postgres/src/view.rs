@@ -5,6 +5,7 @@ use fencehold_core::{Key, Namespace};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
+use super::answer::{LeaseRow, each};
 use super::budget::StatementBudget;
 use super::{Core, Repeat};
 
@@ -26,7 +27,7 @@ impl Core {
                 client.query_typed(&sql, &asked).await?[0].try_get(0)
             })
             .await?;
-        found.map(|text| self.read(&text)).transpose()
+        found.map(|text| self.read::<LeaseRow>(&text).map(Into::into)).transpose()
     }
 
     pub(super) async fn list(
@@ -58,7 +59,8 @@ impl Core {
                 Ok((rows[0].try_get(0)?, rows[0].try_get(1)?))
             })
             .await?;
-        Ok(LeasePage { leases: self.read(&leases)?, next: next.map(i64::unsigned_abs) })
+        let leases = each(self.read::<Vec<LeaseRow>>(&leases)?);
+        Ok(LeasePage { leases, next: next.map(i64::unsigned_abs) })
     }
 
     /// For how long this namespace is granted nothing after `store advance`.

@@ -85,10 +85,7 @@ impl RemoteStore {
         &self,
         call: &Call,
         request: O::Request,
-    ) -> Result<O::Answer, StoreError>
-    where
-        O::Request: Sync,
-    {
+    ) -> Result<O::Answer, StoreError> {
         let call = call.clone();
         let work = async move |inner: &Arc<Inner>| {
             let mut budget = ServerBudget::new(&inner.clock, &inner.wire, call.patience_ms, 0);

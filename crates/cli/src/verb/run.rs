@@ -106,7 +106,12 @@ impl Args {
         let lease = tokio::select! {
             acquired = self.acquire(&fencehold) => match acquired {
                 Ok(lease) => lease,
-                Err(error) => return Err(self.refused(error, store).await),
+                Err(error) => {
+                    let failure = self.refused(error, store).await;
+                    // A grant that may have come too late is given back before the store is closed.
+                    fencehold.close().await;
+                    return Err(failure);
+                }
             },
             // Dropping the request leaves the line, and gives back what was granted meanwhile.
             signal = signals.next() => {

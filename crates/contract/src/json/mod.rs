@@ -137,7 +137,12 @@ impl AsNewId {
 
     /// Reads an id, if there is one.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JobId, D::Error> {
-        Ok(Option::<JobId>::deserialize(deserializer)?.unwrap_or_else(JobId::nil))
+        match Option::<JobId>::deserialize(deserializer)? {
+            // Taken for no id, a request that is sent again would make a second job.
+            Some(id) if id.is_nil() => Err(D::Error::custom("the nil UUID is no id: give another, or none")),
+            Some(id) => Ok(id),
+            None => Ok(JobId::nil()),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ impl JobId {
         JobId(id).marked(7)
     }
 
-    /// No id: the server that enqueues the job is to make one. No store takes it.
+    /// No id: the server that enqueues the job is to make one. A job that still has it is refused.
     pub const fn nil() -> Self {
         JobId([0; 16])
     }

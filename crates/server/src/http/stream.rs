@@ -11,10 +11,9 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use fencehold_contract::EventPage;
 use fencehold_contract::http::{Operation, op};
 use fencehold_contract::problem::Problem;
-use fencehold_contract::{EventsRequest, LeaseStore as _, StoreError};
+use fencehold_contract::{EventPage, EventsRequest, FlatEvent, LeaseStore as _, StoreError};
 use fencehold_core::BadInput;
 use fencehold_core::limits::PAGE_MAX;
 use futures_util::stream;
@@ -187,7 +186,8 @@ impl Stream {
     }
 
     async fn tell_page(&mut self, page: &EventPage) -> Result<(), End> {
-        let events = serde_json::to_string(&page.events).unwrap_or_default();
+        let events: Vec<_> = page.events.iter().map(FlatEvent).collect();
+        let events = serde_json::to_string(&events).unwrap_or_default();
         let items = events.trim_start_matches('[').trim_end_matches(']');
         self.tell_items(items, page.next).await
     }

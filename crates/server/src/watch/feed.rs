@@ -78,7 +78,7 @@ impl Feed {
             let mut words: Option<Arc<str>> = None;
             for prefix in self.prefixes.of(event.key.as_str()) {
                 let words = words.get_or_insert_with(|| {
-                    // An event is made of what can be written: see the API's own tests.
+                    // An event is made of what can be written: see the contract's own tests.
                     serde_json::to_string(&FlatEvent(event)).unwrap_or_default().into()
                 });
                 let batch = found.entry(prefix).or_insert_with(|| Batch {

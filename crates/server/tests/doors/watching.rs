@@ -50,9 +50,15 @@ async fn a_watcher_gets_batches_and_resumes_from_its_cursor_without_loss() {
     let (_, events) = watcher.batch().await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0]["key"], "k/50");
+    assert_eq!(
+        events[0]["event"], "lease_acquired",
+        "what is read again has the form of what happens: {}",
+        events[0]
+    );
     door.take("k/51").await;
     let (_, events) = watcher.batch().await;
     assert_eq!(events[0]["key"], "k/51", "as it happens");
+    assert_eq!(events[0]["event"], "lease_acquired", "{}", events[0]);
 }
 
 /// Somebody takes and gives back so many keys with long names, behind the server's back.

@@ -91,7 +91,14 @@ impl Args {
             Some(wait_ms) => builder.wait(Duration::from_millis(wait_ms)).acquire().await,
             None => builder.try_acquire().await,
         };
-        let lease = acquired.map_err(explain)?;
+        let lease = match acquired {
+            Ok(lease) => lease,
+            Err(error) => {
+                // A grant that may have come too late is given back before the store is closed.
+                library.close().await;
+                return Err(explain(error));
+            }
+        };
         let remaining_ms = lease.deadline_ms().saturating_sub(boot_ms());
         let hold = lease.detach().map_err(explain)?;
         let taken = Taken {

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use stage::{
     ALIKE, CHAOS, CLIPPY, CLOCKS, CRATES, DENY, DOCS, DOCTESTS, ETCD_FAULTS, EXAMPLES, FAULTS, FEATURES,
-    FORMAT, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROGRAMS, PROOF, PROOF_BUGS,
+    FORMAT, LINES, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROGRAMS, PROOF, PROOF_BUGS,
     PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, STORED, Stage, TESTS, TESTS_QUICK,
     UPGRADE,
 };
@@ -78,6 +78,7 @@ const COMMANDS: &[Command] = &[
         about: "writes the tables of docs/security.md anew, by what users, roles and tokens may do",
         stages: &[SERVERS, SECURITY],
     },
+    Command { name: "lines", about: "how many lines of code there are, by crate", stages: &[LINES] },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fencehold_core::wire::Moment;
 use fencehold_test_servers::postgres::{Cluster, Durable, as_server};
 use serde_json::Value;
 
@@ -106,13 +107,37 @@ fn found<'a>(all: &'a Value, field: &str, value: &Value) -> &'a Value {
     found.unwrap_or_else(|| panic!("{field} {value} is lost: {all}"))
 }
 
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 /// Whether all of an earlier answer is in one of now, but for what moves with time. An answer of now may have more.
 fn assert_has(now: &Value, then: &Value, moving: &[&str]) {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => {
             for (name, then) in then.iter().filter(|(name, _)| !moving.contains(&name.as_str())) {
-                let now = now.get(name).unwrap_or_else(|| panic!("{name} is lost: {now:?}"));
-                assert_has(now, then, moving);
+                // Milliseconds since 1970 are moments now, and what is empty is left out.
+                let (name, then) = match (name.strip_suffix("_wall_ms"), then.as_u64()) {
+                    _ if now.contains_key(name) => (name.as_str(), then),
+                    (Some(name), Some(wall_ms)) => (name, &Moment { wall_ms }.to_string().into()),
+                    (Some(name), None) => (name, then),
+                    (None, _) => (name.as_str(), then),
+                };
+                match now.get(name) {
+                    Some(now) => assert_has(now, then, moving),
+                    None => assert!(is_empty(then), "{name} is lost: {now:?}"),
+                }
+            }
+        }
+        // Labels were pairs, and are an object now.
+        (Value::Object(now), Value::Array(then)) => {
+            for pair in then {
+                assert_eq!(now.get(pair[0].as_str().unwrap()), Some(&pair[1]), "{now:?}");
             }
         }
         (Value::Array(now), Value::Array(then)) => {

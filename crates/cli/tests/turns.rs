@@ -89,9 +89,18 @@ fn turns_go_on_when_whoever_serves_is_killed_and_the_next_one_too() {
 fn turns_go_on_when_whoever_serves_is_stopped() {
     let room = Room::new();
     let bystander = Bystander::start(&room);
+    let gates = room.path("leases/gates");
+    fs::create_dir(&gates).unwrap();
     let shells = start_shells(&room);
     eventually("some had their turn", || turns(&room) >= 3);
+    // Between two writes: stopped in the middle of one, it keeps the disk from all others (see the next test).
+    fs::write(gates.join("confirm.closed"), "").unwrap();
+    eventually("the bystander is held between two writes", || {
+        fs::read_to_string(gates.join("confirm.reached"))
+            .is_ok_and(|pid| pid == bystander.0.child.id().to_string())
+    });
     bystander.0.stop();
+    fs::remove_file(gates.join("confirm.closed")).unwrap();
     assert_all_had_their_turn(&room, shells, &[]);
     bystander.0.send(Signal::CONT);
     assert_goes_on(&room, bystander);

@@ -13,6 +13,7 @@ mod examples;
 mod faults;
 mod features;
 mod format;
+mod lines;
 mod long;
 mod package;
 mod peers;
@@ -55,6 +56,7 @@ pub(crate) const EXAMPLES: Stage = Stage { name: "examples", run: examples::run 
 pub(crate) const FAULTS: Stage = Stage { name: "faults", run: faults::run };
 pub(crate) const FEATURES: Stage = Stage { name: "features", run: features::run };
 pub(crate) const FORMAT: Stage = Stage { name: "format", run: format::run };
+pub(crate) const LINES: Stage = Stage { name: "lines", run: lines::run };
 pub(crate) const LONG: Stage = Stage { name: "long", run: long::run };
 pub(crate) const PACKAGE: Stage = Stage { name: "package", run: package::run };
 pub(crate) const PEERS: Stage = Stage { name: "peers", run: peers::run };

@@ -6,7 +6,7 @@ use crate::process;
 
 const NEVER: [&str; 3] = ["bugs", "gates", "sim"];
 /// Crates that only tests and benchmarks may use.
-const NEVER_USED: [&str; 4] =
+pub(super) const NEVER_USED: [&str; 4] =
     ["fencehold-bench", "fencehold-conformance", "fencehold-proof", "fencehold-test-servers"];
 /// Is on for sure. If it is not found, the list is not what it seems.
 const CERTAINLY: (&str, &str) = ("fencehold-stores", "file");

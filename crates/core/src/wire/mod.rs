@@ -2,7 +2,7 @@
 //!
 //! The *JSON form* is for HTTP and for people: fields have defaults, may be missing, and are refused where they are not
 //! known, as the attributes of the type say. The *frame form* is for the socket of a `file:` store: every field in order,
-//! nothing else. [`wire!`](crate::wire) makes both from one type; a format says by `is_human_readable` which one it takes.
+//! nothing else. [`wire!`](macro@crate::wire) makes both from one type; a format says by `is_human_readable` which one it takes.
 
 /// A form of a field is described as this type is.
 #[cfg(feature = "schema")]

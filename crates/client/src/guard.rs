@@ -213,7 +213,11 @@ impl Lease {
             return Err(holding.error(why));
         }
         lock(&hub.book).remove(holding.serial);
-        holding.lose(LostReason::Released);
+        // Lost, or given back by a close, since it was looked at: then the drop of the guard does the rest.
+        if !holding.lose(LostReason::Released) {
+            let why = holding.look().lost.unwrap_or(LostReason::Released);
+            return Err(holding.error(why));
+        }
         self.done = true;
         Ok(self.hold.clone())
     }

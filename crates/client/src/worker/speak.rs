@@ -55,7 +55,10 @@ impl Floor {
 
     /// Nothing is said of an attempt: it is over already, or its claim is left to expire.
     pub(super) fn say_nothing(&self, handle: &Handle, job: Job, took_ms: u64) {
-        lock(&handle.hub.book).remove(job.inner().holding.serial);
+        let holding = &job.inner().holding;
+        lock(&handle.hub.book).remove(holding.serial);
+        // It is renewed no more: what still runs beside the handler has to stop.
+        holding.lose(LostReason::NotRenewed { failure: None });
         let took = Duration::from_millis(took_ms);
         self.tell(&WorkerEvent::AttemptEnded(&AttemptEnd { job, reported: None, took, answer: Ok(None) }));
     }

@@ -202,11 +202,18 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
 async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash() {
     let world = World::new().await;
     let (ended, mut ends) = mpsc::unbounded_channel();
+    let (left, mut leaves) = mpsc::unbounded_channel();
     let worker = world
         .worker()
-        .handle_any(async |job: Job, (): ()| match job.attempt() {
-            1 => Ok(Outcome::let_expire()),
-            attempt => Outcome::done(&attempt),
+        .handle_any(move |job: Job, (): ()| {
+            let left = left.clone();
+            async move {
+                if job.attempt() > 1 {
+                    return Outcome::done(&job.attempt());
+                }
+                left.send(job.watch())?;
+                Ok(Outcome::let_expire())
+            }
         })
         .on_event(move |event| {
             if let WorkerEvent::AttemptEnded(end) = event {
@@ -217,6 +224,8 @@ async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash
         .unwrap();
     let id = world.enqueue("leave").await;
     let token = within(ends.recv()).await.unwrap();
+    // What could not be stopped, and waits beside the handler, hears that it has to.
+    within(within(leaves.recv()).await.unwrap().lost()).await;
     for _ in 0..3 {
         world.pass(RENEWED_BY_MS);
         world.job(id).await;
